@@ -14,8 +14,8 @@ from bench_gaps import data_sets, fitted
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import counterpoint as cp
-from counterpoint.engine import confirm, witnesses
-from counterpoint.trees import exchange, search
+from counterpoint.families.trees import exchange, search
+from counterpoint.search import validation, witnesses
 
 QUESTION = """
 scikit-learn's default forests (100 trees without a limit of depth) and boosted ensembles of 1 000
@@ -40,7 +40,7 @@ HALVINGS = 12
 
 def count_processor_time() -> None:
     """Have limits count the time of this process, and not what others keep it waiting."""
-    for module in (confirm, exchange, search, witnesses):
+    for module in (validation, exchange, search, witnesses):
         module.clock = process_time  # type: ignore[attr-defined]
 
 

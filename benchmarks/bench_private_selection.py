@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
+from counterpoint.families.uncertain.chance import corners
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.robust.chance import corners
 
 QUESTION = """
 Linear scores with known true weights w, which are released with noise of standard deviation 1 on

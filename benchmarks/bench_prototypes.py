@@ -24,7 +24,7 @@ from _common import (
     milliseconds,
     number,
 )
-from bench_speed_cvxpy import Piece, built_each_time, compiled
+from bench_speed_cvxpy import Subproblem, built_each_time, compiled
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
@@ -175,20 +175,20 @@ class Setting:
     name: str
     kind: str
     model: Any
-    pieces: list[Piece]
+    pieces: list[Subproblem]
     explainer: cp.Explainer
     target: Any
     rows: np.ndarray
 
 
-def cells(model: Any, target: Any) -> list[Piece]:
+def cells(model: Any, target: Any) -> list[Subproblem]:
     """One for each prototype of the target: nearer to it than to any of another class."""
     points, labels = model.prototypes_, model.prototype_labels_
     metric = model.omega_.T @ model.omega_ if hasattr(model, "omega_") else np.eye(len(points[0]))
     size = np.einsum("ij,jk,ik->i", points, metric, points)
     others = np.flatnonzero(labels != target)
     return [
-        Piece(2.0 * (points[others] - points[i]) @ metric, size[others] - size[i], None, None)
+        Subproblem(2.0 * (points[others] - points[i]) @ metric, size[others] - size[i], None, None)
         for i in np.flatnonzero(labels == target)
     ]
 

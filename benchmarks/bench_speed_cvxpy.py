@@ -51,7 +51,7 @@ SLOWEST = 0.5
 
 
 @dataclass(frozen=True)
-class Piece:
+class Subproblem:
     """matrix · y <= limit: where a softmax model decides for one class; and perhaps a box."""
 
     matrix: np.ndarray
@@ -60,7 +60,7 @@ class Piece:
     high: np.ndarray | None
 
     @classmethod
-    def of(cls, model: Any, k: int, frame: pd.DataFrame, *, boxed: bool) -> Piece:
+    def of(cls, model: Any, k: int, frame: pd.DataFrame, *, boxed: bool) -> Subproblem:
         """Read from the fitted model's attributes."""
         scores, offset = model.coef_, model.intercept_
         if len(scores) == 1:
@@ -70,7 +70,7 @@ class Piece:
         return cls(scores[others] - scores[k], offset[k] - offset[others], *box)
 
 
-def built_each_time(piece: Piece, kind: str, x: np.ndarray) -> float:
+def built_each_time(piece: Subproblem, kind: str, x: np.ndarray) -> float:
     """As papers do: state the problem anew for each row, let CVXPY choose."""
     y = cvxpy.Variable(len(x))
     conditions = [piece.matrix @ y <= piece.limit]
@@ -87,7 +87,7 @@ def _cost(kind: str, delta: Any) -> Any:
 class Compiled:
     """With care: parameters, compiled once, one solver, only the numbers change."""
 
-    def __init__(self, piece: Piece, kind: str, solver: str) -> None:
+    def __init__(self, piece: Subproblem, kind: str, solver: str) -> None:
         d = piece.matrix.shape[1]
         self.piece, self.solver = piece, solver
         self.delta = cvxpy.Variable(d)
@@ -107,7 +107,7 @@ class Compiled:
         return float(value) if self.problem.status == cvxpy.OPTIMAL else np.nan
 
 
-def compiled(piece: Piece, kind: str, x: np.ndarray) -> dict[str, Compiled]:
+def compiled(piece: Subproblem, kind: str, x: np.ndarray) -> dict[str, Compiled]:
     """One for each solver that is there and takes the problem."""
     found = {}
     for solver in SOLVERS[kind]:
@@ -128,7 +128,7 @@ class Setting:
 
     name: str
     kind: str
-    piece: Piece
+    piece: Subproblem
     explainer: cp.Explainer
     target: Any
     rows: pd.DataFrame
@@ -157,7 +157,7 @@ def settings(count: int) -> list[Setting]:
                     cp.Bounds(name, low=frame[name].min(), high=frame[name].max())
                     for name in frame.columns
                 ]
-                piece = Piece.of(model, k, frame, boxed=boxed)
+                piece = Subproblem.of(model, k, frame, boxed=boxed)
                 constraints = box if boxed else []
                 explainer = cp.Explainer(
                     model, data=frame, extrapolate=True, cost=cost, constraints=constraints

@@ -324,8 +324,8 @@ class Statement:
         if not self.whole:
             return "CLARABEL"
         explainer = self.explainer
-        curved = any(isinstance(c, cp.Ellipsoid) for c in explainer.constraints)
-        return "HIGHS" if isinstance(explainer.cost, cp.Manhattan) and not curved else "SCIP"
+        nonlinear = any(isinstance(c, cp.Ellipsoid) for c in explainer.constraints)
+        return "HIGHS" if isinstance(explainer.cost, cp.Manhattan) and not nonlinear else "SCIP"
 
     def _solve(self, more: list[Any], solver: str) -> tuple[str, float]:
         """The status, and the value if there is a point."""

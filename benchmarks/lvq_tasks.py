@@ -36,11 +36,11 @@ class Task:
     target: int
 
     @cached_property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[Subproblem]:
         """One for each prototype of the target."""
         labels = self.model.prototype_labels_
         rivals = np.flatnonzero(labels != self.target)
-        return [Piece(self.model, i, rivals) for i in np.flatnonzero(labels == self.target)]
+        return [Subproblem(self.model, i, rivals) for i in np.flatnonzero(labels == self.target)]
 
 
 def tasks(name: str, count: int) -> list[Task]:
@@ -61,7 +61,7 @@ def tasks(name: str, count: int) -> list[Task]:
     return found
 
 
-class Piece:
+class Subproblem:
     """Nearer to one prototype than to each rival, as quadratic functions of y."""
 
     def __init__(self, model: LGMLVQ, i: int, rivals: np.ndarray) -> None:
@@ -77,7 +77,7 @@ class Piece:
         return np.asarray(((self.near @ y + self.near_offset) ** 2).sum() - far)
 
 
-def step(piece: Piece, x: np.ndarray, at: np.ndarray, *, square: bool) -> np.ndarray | None:
+def step(piece: Subproblem, x: np.ndarray, at: np.ndarray, *, square: bool) -> np.ndarray | None:
     """The convex stand-in of equations 38–42 about a point, by Clarabel called directly.
 
     Variables: the change, bounds on its absolute values, and the squared distance s.
@@ -124,7 +124,7 @@ def price(x: np.ndarray, y: np.ndarray, *, square: bool) -> float:
     return float(((y - x) ** 2).sum() if square else np.abs(y - x).sum())
 
 
-def descend(piece: Piece, x: np.ndarray, start: np.ndarray, *, square: bool) -> float:
+def descend(piece: Subproblem, x: np.ndarray, start: np.ndarray, *, square: bool) -> float:
     """The convex-concave procedure from a point: the price where it stalls."""
     y, best = start, np.inf
     for _ in range(STEPS):

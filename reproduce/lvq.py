@@ -12,7 +12,7 @@ from time import perf_counter
 
 from common.figures import save
 from common.report import Section, page
-from lvq import lifted, pictures, proofs, table_1, table_2, worth
+from lvq import cost_cutoff, lifted, pictures, proofs, table_1, table_2
 from lvq.compare import KEPT, compare
 from lvq.sets import FULL, MODELS, QUICK, Sizes, ames, data_sets
 
@@ -51,9 +51,9 @@ def sections(sizes: Sizes) -> list[Section]:
     cells = [compare(data, name, sizes) for data in every for name in MODELS]
     found = [
         table_1.means(cells, sizes.points),
-        worth.validity(cells, KEPT),
-        worth.same(cells),
-        worth.speed(cells),
+        cost_cutoff.validity(cells, KEPT),
+        cost_cutoff.same(cells),
+        cost_cutoff.speed(cells),
         proofs.section(cells, sizes),
         lifted.section(every, sizes),
         pictures.section(),

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.engine.conditions import (
+from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.programs.conditions import (
     AtMost,
     Box,
     Cone,
@@ -21,8 +22,7 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.program import Program
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.programs.program import Program
 
 __all__ = ["REACH", "bracket"]
 
@@ -131,7 +131,7 @@ def rated(condition: object, y: np.ndarray, half: np.ndarray) -> tuple[np.ndarra
         length = np.linalg.norm(y @ condition.matrix.T + condition.offset, axis=1)
         give = np.linalg.norm(np.abs(condition.matrix) @ half) + np.abs(condition.slope) @ half
         return (length - y @ condition.slope - condition.radius)[:, None], np.full((1, 1), give)
-    if isinstance(condition, Nearer):
+    if isinstance(condition, QuadraticDifference):
         near = y @ condition.matrix.T + condition.offset
         far = y @ condition.rival.T + condition.rival_offset
         slope = 2.0 * (near @ condition.matrix - far @ condition.rival)

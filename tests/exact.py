@@ -231,11 +231,11 @@ def log_loss(
     offset: np.ndarray,
     x: np.ndarray,
     guess: np.ndarray,
-    worth: float,
+    cost_cutoff: float,
 ) -> mpmath.mpf:
     """min worth Σ weight δ² + log(1 + Σ exp(matrix (x + δ) + offset))."""
     with mpmath.workdps(DIGITS):
-        w = [mpmath.mpf(float(worth)) * v for v in precise(weight)]
+        w = [mpmath.mpf(float(cost_cutoff)) * v for v in precise(weight)]
         rows = [precise(row) for row in matrix]
 
         def slopes(*delta: mpmath.mpf) -> list[mpmath.mpf]:

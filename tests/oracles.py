@@ -192,10 +192,10 @@ class Demand:
     softmax: int | None = None
 
 
-Piece = tuple[Demand, ...]
+Subproblem = tuple[Demand, ...]
 
 
-def pieces(target: cp.Target, classes: Sequence[Any], *, clipped: bool = False) -> list[Piece]:
+def pieces(target: cp.Target, classes: Sequence[Any], *, clipped: bool = False) -> list[Subproblem]:
     """The demands of each way to meet a target of a scoring classifier."""
     k, eye = len(classes), np.eye(len(classes))
     if isinstance(target, cp.Probability):
@@ -219,7 +219,7 @@ def wanted(target: Any, classes: Sequence[Any]) -> list[int]:
     return [i for i, c in enumerate(classes) if (c in named) != other]
 
 
-def vote_pieces(target: Any, classes: Sequence[Any]) -> list[Piece]:
+def vote_pieces(target: Any, classes: Sequence[Any]) -> list[Subproblem]:
     """The same for pairwise votes: pairs that, so decided, elect a wanted class without the others.
 
     A margin is asked of these only: how another pair votes, and by how little, changes nothing.
@@ -247,7 +247,7 @@ def _elected(signs: Sequence[float], pairs: list[tuple[int, int]], k: int) -> in
     return votes.index(max(votes))
 
 
-def interval_pieces(low: float, high: float) -> list[Piece]:
+def interval_pieces(low: float, high: float) -> list[Subproblem]:
     """A prediction, which is the second of two scores (0, z), between two values."""
     row, demands = np.array([0.0, 1.0]), []
     if np.isfinite(low):
@@ -279,7 +279,7 @@ class Question:
 
     features: cp.Features
     model: Additive
-    pieces: Sequence[Piece]
+    pieces: Sequence[Subproblem]
     cost: cp.Cost
     constraints: Sequence[cp.Constraint]
     row: Row
@@ -344,7 +344,7 @@ def least(found: Iterable[Optimum]) -> Optimum:
     )
 
 
-def cvxpy_optimum(q: Question, piece: Piece) -> Optimum:
+def cvxpy_optimum(q: Question, piece: Subproblem) -> Optimum:
     """Continuous columns, in CVXPY; a bound on the number of changes by trying every subset."""
     names = list(q.features.names)
     counts = [c.count for c in q.constraints if isinstance(c, cp.MaxChanges)]
@@ -355,7 +355,7 @@ def cvxpy_optimum(q: Question, piece: Piece) -> Optimum:
     )
 
 
-def _cvxpy(q: Question, piece: Piece, free: set[Hashable], start: Row) -> Optimum | None:
+def _cvxpy(q: Question, piece: Subproblem, free: set[Hashable], start: Row) -> Optimum | None:
     """The best change of the free continuous columns of a start; None if Clarabel cannot say."""
     names = [f.name for f in q.features if isinstance(f, cp.Continuous)]
     x = np.array([number(start[n]) for n in names])
@@ -458,11 +458,11 @@ def bracketed(price: Price, loss: Any, demands: Sequence[Any], change: Any) -> O
     at, fall = change.value, np.zeros(change.size)
     total, sloped = float(loss.value), _gradient(loss, change)[0]
     for demand in demands:
-        worth = np.atleast_1d(demand.dual_value).astype(float)
+        cost_cutoff = np.atleast_1d(demand.dual_value).astype(float)
         if not isinstance(demand, cvxpy.constraints.Zero | cvxpy.constraints.Equality):
-            worth = np.maximum(worth, 0.0)
-        total += float(worth @ np.atleast_1d(demand.expr.value))
-        sloped = sloped + worth @ _gradient(demand.expr, change)
+            cost_cutoff = np.maximum(cost_cutoff, 0.0)
+        total += float(cost_cutoff @ np.atleast_1d(demand.expr.value))
+        sloped = sloped + cost_cutoff @ _gradient(demand.expr, change)
     high = _kept(price, loss, demands, change, at)
     if price.matrix is None:
         over = np.maximum(np.abs(sloped) - price.absolute, 0.0)
@@ -724,7 +724,7 @@ class _Scip:
         self._exponential(pyscipopt.quicksum(parts) <= 1.0)
         return 0.5 * charge.weight * cost + loss
 
-    def polished(self, piece: Piece) -> Optimum | None:
+    def polished(self, piece: Subproblem) -> Optimum | None:
         """The optimum where the discrete columns, and those that stay, are what SCIP found."""
         q, row, moves = self.q, dict(self.q.row), {}
         for f in q.features:
@@ -766,7 +766,7 @@ def _dot(numbers: Any, expressions: Any) -> Any:
     return pyscipopt.quicksum(a * b for a, b in zip(numbers, expressions, strict=True))
 
 
-def scip_optimum(q: Question, piece: Piece) -> Optimum:
+def scip_optimum(q: Question, piece: Subproblem) -> Optimum:
     """Any columns, in SCIP; where it ends, CVXPY says what the continuous columns cost there.
 
     With exponentials, or products of whole columns, SCIP now and then calls points optimal where
@@ -779,7 +779,7 @@ def scip_optimum(q: Question, piece: Piece) -> Optimum:
     return found
 
 
-def _scip(q: Question, piece: Piece, *, presolved: bool) -> tuple[Optimum, _Scip]:
+def _scip(q: Question, piece: Subproblem, *, presolved: bool) -> tuple[Optimum, _Scip]:
     problem = _Scip(q)
     if not presolved:
         problem.model.setParam("presolving/maxrounds", 0)
@@ -831,7 +831,7 @@ def brute_force(q: Question, reach: int) -> float:
     return best
 
 
-def meets(piece: Piece, scores: np.ndarray, tolerance: float = 1e-9) -> bool:
+def meets(piece: Subproblem, scores: np.ndarray, tolerance: float = 1e-9) -> bool:
     for demand in piece:
         if demand.softmax is None:
             if demand.weights @ scores < demand.least - tolerance:

@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from sklearn.ensemble import GradientBoostingClassifier
 
 import counterpoint as cp
-from counterpoint.additive.curves import Curve
-from counterpoint.additive.form import Additive
-from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, Transitions
-from counterpoint.engine.losses import LogSumExp
-from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Region
+from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.form import Additive
+from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
+from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.uncertain.form import FourierScores, UncertainScores
+from counterpoint.families.uncertain.waves import Waves
 from counterpoint.models import read
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
-from counterpoint.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.prototypes.nearer import Nearer
-from counterpoint.robust.form import FourierScores, UncertainScores
-from counterpoint.robust.waves import Waves
+from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions
+from counterpoint.programs.losses import LogSumExp
+from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.region import Region
 
 LETTERS = ("ash", "birch", "cedar", "elm", "fir")
 ALL_KINDS = "cik"  # continuous, integer, categorical
@@ -455,7 +455,7 @@ def _cone(rng: np.random.Generator, points: np.ndarray) -> list[Cone]:
     return [Cone(matrix, offset, float(radius + _slack(rng, 1)[0]), slope)]
 
 
-def _nearer(rng: np.random.Generator, points: np.ndarray) -> list[Nearer]:
+def _nearer(rng: np.random.Generator, points: np.ndarray) -> list[QuadraticDifference]:
     """Up to three rivals of one prototype, with metrics of ranks of their own."""
     d = points.shape[1]
     scale = 10.0 ** rng.uniform(-1, 0.5)
@@ -465,8 +465,10 @@ def _nearer(rng: np.random.Generator, points: np.ndarray) -> list[Nearer]:
     for _ in range(rng.integers(1, 4)):
         rival = scale * rng.normal(size=(rng.integers(1, d + 1), d))
         away = 3.0 * scale * rng.normal(size=len(rival))
-        limit = Nearer(matrix, offset, rival, away, 0.0).excess(points).max()
-        made.append(Nearer(matrix, offset, rival, away, float(limit + _slack(rng, 1)[0])))
+        limit = QuadraticDifference(matrix, offset, rival, away, 0.0).excess(points).max()
+        made.append(
+            QuadraticDifference(matrix, offset, rival, away, float(limit + _slack(rng, 1)[0]))
+        )
     return made
 
 

@@ -23,13 +23,13 @@ from sklearn.preprocessing import (
 )
 
 import counterpoint as cp
-from counterpoint.additive.curves import Curve, sizes_of
-from counterpoint.additive.pieces import Bends
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.additive.curves import Curve, sizes_of
+from counterpoint.families.additive.pieces import Bends
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 from counterpoint.testing import check_reader
 
@@ -176,10 +176,10 @@ def test_naive_bayes_is_a_quadratic_form_where_sums_are_not_searched():
 @pytest.mark.parametrize("kind", ["bayes", "squares"])
 def test_columns_that_bend_may_move_without_end(kind, constraints):
     rows = RNG.normal(size=(200, 2)) * np.array([3.0, 1.0])
-    curved = rows[:, 0] + 3.0 * rows[:, 1] ** 2 > 2.0
+    nonlinear = rows[:, 0] + 3.0 * rows[:, 1] ** 2 > 2.0
     squares = [(PolynomialFeatures(2, include_bias=False), [j]) for j in range(2)]
     sums = make_pipeline(make_column_transformer(*squares), LogisticRegression())
-    model = (GaussianNB() if kind == "bayes" else sums).fit(rows, curved)
+    model = (GaussianNB() if kind == "bayes" else sums).fit(rows, nonlinear)
     cost = cp.Manhattan({"x0": 1.0, "x1": 2.0})
     asked = {"cost": cost, "constraints": constraints, "extrapolate": True}
     answers = cp.Explainer(model, data=rows, **asked).explain(rows[:10], cp.OtherLabel())

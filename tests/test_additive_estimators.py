@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint  # noqa: F401 (before what brings a HiGHS of its own)
-from counterpoint.additive.form import Additive
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.additive.form import Additive
 from counterpoint.models import see_through
 from counterpoint.rows.features import Categorical, Continuous, Features
 from counterpoint.testing import check_reader

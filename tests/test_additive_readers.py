@@ -29,8 +29,8 @@ from sklearn.preprocessing import (
     TargetEncoder,
 )
 
-from counterpoint.additive.form import Additive
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.additive.form import Additive
 from counterpoint.models import see_through
 from counterpoint.models.dispatch import inputs_of
 from counterpoint.models.reading import see_columns

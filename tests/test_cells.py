@@ -22,16 +22,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine import pieces
-from counterpoint.engine.conditions import Box, Whole
-from counterpoint.engine.pieces import Pieces
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Region
-from counterpoint.engine.search import search
-from counterpoint.prototypes.cells import CellRelaxation, Cells, spread_of
-from counterpoint.prototypes.form import Prototypes
+from counterpoint.families.prototypes.cells import CellRelaxation, VoronoiCells, spread_of
+from counterpoint.families.prototypes.form import Prototypes
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import Box, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Region
 from counterpoint.records.record import canonical, digest
+from counterpoint.search import union
+from counterpoint.search.search import search
+from counterpoint.search.union import Union
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6
@@ -41,7 +41,7 @@ RELATIVE = 1e-6
 @pytest.fixture
 def celled(monkeypatch: pytest.MonkeyPatch):
     """No union is small."""
-    monkeypatch.setattr(pieces, "LISTED", 0)
+    monkeypatch.setattr(union, "LISTED", 0)
 
 
 def points(count: int, d: int, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -285,12 +285,12 @@ def test_cells_and_pieces_that_are_written_down_agree(seed: int):
     program = Program(price, Region(tuple(conditions)))
     target = cp.Label(int(rng.choice(form.classes)), margin=float(rng.choice([0.0, 0.3])))
     regions = form.regions(target)
-    if not isinstance(regions, Cells):
+    if not isinstance(regions, VoronoiCells):
         return
     x = X[:3] + 0.2 * rng.normal(size=(3, d))
     cases = program.cases(x)
-    cells = search(Pieces(program, (), regions), cases, Effort(1e-9))
-    listed = search(Pieces.of(program, tuple(regions)), cases, Effort(1e-9))
+    cells = search(Union(program, (), regions), cases, Effort(1e-9))
+    listed = search(Union.of(program, tuple(regions)), cases, Effort(1e-9))
     np.testing.assert_array_equal(cells.piece < 0, listed.piece < 0)
     found = cells.piece >= 0
     paid = [program.cost(findings.points, x)[found] for findings in (cells, listed)]
@@ -318,7 +318,7 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
     y[:2] = 3, 4
     form = Prototypes.from_arrays(np.round(2.0 * X) / 2.0, y)
     cells = form.regions(cp.Label(3, margin=float(rng.choice([0.0, 0.4]))))
-    if not isinstance(cells, Cells):
+    if not isinstance(cells, VoronoiCells):
         return
     full = rng.normal(size=(d, d))
     prices = [
@@ -355,7 +355,7 @@ def test_a_margin_is_a_lead_besides():
     """From 0, 8 (y − 2) >= margin takes 2 and an eighth of the margin, at a price of 1 a unit."""
     form = Prototypes.from_arrays([[0.0], [4.0]], ["low", "high"])
     cells = form.regions(cp.Label("high"))
-    assert isinstance(cells, Cells)
+    assert isinstance(cells, VoronoiCells)
     program = Program(Price(np.ones(1), np.zeros(1)), Region((Box.unbounded(1),)))
     case = program.cases(np.zeros((1, 1)))
     weight = 1.0 / np.abs(np.diff(cells.matrix[:, 0]))
@@ -475,7 +475,7 @@ def test_one_cell_alone(celled):
 def test_cells_are_a_sequence_of_regions():
     X, y = points(30, 2)
     cells = Prototypes.from_arrays(X, y).regions(cp.Label(3))
-    assert isinstance(cells, Cells)
+    assert isinstance(cells, VoronoiCells)
     assert len(cells) == len(list(cells)) == len(cells[:]) == (y == 3).sum()
     assert cells.size == (y == 3).sum() * (y != 3).sum()
     here = X + 0.01
@@ -599,7 +599,7 @@ def test_a_rival_that_is_the_same_score_has_no_row():
     """A row of zeros, closed in by a margin, would refute a cell that is there."""
     form = Prototypes.from_arrays([[0.0], [0.0], [4.0]], ["a", "b", "c"], first_wins=True)
     cells = form.regions(cp.OtherLabel("b"))
-    assert isinstance(cells, Cells)
+    assert isinstance(cells, VoronoiCells)
     every = np.arange(len(cells.rivals))
     for s in range(len(cells)):
         assert cells.rows(s, every).matrix.any(axis=1).all()

@@ -30,15 +30,15 @@ from counterpoint.certificate import (
     lower_bounds,
     said_of,
 )
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.evidence import Bounding, Evidence, RowEvidence
-from counterpoint.engine.program import Program
-from counterpoint.engine.proof import Proof
-from counterpoint.engine.region import Region
 from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
-from counterpoint.targets import Verdict
+from counterpoint.problem.costs import Price
+from counterpoint.problem.targets import Validation
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof import Proof
+from counterpoint.programs.region import Region
 
 PROVED, REPORTED, LOCAL, NONE = (word.code for word in cp.Claim)
 NEVER = np.full(2, cp.Guarantee.NONE.code, np.int8)
@@ -69,7 +69,7 @@ def certificate(program: Program, y: np.ndarray, x: np.ndarray = ORIGIN, *, vali
     cases = program.cases(x)
     zero = np.zeros(len(y))
     known = [evidence(program, np.zeros((len(y), program.size)))]
-    verdict = Verdict.plain(np.full(len(y), valid), zero, zero, zero)
+    verdict = Validation.plain(np.full(len(y), valid), zero, zero, zero)
     return certify(program, y, cases, verdict, known)[0]
 
 
@@ -279,7 +279,7 @@ def test_the_gap_is_relative_and_never_negative():
     given = np.array([5.0, 7.0, 5.0])  # the second bound lies above the cost: rounding, at most
     ones = np.ones(3, dtype=bool)
     told = Evidence(program, program.cases(x), np.zeros((3, program.size)), None, given)
-    verdict = Verdict.plain(ones, *np.zeros((3, 3)))
+    verdict = Validation.plain(ones, *np.zeros((3, 3)))
     result = certify(program, y, program.cases(x), verdict, [told])
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
     assert (result.bound <= result.cost).all()
@@ -287,7 +287,7 @@ def test_the_gap_is_relative_and_never_negative():
 
 def test_objectives_in_other_coordinates_are_larger_by_a_share_and_bounds_hold_for_them():
     y, x = np.array([[3.0, 1.0]]), ORIGIN
-    verdict = Verdict.plain(np.ones(1, dtype=bool), *np.zeros((3, 1)))
+    verdict = Validation.plain(np.ones(1, dtype=bool), *np.zeros((3, 1)))
     program = triangle()
     for stretch, claim in ((0.0, cp.Claim.PROVED), (0.1, cp.Claim.NONE)):
         known = [evidence(program, RIGHT)]
@@ -314,7 +314,7 @@ def test_what_is_withheld_keeps_its_bound_alone():
     cases = program.cases(np.zeros((2, 2)))
     known = [evidence(program, np.zeros((2, 2)), 7.0)]
     number = np.ones(2)
-    said = Verdict(number > 0, 2 * number, 0.9 * number, NEVER, 1e-9 * number)
+    said = Validation(number > 0, 2 * number, 0.9 * number, NEVER, 1e-9 * number)
     before = certify(program, y, cases, said, known)
     assert before.holds.tolist() == [True, False]
     after = before.withheld(~before.holds, cp.Guarantee.FIXED)
@@ -341,7 +341,7 @@ def test_nothing_is_claimed_of_rows_that_are_not_settled():
 
 
 def test_an_answer_is_on_edge_below_its_rounding_and_not_at_it():
-    verdict = Verdict.plain(np.ones(3, dtype=bool), np.array([0.5, 1.0, 2.0]), *np.ones((2, 3)))
+    verdict = Validation.plain(np.ones(3, dtype=bool), np.array([0.5, 1.0, 2.0]), *np.ones((2, 3)))
     program, x = triangle(), np.zeros((3, 2))
     result = certify(program, x, program.cases(x), verdict, None)
     assert result.on_edge.tolist() == [result[i].on_edge for i in range(3)] == [True, False, False]

@@ -22,8 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
-from counterpoint.engine.conditions import Clear
 from counterpoint.metrics import constraint_violation
+from counterpoint.programs.conditions import MinimumChange
 
 NAMES = ["a", "b", "c"]
 ENDS = np.array([[-9.0, -9.0, 0.0], [9.0, 9.0, 9.0]])
@@ -157,7 +157,7 @@ def numbers() -> Any:
 def test_what_is_clear_is_as_it_is_said(x: float, y: float, cuts: list[float], half: int) -> None:
     margin, k = half / 2.0, len(cuts)
     known = np.zeros(k, dtype=np.intp), np.array(cuts), np.zeros(k)
-    clear = Clear(np.array([margin]), known)
+    clear = MinimumChange(np.array([margin]), known)
     passed = [t for t in cuts if min(x, y) <= t < max(x, y)]  # a value up to t is below it
     kept = all(abs(y - t) >= margin for t in passed)
     assert (clear.violation(np.array([[y]]), np.array([[x]]))[0] == 0.0) == kept

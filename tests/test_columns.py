@@ -6,11 +6,11 @@ import cvxpy
 import numpy as np
 import pytest
 
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, LinearBounds
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import Box, LinearBounds
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.columns import is_wide
@@ -39,7 +39,7 @@ def optimum(program: Program, x: np.ndarray, weight: float, reach: float) -> flo
     conditions = [rows.matrix @ y >= rows.low]
     if np.isfinite(reach):
         conditions.append(cvxpy.abs(delta) <= reach)
-    softmax = program.beyond_rows[0]
+    softmax = program.nonlinear_and_objective_terms[0]
     assert isinstance(softmax, LogLoss | LogSumExp)
     scores = softmax.matrix @ y + softmax.offset
     if isinstance(softmax, LogLoss):

@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder
 from strategies import seeds, spd
 
 import counterpoint as cp
-from counterpoint.costs import Price
 from counterpoint.noise import ProjectedGaussian
+from counterpoint.problem.costs import Price
 
 
 def test_mad_weights_are_one_over_the_median_absolute_deviation():

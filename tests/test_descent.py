@@ -17,8 +17,10 @@ from sklearn.datasets import load_iris
 from test_nearer import CCP, PRICES, local, missing, price, rivals
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import (
+from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.lvq import LGMLVQ
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import (
     AtMost,
     Box,
     Cone,
@@ -27,10 +29,8 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Condition, Region
-from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.nearer import curvature_of
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution
 
 INF = np.inf
@@ -82,7 +82,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
             for i in np.flatnonzero(np.isfinite(limit)):
                 row, end = sign * matrix[i], sign * limit[i]
                 demands.append(demand(lambda y, row=row, end=end: end - row @ y))
-    demands += [demand(lambda y, cone=cone: -cone.excess(y[None])) for cone in program.curved]
+    demands += [demand(lambda y, cone=cone: -cone.excess(y[None])) for cone in program.nonlinear]
     delta = start - x[0]
     first = np.concatenate([np.maximum(delta, 0.0), np.maximum(-delta, 0.0)])
     options = {"maxiter": 200, "ftol": 1e-12}
@@ -130,9 +130,9 @@ def scip(program: Program, x: np.ndarray) -> float:
     quadratic = program.price.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     paid = model.addVar(lb=0.0)
-    curved = pyscipopt.quicksum(full[i, j] * delta[i] * delta[j] for i, j in pairs)
+    nonlinear = pyscipopt.quicksum(full[i, j] * delta[i] * delta[j] for i, j in pairs)
     weighed = pyscipopt.quicksum(program.price.absolute[i] * size[i] for i in range(d))
-    model.addCons(curved + weighed <= paid)
+    model.addCons(nonlinear + weighed <= paid)
     model.setObjective(paid)
     model.setParam("limits/gap", 1e-7)
     model.setParam("numerics/feastol", 1e-9)

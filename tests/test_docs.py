@@ -37,7 +37,7 @@ import counterpoint as cp
 from counterpoint.certificate import Certificate
 from counterpoint.cli import app
 from counterpoint.models import dispatch
-from counterpoint.policy import kinds
+from counterpoint.problem.policy import kinds
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -306,7 +306,7 @@ def is_ours(kind: type) -> bool:
 
 
 def test_supported_models_are_those_that_have_a_reader():
-    dispatch.wings()
+    dispatch.families()
     questions = (dispatch.read, dispatch.finish, dispatch.read_step)
     kinds = {kind for question in questions for kind in question.registry}
     known = {kind.__name__ for kind in kinds if is_ours(kind)}

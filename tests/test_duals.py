@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.losses import LogLoss
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.losses import LogLoss
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
 from counterpoint.solvers.duals import priced, purified
 from counterpoint.testing import KNOWN, Known
 

@@ -10,8 +10,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.engine import confirm
-from counterpoint.engine.evidence import Evidence
+from counterpoint.programs.evidence import Evidence
+from counterpoint.search import validation
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(60, 2)), columns=["a", "b"])
@@ -55,7 +55,7 @@ def test_no_bound_is_above_a_point_that_gave_way_to_one_that_leads_by_more(
         return proved, 2.0 * told
 
     monkeypatch.setattr(Evidence, "bounds", boastful)
-    monkeypatch.setattr(confirm, "SPARE", 1e11)
+    monkeypatch.setattr(validation, "SPARE", 1e11)
     answers = explainer.explain(X.head(8), cp.OtherLabel())
     certificates = answers.certificates
     # where the first point was confirmed; elsewhere it was a tie that is lost

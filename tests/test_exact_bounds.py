@@ -27,12 +27,12 @@ from exact import (
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import AtMost, Box, LinearBounds, OneOf, Whole
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
 from counterpoint.numerics import CLOSED, depth, dots, gamma, total
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, Whole
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
 from counterpoint.solvers import Effort, applicable
 
 ROWS = 12
@@ -182,14 +182,14 @@ def probable(rng: np.random.Generator, *, charged: bool) -> Problem:
     part = LogLoss(matrix, offset) if charged else LogSumExp(matrix, offset, limit)
     program = Program(priced(weight, 2), Region((part,)))
     cases = program.cases(x)
-    worth = rng.uniform(0.1, 4.0, len(x))
-    cases = cases.weighing(worth) if charged else cases
+    cost_cutoff = rng.uniform(0.1, 4.0, len(x))
+    cases = cases.weighing(cost_cutoff) if charged else cases
     solution = applicable(program)[0](program).solve(cases, Effort())
     costs: list[Exact] = []
     for i, v in enumerate(x):
         guess = solution.points[i] - v
         if charged:
-            value = log_loss(weight * 1.0, matrix, offset, v, guess, worth[i])
+            value = log_loss(weight * 1.0, matrix, offset, v, guess, cost_cutoff[i])
         elif part.excess(v[None])[0] <= -1e-9:
             costs.append(Fraction(0))
             continue
@@ -198,7 +198,7 @@ def probable(rng: np.random.Generator, *, charged: bool) -> Problem:
             value, multiplier = log_sum_exp(weight, matrix, offset, limit, v, (guess, nu))
             assert multiplier > 0
         costs.append(exact_value(value))
-    return Problem(program, x, costs, worth if charged else None)
+    return Problem(program, x, costs, cost_cutoff if charged else None)
 
 
 FAMILIES: dict[str, Callable[[np.random.Generator], Problem]] = {

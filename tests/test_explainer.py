@@ -851,8 +851,8 @@ def test_a_row_outside_the_range_may_stay_or_come_nearer():
     odd = data.iloc[[0]].assign(
         job=pd.Categorical(["astronaut"], categories=data["job"].cat.categories)
     )
-    stays = cp.explain(model, odd, True, data=data, constraints=[cp.Immutable("job")])
-    assert stays.status[0] == cp.Status.ALREADY  # its own category is no problem
+    already_satisfied = cp.explain(model, odd, True, data=data, constraints=[cp.Immutable("job")])
+    assert already_satisfied.status[0] == cp.Status.ALREADY  # its own category is no problem
 
 
 @pytest.mark.parametrize("bounds", [{"high": 120}, {"low": 5}, {"low": 5, "high": 120}])

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import counterpoint as cp
-from counterpoint.engine import span
+from counterpoint.search import span
 
 ROWS, WIDTH, CLASSES = 60, 40, 4
 

@@ -14,15 +14,15 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import counterpoint as cp
-from counterpoint.engine import confirm, witnesses
+from counterpoint.families.trees import exchange, grid, kernel, relaxation, search, staircase
+from counterpoint.families.trees.boxes import Row
+from counterpoint.families.trees.exchange import Exchange
+from counterpoint.families.trees.form import LeafSums
+from counterpoint.families.trees.relaxation import Demands, relaxed
+from counterpoint.families.trees.staircase import LeafBound
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.table import Table
-from counterpoint.trees import exchange, grid, kernel, relaxation, search, staircase
-from counterpoint.trees.boxes import Row
-from counterpoint.trees.exchange import Exchange
-from counterpoint.trees.form import LeafSums
-from counterpoint.trees.relaxation import Demands, relaxed
-from counterpoint.trees.staircase import Staircase
+from counterpoint.search import validation, witnesses
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(
@@ -41,7 +41,7 @@ CANCER = load_breast_cancer(as_frame=True, return_X_y=True)
 DEEP = RandomForestClassifier(25, random_state=0).fit(*CANCER)
 
 
-def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint) -> Staircase:
+def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint) -> LeafBound:
     explainer = cp.Explainer(model, data=frame, constraints=constraints)
     question = explainer.explain(frame.head(1), True).question
     row = encode(Table.read(frame.iloc[[i]]), question.features).codes
@@ -50,7 +50,7 @@ def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constrai
     case = program.cases(question.features.expand(row))
     grid = condition.form.grid(program.groups, case.x[0])
     values = np.ascontiguousarray(condition.weights @ grid.values.T)
-    return Staircase(Row(grid, program, case), condition, 0.0, values)
+    return LeafBound(Row(grid, program, case), condition, 0.0, values)
 
 
 @pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])
@@ -148,7 +148,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time goes on by a hundredth of a second whenever somebody looks."""
     ticks = count()
     clock: Callable[[], float] = lambda: 0.01 * next(ticks)  # noqa: E731
-    for module in (confirm, exchange, search, witnesses):
+    for module in (validation, exchange, search, witnesses):
         monkeypatch.setattr(module, "clock", clock)
 
 

@@ -18,17 +18,17 @@ from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.pieces import Aim, Question
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.families.uncertain.form import FourierScores
+from counterpoint.families.uncertain.search import RowSearch
+from counterpoint.families.uncertain.wave_bounds import SumsOfWaves, WaveLeads
+from counterpoint.families.uncertain.waves import FourierConstraint, Waves, parabola
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.robust.form import FourierScores
-from counterpoint.robust.search import RowSearch
-from counterpoint.robust.wave_bounds import SumsOfWaves, WaveLeads
-from counterpoint.robust.waves import WaveLimit, Waves, parabola
+from counterpoint.problem.costs import Price
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
+from counterpoint.search.union import Question, StartHint
 from counterpoint.solvers import Effort
 from counterpoint.testing import check_form, check_reader
 
@@ -220,9 +220,9 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
     root, bent = rng.normal(size=(2, 3, 3))
     price = Price(np.zeros(3), root @ root.T + np.eye(3))
     waves = Waves(rng.normal(size=(4, 3)), rng.normal(size=4))
-    program = Program(price, Region((WaveLimit(waves, rng.normal(size=8)),)))
+    program = Program(price, Region((FourierConstraint(waves, rng.normal(size=8)),)))
     case = program.cases(rng.normal(size=(1, 3)))
-    row = RowSearch(program, case, Effort(), Aim(), None)
+    row = RowSearch(program, case, Effort(), StartHint(), None)
     y, slope, form = rng.normal(size=3), rng.normal(size=3), bent @ bent.T + 0.1 * np.eye(3)
     least = -0.5 * slope @ np.linalg.solve(form, slope)  # of the model, beside its value at y
     for value in (-0.5 * least, -0.01 * least, 0.0):
@@ -497,9 +497,11 @@ def test_without_a_good_prototype_the_best_search_looks_elsewhere(guarantee: Any
     if guarantee == "fixed":
         np.testing.assert_array_equal(answers.to_frame(), elsewhere.to_frame())
     assert not any(said in answer.message for answer in elsewhere)
-    stays = explainer(model, cost).explain(pd.DataFrame([CENTRES["yes"]], columns=NAMES), wrong)
-    assert stays.status[0] == cp.Status.ALREADY
-    assert said not in stays[0].message
+    already_satisfied = explainer(model, cost).explain(
+        pd.DataFrame([CENTRES["yes"]], columns=NAMES), wrong
+    )
+    assert already_satisfied.status[0] == cp.Status.ALREADY
+    assert said not in already_satisfied[0].message
 
 
 def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what_is_asked():

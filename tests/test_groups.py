@@ -37,12 +37,12 @@ from counterpoint.groups import (
     similarity,
     to_anndata,
 )
+from counterpoint.groups.fit_data import polished, smoothed_rates, spread_of
 from counterpoint.groups.fitting import costliest, starred
-from counterpoint.groups.members import stratified_folds
+from counterpoint.groups.group_labels import stratified_folds
 from counterpoint.groups.path import Count, count_of
 from counterpoint.groups.problem import levels_of, moving
 from counterpoint.groups.reading import read_rows
-from counterpoint.groups.scene import polished, smoothed_rates, spread_of
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -113,12 +113,12 @@ def test_no_more_features_change_than_were_asked_for(
     case: tuple[GroupTranslations, Any, Any], count: Count
 ):
     model, _, _ = case
-    worth = []
+    cost_cutoff = []
     for k in range(1, 14):
         one = model.sparse(k, count)
         assert count_of(one, count) <= k
-        worth.append(sum(model.scene_.rates(one)))
-    assert worth == sorted(worth)  # more features, no worse on the rows of the fit
+        cost_cutoff.append(sum(model.scene_.rates(one)))
+    assert cost_cutoff == sorted(cost_cutoff)  # more features, no worse on the rows of the fit
 
 
 def test_the_counts_are_what_one_counts(case: tuple[GroupTranslations, Any, Any]):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
 from strategies import seeds
 
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, LinearBounds, Whole
-from counterpoint.engine.pieces import Pieces
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Region
-from counterpoint.engine.search import search
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import Box, LinearBounds, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Region
+from counterpoint.search.search import search
+from counterpoint.search.union import Union
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.halfspace import HalfSpace
 
@@ -150,7 +150,7 @@ def test_closed_forms_alone_settle_a_whole_batch(square: bool):
         price = Price(none, weights) if square else Price(weights, none)
         actionable = Program(price, Region((box,)))
         cases = actionable.cases(rng.normal(size=(ROWS, d)))
-        findings = search(Pieces.of(actionable, [Region((row,))]), cases, Effort())
+        findings = search(Union.of(actionable, [Region((row,))]), cases, Effort())
         assert findings.closed.all()
 
 

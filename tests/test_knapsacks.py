@@ -14,19 +14,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
-from counterpoint.additive import solver as knapsacks
-from counterpoint.additive import tree
-from counterpoint.additive.curves import Curve
-from counterpoint.additive.knapsack import Knapsack
-from counterpoint.additive.repair import repaired
-from counterpoint.additive.solver import Knapsacks
-from counterpoint.additive.sums import SumBounds, lifted
-from counterpoint.costs import Level, Pairs, Price
-from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
-from counterpoint.engine.program import Program
-from counterpoint.engine.proof import Proof, proved
-from counterpoint.engine.region import Condition, Region
+from counterpoint.families.additive import solver as knapsacks
+from counterpoint.families.additive import tree
+from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.knapsack import Knapsack
+from counterpoint.families.additive.repair import repaired
+from counterpoint.families.additive.solver import Knapsacks
+from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.numerics import clock
+from counterpoint.problem.costs import Pairs, PercentileCost, Price
+from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof import Proof, proved
+from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.branching import Branching
 
@@ -50,13 +50,15 @@ def random_curves(rng: np.random.Generator) -> list[Curve]:
     return [made[i] for i in rng.choice(3, size=int(rng.integers(1, 3)), replace=False)]
 
 
-def tables(rng: np.random.Generator, numbers: int, blocks: list[slice]) -> list[Pairs | Level]:
+def tables(
+    rng: np.random.Generator, numbers: int, blocks: list[slice]
+) -> list[Pairs | PercentileCost]:
     """Levels of some numbers, and costs by pair of some categories."""
-    out: list[Pairs | Level] = []
+    out: list[Pairs | PercentileCost] = []
     for j in np.flatnonzero(rng.random(numbers) < 0.7).tolist():
         knots = np.unique(rng.integers(-6, 7, size=int(rng.integers(1, 6))) / 2.0)
         slopes = rng.uniform(1.0, 8.0, size=len(knots) + 1)
-        out.append(Level(j, knots, slopes / slopes.min()))
+        out.append(PercentileCost(j, knots, slopes / slopes.min()))
     for block in blocks:
         size = block.stop - block.start
         if rng.random() < 0.7:
@@ -202,7 +204,7 @@ def test_numbers_priced_by_level(
         levels = []
         for j in range(d):
             slopes = rng.uniform(1.0, 9.0, size=5)
-            levels.append(Level(j, np.sort(rng.normal(size=4)), slopes / slopes.min()))
+            levels.append(PercentileCost(j, np.sort(rng.normal(size=4)), slopes / slopes.min()))
         least = float(row @ x[0] + rng.uniform(0.2, 2.0) * np.abs(row).sum())
         limit = LinearBounds(row[None], np.array([least]), np.array([np.inf]))
         most = (
@@ -417,9 +419,9 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     matrix = rng.integers(-3, 4, (some, d)).astype(float)
     at = rng.integers(-4, 5, d).astype(float)
     rows = LinearBounds(matrix, matrix @ at - rng.uniform(0, 1, some), np.full(some, np.inf))
-    curved = rng.random(d) < 0.3
+    nonlinear = rng.random(d) < 0.3
     weights = rng.uniform(0.1, 3.0, d)
-    price = Price(np.where(curved, 0.0, weights), np.where(curved, weights, 0.0))
+    price = Price(np.where(nonlinear, 0.0, weights), np.where(nonlinear, weights, 0.0))
     program = Program(price, Region((rows, Whole(np.arange(d), np.ones(d)))))
     points = np.array(list(product(np.arange(-20.0, 21.0), repeat=d)))
     best = least_of(Problem(program, np.zeros((1, d)), points))

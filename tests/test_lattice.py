@@ -25,8 +25,8 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
-from counterpoint import lattice
 from counterpoint.numerics import STEP_SLACK
+from counterpoint.rows import lattice
 
 STEPS = [1.0, 0.25, 0.1, 0.01, 1 / 3, 0.3]
 

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from counterpoint.engine.wings import WINGS
+from counterpoint.families.registry import FAMILIES
 
 PACKAGE = "counterpoint"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
@@ -26,9 +26,9 @@ ARCHITECTURE = Path(__file__).parents[1] / "docs" / "architecture.md"
 FORBIDDEN = {"certificate": {"solvers"}, "solvers": {"certificate"}}
 SOLVER_LIBRARIES = {"clarabel", "cvxpy", "daqp", "highspy", "pyscipopt"}
 KNOWING = {
-    "__init__": {"robust"},  # `Robust` and `UncertainClassifier` are public
+    "__init__": {"uncertain"},  # `Robust` and `UncertainClassifier` are public
 }
-"""Modules that know a wing by name, and which: nobody joins them."""
+"""Modules that know a family by name, and which: nobody joins them."""
 
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -39,8 +39,12 @@ def module_name(file: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """``counterpoint.models.linear`` → ``models``; the package itself is ``__init__``."""
-    return [*module.split("."), "__init__"][1]
+    """``counterpoint.models.linear`` → ``models``; the package itself is ``__init__``.
+
+    Of a family of models its own folder counts: ``counterpoint.families.trees.form`` → ``trees``.
+    """
+    parts = module.removeprefix(f"{PACKAGE}.families.").removeprefix(f"{PACKAGE}.").split(".")
+    return "__init__" if module == PACKAGE else parts[0]
 
 
 @cache
@@ -133,15 +137,15 @@ def test_solver_libraries_stay_in_solvers(file: Path):
 
 @pytest.mark.parametrize("file", FILES, ids=module_name)
 def test_nobody_outside_imports_a_wing(file: Path):
-    name = module_name(file).removeprefix(f"{PACKAGE}.").replace(PACKAGE, "__init__")
-    if name.split(".")[0] not in WINGS:
-        assert own(file) & {*WINGS} == KNOWING.get(name, set())
+    name = part_of(module_name(file))
+    if name not in FAMILIES:
+        assert own(file) & {*FAMILIES} == KNOWING.get(name, set())
 
 
-@pytest.mark.parametrize("wing", WINGS)
-def test_a_wing_imports_no_other(wing: str):
-    for file in files_of(wing):
-        assert not own(file) & {*WINGS} - {wing}
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_wing_imports_no_other(family: str):
+    for file in files_of(family):
+        assert not own(file) & {*FAMILIES} - {family}
 
 
 def test_the_certificate_reaches_no_solver():

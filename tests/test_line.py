@@ -12,10 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
-from counterpoint.engine import answering
-from counterpoint.engine.line import Line
 from counterpoint.models.form import Magnitude, rounding
 from counterpoint.numerics import AFTER, EPS
+from counterpoint.search import answering
+from counterpoint.search.line import Line
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +83,8 @@ def test_answers_are_those_of_the_general_way(
         assert mine.rounding == pytest.approx(theirs.rounding, rel=1.0 / 16.0)
         assert answers.after == pytest.approx(general.after, rel=1e-9, abs=1e-12)
         assert (answers.after[:, 3] == answers.before[:, 3]).all()
-        stays = answers.status == "already"
-        assert (answers.after[stays] == answers.before[stays]).all()
+        already_satisfied = answers.status == "already"
+        assert (answers.after[already_satisfied] == answers.before[already_satisfied]).all()
         said = model.predict(answers.to_frame())
         met = said != model.predict(given) if target == cp.OtherLabel() else said == labels[1]
         assert (met if target != cp.OtherLabel(labels[1]) else ~met).all()

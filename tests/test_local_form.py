@@ -21,15 +21,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
+from counterpoint.families.prototypes.nearer import QuadraticDifference
 from counterpoint.lvq import LGMLVQ, LMRSLVQ
 from counterpoint.models import read, see_through
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearScores, Link
-from counterpoint.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.region import Region
 from counterpoint.testing import check_reader
 
 WORDS = np.array(["elm", "ash", "fir", "birch"])
@@ -50,7 +50,7 @@ def distances(X: Any, prototypes: Any, matrices: Any, offsets: Any = None) -> np
 def met(region: Region, y: np.ndarray) -> bool:
     """Whether y is in the region, ties decided; without any tolerance, so only for exact values."""
     for condition in region:
-        if isinstance(condition, Nearer):
+        if isinstance(condition, QuadraticDifference):
             short, lost = condition.excess(y[None]), np.array([condition.lost])
         else:
             assert isinstance(condition, LinearBounds)
@@ -220,7 +220,7 @@ def test_metrics_that_differ_a_little_are_not_taken_for_one():
         form = LocalPrototypes.from_arrays(rng.normal(size=(2, 3)), [0, 1], [omega, other])
         assert len(form.factors) == 2
         (region,) = form.regions(cp.Label(1))
-        assert region.kinds == {Nearer}
+        assert region.kinds == {QuadraticDifference}
 
 
 def test_linear_and_quadratic_conditions_stand_side_by_side():
@@ -229,17 +229,27 @@ def test_linear_and_quadratic_conditions_stand_side_by_side():
     first, second = rng.normal(size=(2, 2, 2))
     form = LocalPrototypes.from_arrays(points, labels, [first, second, first, second])
     for region, own in zip(form.regions(cp.Label(2)), (first, second), strict=True):
-        linear, curved = region.conditions
+        linear, nonlinear = region.conditions
         assert isinstance(linear, LinearBounds)
-        assert isinstance(curved, Nearer)
+        assert isinstance(nonlinear, QuadraticDifference)
         assert len(linear.matrix) == 1
-        np.testing.assert_array_equal(curved.matrix, own)
-        np.testing.assert_array_equal(curved.rival, second if own is first else first)
-        assert (curved.tight, curved.lost, *linear.tight, *linear.lost) == (1.0, 1.0, 1.0, 1.0)
+        np.testing.assert_array_equal(nonlinear.matrix, own)
+        np.testing.assert_array_equal(nonlinear.rival, second if own is first else first)
+        assert (nonlinear.tight, nonlinear.lost, *linear.tight, *linear.lost) == (
+            1.0,
+            1.0,
+            1.0,
+            1.0,
+        )
     for region in form.regions(cp.Label(0)):
-        assert [getattr(c, "lost", None) for c in region if isinstance(c, Nearer)] == [0.0, 0.0]
+        assert [getattr(c, "lost", None) for c in region if isinstance(c, QuadraticDifference)] == [
+            0.0,
+            0.0,
+        ]
     for region in form.regions(cp.Label(2, margin=0.5)):
-        assert not any(np.any(c.lost) for c in region if isinstance(c, LinearBounds | Nearer))
+        assert not any(
+            np.any(c.lost) for c in region if isinstance(c, LinearBounds | QuadraticDifference)
+        )
 
 
 # Ties, shadows, repetitions
@@ -372,7 +382,7 @@ def test_priors_and_the_probability_of_one_of_two_classes(model: Any, priors: li
         for p in (0.01, 0.5, 0.7, 0.999):
             target = cp.Probability(label, p)
             (region,) = form.regions(target)
-            assert region.kinds == {Nearer}
+            assert region.kinds == {QuadraticDifference}
             inside, margin = region.violation(rows, rows) == 0.0, form.margin(rows, target)
             np.testing.assert_array_equal(inside, probability >= p)
             np.testing.assert_array_equal(margin >= 0.0, probability >= p)

@@ -15,14 +15,14 @@ from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.certificate import lower_bounds
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, LinearBounds, Whole
-from counterpoint.engine.evidence import Evidence
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
-from counterpoint.prototypes.lagrangian import Quadrics
-from counterpoint.prototypes.nearer import Nearer, curvature_of
-from counterpoint.prototypes.solvers.lower_bound import Quadric, relaxed
+from counterpoint.families.prototypes.lagrangian import Quadrics
+from counterpoint.families.prototypes.nearer import QuadraticDifference, curvature_of
+from counterpoint.families.prototypes.solvers.lower_bound import Quadric, relaxed
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import Box, LinearBounds, Whole
+from counterpoint.programs.evidence import Evidence
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome, all_solvers
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "at most", "nearer")
@@ -41,13 +41,17 @@ def price(kind: str, rng: np.random.Generator, d: int) -> Price:
     return Price(np.zeros(d), root @ root.T + np.diag(weights))
 
 
-def rivals(rng: np.random.Generator, d: int, count: int, margin: float = 0.0) -> list[Nearer]:
+def rivals(
+    rng: np.random.Generator, d: int, count: int, margin: float = 0.0
+) -> list[QuadraticDifference]:
     """One prototype against others, each with a metric of its own."""
     matrix, place = rng.normal(size=(d, d)), rng.normal(size=d)
     made = []
     for _ in range(count):
         rival, there = rng.normal(size=(d, d)), place + 2.0 * rng.normal(size=d)
-        made.append(Nearer(matrix, -matrix @ place, rival, -rival @ there, -margin, 1.0))
+        made.append(
+            QuadraticDifference(matrix, -matrix @ place, rival, -rival @ there, -margin, 1.0)
+        )
     return made
 
 
@@ -90,7 +94,11 @@ def test_a_margin_lowers_the_limit_of_a_target():
 def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     """With several prototypes, and metrics of several ranks."""
     rng = np.random.default_rng(seed)
-    several = [*rivals(rng, 3, 2), *rivals(rng, 3, 1), Nearer(np.eye(1, 3), *_flat(rng), 1.0)]
+    several = [
+        *rivals(rng, 3, 2),
+        *rivals(rng, 3, 1),
+        QuadraticDifference(np.eye(1, 3), *_flat(rng), 1.0),
+    ]
     together = Quadrics(several, 3)
     assert len(together) == 4
     assert together.near_of.tolist() == [0, 0, 1, 2]
@@ -122,7 +130,7 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
 def test_columns_with_an_effect_are_those_of_either_side():
     """The prototype sees the first column, and its rival the second."""
     rng = np.random.default_rng(0)
-    one = Quadrics([Nearer(np.eye(1, 3), *_flat(rng), 1.0)], 3)
+    one = Quadrics([QuadraticDifference(np.eye(1, 3), *_flat(rng), 1.0)], 3)
     assert one.columns.tolist() == [True, True, False]
     assert ((one.slopes(rng.normal(size=(5, 3))) != 0.0).any(axis=(0, 1)) == one.columns).all()
 
@@ -253,7 +261,7 @@ def test_a_bound_survives_rounding_far_from_the_origin():
     rng, far = np.random.default_rng(3), 1e6
     for _ in range(20):
         (near,) = rivals(rng, 2, 1)
-        moved = Nearer(
+        moved = QuadraticDifference(
             near.matrix, near.offset - near.matrix.sum(axis=1) * far,
             near.rival, near.rival_offset - near.rival.sum(axis=1) * far, 0.0,
         )  # fmt: skip
@@ -268,7 +276,9 @@ def test_a_bound_survives_rounding_far_from_the_origin():
             assert bound >= truth * (1.0 - 1e-6)
 
 
-def _exact_dual(moved: Nearer, weights: np.ndarray, x: np.ndarray, start: float) -> mpmath.mpf:
+def _exact_dual(
+    moved: QuadraticDifference, weights: np.ndarray, x: np.ndarray, start: float
+) -> mpmath.mpf:
     """max over λ of min over y of Σ w (y − x)² + λ e(y), which is the optimum (S-lemma)."""
     with mpmath.workdps(60):
         near, far = mpmath.matrix(moved.matrix), mpmath.matrix(moved.rival)
@@ -408,7 +418,7 @@ def test_columns_that_cannot_move_are_left_out():
     smaller = Program(
         Price(np.zeros(3), program.price.quadratic[1:]),
         Region((
-            Nearer(
+            QuadraticDifference(
                 condition.matrix[:, 1:], condition.offset + condition.matrix[:, 0] * x[0, 0],
                 condition.rival[:, 1:], condition.rival_offset + condition.rival[:, 0] * x[0, 0],
                 condition.limit,
@@ -426,8 +436,10 @@ def test_a_condition_without_points_is_refuted():
     """Nearer to one of two prototypes at one place, by a margin; and a disc of no radius."""
     rng = np.random.default_rng(0)
     matrix, place = rng.normal(size=(3, 3)), rng.normal(size=3)
-    same = Nearer(matrix, -matrix @ place, matrix, -matrix @ place, -0.1)
-    smaller = Nearer(1.5 * matrix, -1.5 * matrix @ place, matrix, -matrix @ place, -0.1)
+    same = QuadraticDifference(matrix, -matrix @ place, matrix, -matrix @ place, -0.1)
+    smaller = QuadraticDifference(
+        1.5 * matrix, -1.5 * matrix @ place, matrix, -matrix @ place, -0.1
+    )
     for condition in (same, smaller):
         for kind in PRICES:
             program = Program(price(kind, rng, 3), Region((condition, *rivals(rng, 3, 2))))
@@ -458,7 +470,9 @@ def test_the_relaxation_is_as_good_as_cvxpys(kind: str):
 
 def test_whole_steps_strengthen_a_bound_by_curvature():
     """(y − 3)² <= y² / 4 from ½ in whole steps: 1 is proved too little over reals."""
-    condition = Nearer(np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0)
+    condition = QuadraticDifference(
+        np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0
+    )
     steps = Whole(np.zeros(1, dtype=np.intp), np.ones(1))
     plain = Program(Price(np.zeros(1), np.ones(1)), Region((condition,)))
     whole = Program(Price(np.zeros(1), np.ones(1)), Region((condition, steps)))

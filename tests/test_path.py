@@ -268,7 +268,7 @@ def test_progress_counts_all_answers(plain: Any, monkeypatch: pytest.MonkeyPatch
         assert (total, show) == (30, True)
         yield counted.append
 
-    monkeypatch.setattr("counterpoint.several.path.track", track)
+    monkeypatch.setattr("counterpoint.path.track", track)
     cp.trace(ask, data[:2], [*tradeoffs(), *INVERTED], progress=True)
     assert sum(counted) == 30
 

@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 import counterpoint as cp
-from counterpoint.engine import conflicts
-from counterpoint.robust import attainable
+from counterpoint.families.uncertain import attainable
+from counterpoint.search import conflicts
 
 WAYS = (*sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods())), "loky")
 """Windows has no fork; and it comes first, where nothing runs beside it yet."""

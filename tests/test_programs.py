@@ -12,10 +12,10 @@ from hypothesis import given
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
-from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Coupling, Region
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
+from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.region import Coupling, Region
 
 ROUNDING = 1e-12
 """Of float64 sums of a few dozen terms, relative to the sum of their sizes."""
@@ -30,7 +30,7 @@ def size_of_terms(case: Planted, given: np.ndarray, at: np.ndarray) -> np.ndarra
     """(n,) the sum of the sizes of everything that enters a bound: what rounding is relative to."""
     program, far = case.program, np.abs(np.vstack([case.x, case.points])).max(axis=0)
     terms = []
-    for coupling in (program.affine, *program.curved):
+    for coupling in (program.affine, *program.nonlinear):
         size = np.abs(coupling.normals) @ far
         for name in ("offset", "low", "high", "radius", "limit"):
             value = np.abs(np.asarray(getattr(coupling, name, 0.0), dtype=float))

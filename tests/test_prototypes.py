@@ -12,7 +12,7 @@ import pytest
 import strategies as make
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import Additive, Demand, Piece, Question, allows, cost_of, excess, grid, optimum
+from oracles import Additive, Demand, Question, Subproblem, allows, cost_of, excess, grid, optimum
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -24,12 +24,12 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint.engine import answering
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.families.prototypes import family as readers
+from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.models import read, see_through
 from counterpoint.models.linear import LinearScores
-from counterpoint.prototypes import wing as readers
-from counterpoint.prototypes.form import LocalPrototypes, Prototypes
+from counterpoint.search import answering
 from counterpoint.testing import check_form, check_reader
 
 RELATIVE = 1e-6
@@ -132,7 +132,7 @@ def scores(model: Any, rows: pd.DataFrame) -> np.ndarray:
     return total[:, None] - model[-1].distances(seen)
 
 
-def demands(model: Any, target: Any) -> list[Piece]:
+def demands(model: Any, target: Any) -> list[Subproblem]:
     """One piece for each prototype of a wanted class, against every other class's."""
     given = target.labels
     owner, eye = model[-1].prototype_labels_.tolist(), np.eye(len(model[-1].prototype_labels_))

@@ -67,14 +67,14 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
-from counterpoint.costs import SquaredEuclidean
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.explainer import explain
 from counterpoint.models import read, see_through
 from counterpoint.models.form import Magnitude
 from counterpoint.models.linear import LinearScores, Link, Votes, scores_of_rows
+from counterpoint.problem.costs import SquaredEuclidean
+from counterpoint.problem.targets import Probability, Tradeoff
 from counterpoint.rows.features import Continuous, Features
-from counterpoint.targets import Probability, Tradeoff
 from counterpoint.testing import check_reader
 
 # Deprecations of scikit-learn and unfinished fits are not what is tested here.

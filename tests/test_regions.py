@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.engine.conditions import (
+from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.programs.conditions import (
     AtMost,
     Box,
     Cone,
@@ -16,9 +17,8 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.losses import LogSumExp
-from counterpoint.engine.region import Condition, Region
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.programs.losses import LogSumExp
+from counterpoint.programs.region import Condition, Region
 
 INF = np.inf
 BOX = Box(np.array([0.0, -INF]), np.array([4.0, INF]), np.array([-INF, -1.0]), np.array([INF, 2.0]))
@@ -31,7 +31,7 @@ EQUATION = LinearBounds(np.array([[1.0, 1.0]]), np.array([2.0]), np.array([2.0])
 BALL = Cone(np.eye(2), np.array([-1.0, 0.0]), 2.0)
 UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
 RIVALS = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
-NEAR = Nearer(np.eye(2), np.zeros(2), 0.5 * np.eye(2), np.array([-2.0, 0.0]), 0.0)
+NEAR = QuadraticDifference(np.eye(2), np.zeros(2), 0.5 * np.eye(2), np.array([-2.0, 0.0]), 0.0)
 
 INSIDE, OUTSIDE = True, False
 CASES = [

@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
-from counterpoint.engine.evidence import Kept
 from counterpoint.pictures.html import change
+from counterpoint.programs.evidence import Kept
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.normal(size=(60, 3)), columns=list("abc"), index=range(100, 160))

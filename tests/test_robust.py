@@ -28,13 +28,12 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.cli import app
-from counterpoint.costs import Price
-from counterpoint.engine import confirm, conflicts, possible
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.evidence import Evidence
-from counterpoint.engine.pieces import Question
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.families.uncertain import attainable
+from counterpoint.families.uncertain.attainable import said_of_attainable
+from counterpoint.families.uncertain.chance import Chance, Lead, Reach, corners
+from counterpoint.families.uncertain.form import UncertainScores
+from counterpoint.families.uncertain.leads import FootLead, LinearLeads
+from counterpoint.families.uncertain.refine import purified_evidence, shortest
 from counterpoint.models import read
 from counterpoint.noise import (
     NoiseLaw,
@@ -44,12 +43,13 @@ from counterpoint.noise import (
     k_paper,
 )
 from counterpoint.privacy import PrivateSVC
-from counterpoint.robust import attainable
-from counterpoint.robust.attainable import said_of_attainable
-from counterpoint.robust.chance import Chance, Lead, Reach, corners
-from counterpoint.robust.form import UncertainScores
-from counterpoint.robust.leads import FootLead, LinearLeads
-from counterpoint.robust.refine import purified_evidence, shortest
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.evidence import Evidence
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
+from counterpoint.search import conflicts, possible, validation
+from counterpoint.search.union import Question
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")
@@ -1098,8 +1098,8 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
     target = cp.Robust("yes", 0.9, "selection")
     near = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1]).to_frame()
     searches: list[Any] = []
-    search = confirm.search
-    monkeypatch.setattr(confirm, "search", lambda *a: (searches.append(a), search(*a))[1])
+    search = validation.search
+    monkeypatch.setattr(validation, "search", lambda *a: (searches.append(a), search(*a))[1])
     (answer,) = explain("laplace", target, rows=near + 1e-6 * COEF)
     assert answer.status == cp.Status.OPTIMAL
     assert len(searches) == 1

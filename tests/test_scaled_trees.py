@@ -26,11 +26,11 @@ from sklearn.preprocessing import (
 from test_ties import packaged
 
 import counterpoint as cp
+from counterpoint.families.trees.form import TreeScores
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import read_step
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.trees.form import TreeScores
 
 COST = np.array([1.0, 0.5, 2.0])
 STEPS = {"a": 1.0, "b": 0.1, "c": 0.25}

@@ -15,8 +15,13 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import (
+from counterpoint.errors import SolverFailure
+from counterpoint.families.prototypes.nearer import QuadraticDifference, curvature_of
+from counterpoint.families.prototypes.solvers.scip import Scip
+from counterpoint.families.prototypes.solvers.spatial import ScipFound, Spatial, scip_errors
+from counterpoint.lvq import LGMLVQ
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import (
     AtMost,
     Box,
     Cone,
@@ -25,13 +30,8 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
-from counterpoint.errors import SolverFailure
-from counterpoint.lvq import LGMLVQ
-from counterpoint.prototypes.nearer import Nearer, curvature_of
-from counterpoint.prototypes.solvers.scip import Scip
-from counterpoint.prototypes.solvers.spatial import ScipFound, Spatial, scip_errors
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution
 from counterpoint.testing import KNOWN, Known, check_solver
 
@@ -65,10 +65,10 @@ def price_of(kind: str, random: np.random.Generator, d: int) -> Price:
     return Price(np.zeros(d), root @ root.T + 0.3 * np.eye(d))
 
 
-def nearer(random: np.random.Generator, d: int) -> Nearer:
+def nearer(random: np.random.Generator, d: int) -> QuadraticDifference:
     near, far = random.normal(size=(2, d, d))
     at, away = 1.5 * random.normal(size=(2, d))
-    return Nearer(near, -near @ at, far, -far @ away, 0.5 * random.normal(), 1.0)
+    return QuadraticDifference(near, -near @ at, far, -far @ away, 0.5 * random.normal(), 1.0)
 
 
 def nothing(random: np.random.Generator, x: np.ndarray) -> Condition:
@@ -185,12 +185,12 @@ def test_many_optima_over_a_number_and_a_category(kind: str):
 # Conics
 
 
-def conic(form: list[list[float]], limit: float) -> Nearer:
+def conic(form: list[list[float]], limit: float) -> QuadraticDifference:
     """yᵀ(form)y <= limit."""
     values, vectors = np.linalg.eigh(np.array(form))
     root = np.sqrt(np.abs(values))[:, None] * vectors.T
     up, down = root * (values > 0)[:, None], root * (values < 0)[:, None]
-    return Nearer(up, np.zeros(2), down, np.zeros(2), limit)
+    return QuadraticDifference(up, np.zeros(2), down, np.zeros(2), limit)
 
 
 def ellipse_distance(a: float, b: float, x: float, y: float) -> float:
@@ -252,7 +252,7 @@ def test_the_distance_to_a_conic(case: tuple, size: float):
 
 
 def test_a_program_without_points_is_refuted_only_without_limits_of_its_own_making():
-    nowhere = Nearer(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0)
+    nowhere = QuadraticDifference(np.eye(2), np.zeros(2), np.zeros((1, 2)), np.zeros(1), -1.0)
     solution = solved(Program(EUCLID, Region((nowhere,))), np.ones(2))
     assert solution.outcomes[0] == Outcome.INFEASIBLE
     assert np.isinf(solution.reported[0])
@@ -280,7 +280,7 @@ def hard(d: int = 10, rivals: int = 25, seed: int = 3) -> tuple[Program, np.ndar
     random = np.random.default_rng(seed)
     near = random.normal(size=(d, d))
     conditions = [
-        Nearer(near, np.zeros(d), far, -far @ random.normal(size=d), 0.0)
+        QuadraticDifference(near, np.zeros(d), far, -far @ random.normal(size=d), 0.0)
         for far in random.normal(size=(rivals, d, d))
     ]
     return Program(Price(np.ones(d), np.zeros(d)), Region(tuple(conditions))), 4.0 * np.ones(d)
@@ -421,7 +421,9 @@ def test_time_that_runs_out_is_said_with_the_gap_that_is_left(monkeypatch: pytes
     rows = 1.5 * X[model.predict(X) != 2][:6]
     local, full = (explainer.explain(rows, 2, optimality=o) for o in ("local", "global"))
     clock = itertools.count(0.0, 1e6)
-    monkeypatch.setattr("counterpoint.prototypes.solvers.scip.perf_counter", clock.__next__)
+    monkeypatch.setattr(
+        "counterpoint.families.prototypes.solvers.scip.perf_counter", clock.__next__
+    )
     brief = explainer.explain(rows, 2, optimality="global", time_limit=60.0)
     assert (full.status == cp.Status.OPTIMAL).all()
     assert (brief.status == cp.Status.LIMIT).any()

@@ -11,14 +11,14 @@ from strategies import Planted, planted, seeds
 
 import counterpoint as cp
 from counterpoint.certificate import lower_bounds
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.losses import LogLoss
-from counterpoint.engine.pieces import Piece, Pieces
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Condition, Region
-from counterpoint.engine.search import Found, search
-from counterpoint.prototypes.nearer import Nearer
+from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.losses import LogLoss
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Condition, Region
+from counterpoint.search.search import Found, search
+from counterpoint.search.union import Subproblem, Union
 from counterpoint.solvers import Effort, Outcome, Solution, branching
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
@@ -37,7 +37,7 @@ def halves(case: Planted, seed: int) -> list[Program]:
 
 
 def found(programs: list[Program], x: np.ndarray) -> tuple[Found, float, float]:
-    pieces = Pieces(programs[0], tuple(Piece(program) for program in programs))
+    pieces = Union(programs[0], tuple(Subproblem(program) for program in programs))
     findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])
     if findings.piece[0] >= 0:
@@ -95,7 +95,7 @@ class Told:
 @pytest.mark.parametrize(
     "condition",
     [
-        Nearer(np.zeros((1, 2)), np.zeros(1), np.eye(2), np.zeros(2), -4.0),
+        QuadraticDifference(np.zeros((1, 2)), np.zeros(1), np.eye(2), np.zeros(2), -4.0),
         LogLoss(np.array([[-1.0, -2.0]]), np.zeros(1)),
     ],
     ids=["not convex", "charged"],
@@ -106,11 +106,11 @@ def test_what_is_iterated_is_as_good_as_its_bound_says(
     """A closed form that stops too early leaves the row to solvers that do not."""
     program = Program(Price(np.zeros(2), np.ones(2)), Region((condition,)))
     cases = program.cases(np.array([[1.0, 0.5]]))
-    pieces = Pieces(program, (Piece(program),))
+    pieces = Union(program, (Subproblem(program),))
     best = program.objective(search(pieces, cases, Effort(1e-9)).points, cases)
     early = Told(program, Outcome.FOUND, 3.0)
-    monkeypatch.setattr(Piece, "closed_form", early)
-    findings = search(Pieces(program, (Piece(program),)), cases, Effort(1e-9))
+    monkeypatch.setattr(Subproblem, "closed_form", early)
+    findings = search(Union(program, (Subproblem(program),)), cases, Effort(1e-9))
     assert early.times == 1
     assert not findings.closed[0]
     assert program.objective(findings.points, cases) == pytest.approx(best, rel=1e-6)
@@ -123,10 +123,12 @@ def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
     program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
     for outcome in (Outcome.NOTHING, Outcome.LIMIT):
         solvers = Told(program, outcome), Told(program, Outcome.FOUND, 1.0)
-        monkeypatch.setattr(Piece, "closed_form", None)
-        monkeypatch.setattr(Piece, "complete", lambda _, exhaustive, known=solvers: iter(known))
+        monkeypatch.setattr(Subproblem, "closed_form", None)
+        monkeypatch.setattr(
+            Subproblem, "complete", lambda _, exhaustive, known=solvers: iter(known)
+        )
         findings = search(
-            Pieces(program, (Piece(program),)), program.cases(np.zeros((1, 2))), Effort(1e-9)
+            Union(program, (Subproblem(program),)), program.cases(np.zeros((1, 2))), Effort(1e-9)
         )
         out_of_time = outcome == Outcome.LIMIT
         assert findings.limited[0] == out_of_time

@@ -16,10 +16,10 @@ from sklearn.preprocessing import SplineTransformer
 from strategies import Planted, planted
 
 import counterpoint as cp
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import Box, Cone, LinearBounds, Whole
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import Box, Cone, LinearBounds, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution, all_solvers, applicable
 from counterpoint.solvers import daqp as quadratic
 from counterpoint.solvers.clarabel import Model

@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
-from counterpoint.engine import answering
-from counterpoint.engine.span import InSpan, Span
 from counterpoint.numerics import EPS
+from counterpoint.search import answering
+from counterpoint.search.span import ProjectedRows, Subspace
 
 
 @pytest.fixture(autouse=True)
@@ -132,8 +132,8 @@ def test_what_coordinates_lose_is_allowed_for(seed: int):
     weights = 10.0 ** rng.uniform(-2, 2, 12)
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean(weights))
     span = explainer._default_question.span
-    assert isinstance(span, Span)
-    rows = InSpan.of(span, model, X, exactly=True)
+    assert isinstance(span, Subspace)
+    rows = ProjectedRows.of(span, model, X, exactly=True)
     r = len(span.directions)
     price, scores = exactly(weights), exactly(span.question.form.matrix)
     directions, matrix = exactly(span.directions), exactly(model.coef_)
@@ -162,8 +162,8 @@ def test_what_one_column_loses_is_allowed_for(seed: int):
     immutable = cp.Immutable(*(f"x{j}" for j in range(seed)))
     explainer = cp.Explainer(model, cost=cp.Manhattan(weights), constraints=immutable)
     span = explainer._default_question.span
-    assert isinstance(span, Span)
-    rows = InSpan.of(span, model, X, exactly=True)
+    assert isinstance(span, Subspace)
+    rows = ProjectedRows.of(span, model, X, exactly=True)
     assert (np.flatnonzero(span.directions[0]) >= seed).all()
     centred, slope = exactly(span.matrix), exactly(span.scores)
     matrix, scores = exactly(model.coef_)[0], exactly(span.question.form.matrix)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.additive.curves import Curve
-from counterpoint.additive.pieces import Bends
-from counterpoint.additive.sums import SumBounds, lifted
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import AtMost, Box, LinearBounds, Whole
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Region
+from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.pieces import Bends
+from counterpoint.families.additive.sums import SumBounds, lifted
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import AtMost, Box, LinearBounds, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Region
 
 STEPS = np.array([0.5, 1.0, 0.0])
 

@@ -28,10 +28,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
-from counterpoint.engine.conditions import FINE
+from counterpoint.families.trees.form import LeafSums, Odds, Order, TreeScores
+from counterpoint.families.trees.proofs import refuted
 from counterpoint.models import read, see_through
-from counterpoint.trees.form import LeafSums, Odds, Order, TreeScores
-from counterpoint.trees.proofs import refuted
+from counterpoint.programs.conditions import FINE
 
 GAP = 1e-6
 COST = np.array([1.0, 0.5, 2.0])

@@ -35,13 +35,13 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import counterpoint as cp
+from counterpoint.families.trees import family, kernel, search, staircase
+from counterpoint.families.trees.boxes import Boxes, Row
+from counterpoint.families.trees.form import LeafSums
+from counterpoint.families.trees.readers import from_float32
+from counterpoint.families.trees.relaxation import Demands, Literals, relaxed
+from counterpoint.families.trees.search import search_trees
 from counterpoint.models import read
-from counterpoint.trees import kernel, search, staircase, wing
-from counterpoint.trees.boxes import Boxes, Row
-from counterpoint.trees.form import LeafSums
-from counterpoint.trees.readers import from_float32
-from counterpoint.trees.relaxation import Demands, Literals, relaxed
-from counterpoint.trees.search import search_trees
 
 SMALL = {"max_depth": 3, "random_state": 0}
 TREE = DecisionTreeClassifier(**SMALL)
@@ -681,7 +681,7 @@ def evidence_of(model: Any, frame: pd.DataFrame, **options: Any) -> Any:
     cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
     explainer = cp.Explainer(model, data=frame, cost=cost, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(wing.SEARCHES, LeafSums, keep)
+        patch.setitem(family.SEARCHES, LeafSums, keep)
         explainer.explain(frame[model.predict(frame) == 0].iloc[:8], 1)
     return kept
 
@@ -808,7 +808,7 @@ def test_numbers_of_either_precision_are_found_at_once(
         searches.append(args)
         return search_trees(*args)
 
-    monkeypatch.setitem(wing.SEARCHES, LeafSums, counted)
+    monkeypatch.setitem(family.SEARCHES, LeafSums, counted)
     # beyond a threshold lies the next number of the column, which is farther in single precision
     gap = 1e-6 if dtype is np.float64 else 2e-3
     found = cp.explain(model, rows, cp.OtherLabel(), data=frame)
@@ -827,13 +827,13 @@ def test_numbers_of_either_precision_are_found_at_once(
 def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes: int) -> None:
     model, frame = fitted(RandomForestClassifier(4, **SMALL), "categories", classes)
     constraints = [[], [cp.MaxChanges(2), cp.Monotone("count", "increasing")]]
-    looks, kinds = staircase.Staircase.look, set()
+    looks, kinds = staircase.LeafBound.look, set()
 
-    def both(self: Any, boxes: Any, leaves: Any, worth: float, least: Any) -> Any:
+    def both(self: Any, boxes: Any, leaves: Any, cost_cutoff: float, least: Any) -> Any:
         seen = []
         for chosen in (None, kernel):
             monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
-            seen.append(looks(self, boxes, leaves, worth, least))
+            seen.append(looks(self, boxes, leaves, cost_cutoff, least))
         arrays, loops = seen
         held = np.isfinite(arrays.bound)
         assert (held == np.isfinite(loops.bound)).all()
@@ -848,7 +848,7 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
             kinds.update(loops.splits[:, 0].tolist())
         return arrays
 
-    monkeypatch.setattr(staircase.Staircase, "look", both)
+    monkeypatch.setattr(staircase.LeafBound, "look", both)
     for some in constraints:
         cp.explain(model, frame[:6], classes - 1, data=frame, constraints=some)
     assert kinds == {0, 1, 2}
@@ -856,14 +856,14 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
 
 def test_loops_see_boxes_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model, frame = forest(5, 10)
-    rng, looks, kept = np.random.default_rng(0), staircase.Staircase.look, []
+    rng, looks, kept = np.random.default_rng(0), staircase.LeafBound.look, []
 
     def keep(self: Any, *args: Any) -> Any:
         kept.append(self)
         return looks(self, *args)
 
     monkeypatch.setattr(staircase, "_kernel", lambda: kernel)
-    monkeypatch.setattr(staircase.Staircase, "look", keep)
+    monkeypatch.setattr(staircase.LeafBound, "look", keep)
     rows = frame[model.predict(frame) == 0].iloc[:2]
     cp.explain(model, rows, 1, data=frame, constraints=cp.MaxChanges(1))
     for stairs in kept[:1] + kept[-1:]:

@@ -22,10 +22,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 
 import counterpoint as cp
-from counterpoint.engine import confirm, witnesses
-from counterpoint.engine.evidence import Bounding, Kept
-from counterpoint.engine.search import Found, search
-from counterpoint.engine.witnesses import ROWS
+from counterpoint.programs.evidence import Bounding, Kept
+from counterpoint.search import validation, witnesses
+from counterpoint.search.search import Found, search
+from counterpoint.search.witnesses import ROWS
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(
@@ -85,7 +85,7 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> Blind:
             found.limited[:], found.evidence = bound == 0.0, [Bound(bound)]
             return found
 
-        monkeypatch.setattr(confirm, "search", nothing)
+        monkeypatch.setattr(validation, "search", nothing)
 
     return patched
 
@@ -153,7 +153,7 @@ def test_a_dear_answer_with_a_bound_that_a_witness_contradicts_is_not_returned(
         found.evidence = [Bound(dear)]
         return found
 
-    monkeypatch.setattr(confirm, "search", wrong)
+    monkeypatch.setattr(validation, "search", wrong)
     with pytest.warns(UserWarning, match="contradicted"):
         answers = explainer.explain(row, True)
     assert str(answers.status[0]) == "unproved"
@@ -270,8 +270,8 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
 
         return search(pieces, cases, effort, leads, told)
 
-    monkeypatch.setattr(confirm, "search", watched)
-    monkeypatch.setattr("counterpoint.trees.search.EASY", 0)
+    monkeypatch.setattr(validation, "search", watched)
+    monkeypatch.setattr("counterpoint.families.trees.search.EASY", 0)
     answers = explainer.explain(rows, True)
     assert begun
     assert answers.cost.min() <= min(begun)

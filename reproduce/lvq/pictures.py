@@ -45,7 +45,7 @@ changes one feature at a time where it can.
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class FitData:
     """One model, and points with their counterfactuals.
 
     Parameters
@@ -91,7 +91,7 @@ def section() -> Section:
     )
 
 
-def _scenes() -> Iterator[Scene]:
+def _scenes() -> Iterator[FitData]:
     wine = load_wine(as_frame=True)
     X = StandardScaler().fit_transform(wine.data[list(FEATURES)])
     y = wine.target.to_numpy()
@@ -102,7 +102,7 @@ def _scenes() -> Iterator[Scene]:
             kind: cp.Explainer(model, cost=cost).explain(x, cp.OtherLabel())
             for kind, (cost, *_) in COSTS.items()
         }
-        yield Scene(name, model, X, y, x, answers)
+        yield FitData(name, model, X, y, x, answers)
 
 
 def _one_a_class(X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -114,7 +114,7 @@ def _one_a_class(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.array(chosen)
 
 
-def _drawn(scenes: list[Scene]) -> Figure:
+def _drawn(scenes: list[FitData]) -> Figure:
     figure, axes = panels(1, len(scenes), 3.1)
     figure.set_size_inches(10.2, 4.0)
     for ax, scene in zip(axes.flat, scenes, strict=True):
@@ -124,7 +124,7 @@ def _drawn(scenes: list[Scene]) -> Figure:
     return figure
 
 
-def _draw(ax: Axes, scene: Scene) -> None:
+def _draw(ax: Axes, scene: FitData) -> None:
     low, high = scene.X.min(axis=0) - 0.25, scene.X.max(axis=0) + 0.25
     across, up = (np.linspace(*ends, 400) for ends in zip(low, high, strict=True))
     mesh = np.stack(np.meshgrid(across, up), axis=-1)

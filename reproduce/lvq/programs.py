@@ -145,9 +145,9 @@ def _stand(case: Case, factor: np.ndarray | None, rivals: int, *, slack: bool) -
     excess = slopes @ z + offsets
     conditions = []
     if factor is not None:
-        curved = cvxpy.Variable()
-        excess = excess + curved
-        conditions.append(0.5 * cvxpy.sum_squares(factor @ z) <= curved)
+        nonlinear = cvxpy.Variable()
+        excess = excess + nonlinear
+        conditions.append(0.5 * cvxpy.sum_squares(factor @ z) <= nonlinear)
     price, penalty = cvxpy.norm1(z - x), None
     if slack:
         room, penalty = cvxpy.Variable(rivals, nonneg=True), cvxpy.Parameter(nonneg=True)

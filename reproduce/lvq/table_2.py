@@ -77,8 +77,8 @@ class Asked:
                 yield *head, name, *blank, "", "", str(answer.status[0])
                 continue
             c, after = answer[0].certificate, answer.to_frame()
-            worth = number(c.cost), str(c.claim)
-            yield *head, name, *_areas(after), self.label(after), *worth
+            cost_cutoff = number(c.cost), str(c.claim)
+            yield *head, name, *_areas(after), self.label(after), *cost_cutoff
 
     @property
     def holds(self) -> list[bool]:

@@ -11,10 +11,10 @@ from common.report import Claim, Section
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from counterpoint.families.uncertain.chance import corners, joint_quantiles
+from counterpoint.families.uncertain.wave_bounds import SHARE, SumsOfWaves
+from counterpoint.families.uncertain.waves import Waves
 from counterpoint.noise import NoiseLaw, ProjectedLaplace
-from counterpoint.robust.chance import corners, joint_quantiles
-from counterpoint.robust.wave_bounds import SHARE, SumsOfWaves
-from counterpoint.robust.waves import Waves
 from private.grid import P
 from private.known import Kind, known
 

@@ -43,7 +43,7 @@ choose from, so that the exact rule loses less of its promise than in thirty.
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class FitData:
     """One draw, and the points that methods find."""
 
     known: Known
@@ -115,7 +115,7 @@ def _line(name: str, tally: Tally) -> tuple[str, ...]:
     return name, f"{tally.found / among:.0%}", number(tally.mean), right
 
 
-def _scene(known: Known, model: PrivateSVC) -> Scene:
+def _scene(known: Known, model: PrivateSVC) -> FitData:
     label = 1 - int(model.predict(X[None])[0])
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     points = {}
@@ -126,10 +126,10 @@ def _scene(known: Known, model: PrivateSVC) -> Scene:
             points[name] = found.to_frame()[0]
     slope, constant = known.weights[:2], known.weights[2]
     points[TRUE] = X - (slope @ X + constant) / (slope @ slope) * slope
-    return Scene(known, model, points)
+    return FitData(known, model, points)
 
 
-def _figure(scene: Scene) -> Figure:
+def _figure(scene: FitData) -> Figure:
     figure = Figure(figsize=(7.6, 4.4), layout="constrained")
     axes = figure.subplots()
     low, high = np.array([-0.85, -0.75]), np.array([1.85, 1.75])

@@ -5,20 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from counterpoint.alternatives import Alternatives, diversify
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import Certificate, Claim, Status
-from counterpoint.constraints import (
-    Bounds,
-    Clearance,
-    Constraint,
-    Ellipsoid,
-    Immutable,
-    Linear,
-    MaxChanges,
-    Monotone,
-    WithinObserved,
-)
-from counterpoint.costs import Cost, Mahalanobis, Manhattan, PercentileShift, SquaredEuclidean
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -33,12 +22,27 @@ from counterpoint.errors import (
     UnsupportedModel,
 )
 from counterpoint.explainer import Explainer, explain
-from counterpoint.policy import Problem
-from counterpoint.results import Counterfactuals
-from counterpoint.rows.features import Categorical, Continuous, Features, Integer
-from counterpoint.several.diversity import Alternatives, diversify
-from counterpoint.several.path import Path, trace
-from counterpoint.targets import (
+from counterpoint.path import Path, trace
+from counterpoint.problem.constraints import (
+    Bounds,
+    Clearance,
+    Constraint,
+    Ellipsoid,
+    Immutable,
+    Linear,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+)
+from counterpoint.problem.costs import (
+    Cost,
+    Mahalanobis,
+    Manhattan,
+    PercentileShift,
+    SquaredEuclidean,
+)
+from counterpoint.problem.policy import Problem
+from counterpoint.problem.targets import (
     Guarantee,
     Interval,
     Label,
@@ -47,17 +51,19 @@ from counterpoint.targets import (
     Target,
     Tradeoff,
 )
-from counterpoint.weights import mad_weights, percentile_ranks
+from counterpoint.problem.weights import mad_weights, percentile_ranks
+from counterpoint.results import Counterfactuals
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 if TYPE_CHECKING:
     from counterpoint.audits import Audit, audit
-    from counterpoint.engine.conflicts import Conflict, Relaxation
-    from counterpoint.engine.factored import FactoredCounterfactuals
+    from counterpoint.families.uncertain.target import Robust
+    from counterpoint.families.uncertain.uncertain import UncertainClassifier
     from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
     from counterpoint.records import Recheck, recheck
-    from counterpoint.robust.target import Robust
-    from counterpoint.robust.uncertain import UncertainClassifier
+    from counterpoint.search.conflicts import Conflict, Relaxation
+    from counterpoint.search.factored import FactoredCounterfactuals
 
 __version__ = "0.1.0"
 
@@ -130,14 +136,14 @@ __all__ = [
 
 LATER = {
     "Audit": "audits",
-    "Conflict": "engine.conflicts",
-    "FactoredCounterfactuals": "engine.factored",
+    "Conflict": "search.conflicts",
+    "FactoredCounterfactuals": "search.factored",
     "LastLayer": "models",
     "Letter": "letters",
     "Recheck": "records",
-    "Relaxation": "engine.conflicts",
-    "Robust": "robust.target",
-    "UncertainClassifier": "robust.uncertain",
+    "Relaxation": "search.conflicts",
+    "Robust": "families.uncertain.target",
+    "UncertainClassifier": "families.uncertain.uncertain",
     "audit": "audits",
     "letter": "letters",
     "read": "models",

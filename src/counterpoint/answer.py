@@ -13,8 +13,8 @@ from counterpoint.errors import NoAnswer, several
 from counterpoint.pictures import html
 
 if TYPE_CHECKING:
-    from counterpoint.engine.conflicts import Conflict
     from counterpoint.results import Counterfactuals
+    from counterpoint.search.conflicts import Conflict
 
 __all__ = ["Counterfactual"]
 
@@ -86,7 +86,7 @@ class Counterfactual:
         """Why there is no answer: a minimal set of conflicting constraints; None with one."""
         if self.status is not Status.INFEASIBLE:
             return None
-        from counterpoint.engine.conflicts import conflict_of
+        from counterpoint.search.conflicts import conflict_of
 
         batch, i = self.batch, self.position
         x = batch.features.expand(batch.before[i : i + 1])
@@ -144,14 +144,14 @@ class Counterfactual:
         kept = [(name, getattr(self.certificate, name)) for name in names]
         moved = [(name, *pair) for name, pair in self.changes.items()]
         same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
-        stays, c = html.table(("feature", "value"), same), self.certificate
+        already_satisfied, c = html.table(("feature", "value"), same), self.certificate
         cost = f"cost {c.cost:.6g}{c.likely}, at least {c.bound:.6g} ({c.claim})"
         return html.panel(
             f"Counterfactual: {self.status}",
             html.paragraph(self.message),
             html.table(("feature", "from", "to"), moved) if moved else "",
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
-            html.folded(f"{several(len(same), 'feature')} unchanged", stays),
+            html.folded(f"{several(len(same), 'feature')} unchanged", already_satisfied),
             html.folded("Certificate", html.table(("", ""), kept)),
             good=self.found,
         )

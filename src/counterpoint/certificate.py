@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.numerics import CLOSED, VIOLATION, BoolArray, FloatArray, Word, WordArray
-from counterpoint.targets import Guarantee, Verdict
+from counterpoint.problem.targets import Guarantee, Validation
 
 if TYPE_CHECKING:
-    from counterpoint.engine.evidence import Bounding
-    from counterpoint.engine.program import Program
-    from counterpoint.engine.region import Cases
+    from counterpoint.programs.evidence import Bounding
+    from counterpoint.programs.program import Program
+    from counterpoint.programs.region import Cases
 
 __all__ = [
     "ON_EDGE",
@@ -341,7 +341,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     program: Program,
     points: FloatArray,
     cases: Cases,
-    verdict: Verdict,
+    verdict: Validation,
     evidence: Sequence[Bounding] | None,
     *,
     gap: float = CLOSED,

@@ -9,7 +9,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from counterpoint.caches import Memo
-from counterpoint.constraints import (
+from counterpoint.errors import InvalidInput, check_flag, several, shown, some
+from counterpoint.numerics import EPS, MISSING
+from counterpoint.pictures import html
+from counterpoint.problem.constraints import (
     Bounds,
     Constraint,
     Immutable,
@@ -17,10 +20,9 @@ from counterpoint.constraints import (
     all_constraints,
     named,
 )
-from counterpoint.costs import Cost, Manhattan
-from counterpoint.errors import InvalidInput, check_flag, several, shown, some
-from counterpoint.numerics import EPS, MISSING
-from counterpoint.pictures import html
+from counterpoint.problem.costs import Cost, Manhattan
+from counterpoint.problem.targets import as_target
+from counterpoint.problem.weights import described, ranges, spreads
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
     Categorical,
@@ -33,15 +35,13 @@ from counterpoint.rows.features import (
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table
 from counterpoint.solvers.base import DEFAULT_GAP, Effort
-from counterpoint.targets import as_target
-from counterpoint.weights import described, ranges, spreads
 
 if TYPE_CHECKING:
-    from counterpoint.engine.factored import FactoredCounterfactuals
-    from counterpoint.engine.pieces import Question
+    from counterpoint.alternatives import Alternatives
+    from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
-    from counterpoint.several.diversity import Alternatives
-    from counterpoint.several.path import Path
+    from counterpoint.search.factored import FactoredCounterfactuals
+    from counterpoint.search.union import Question
 
 __all__ = ["Explainer", "explain"]
 
@@ -107,8 +107,8 @@ class Explainer:
         constraints: Constraint | Iterable[Constraint] = (),
         extrapolate: bool = False,
     ) -> None:
-        from counterpoint.engine.witnesses import Witnesses
         from counterpoint.models.reading import data_of, read_over
+        from counterpoint.search.witnesses import Witnesses
 
         self.model = model
         self.constraints = all_constraints(constraints)
@@ -253,8 +253,8 @@ class Explainer:
         MissingExtra
             If ``"global"`` needs SCIP and it is not installed.
         """
-        from counterpoint.engine.answering import answers_to
-        from counterpoint.engine.pieces import Task
+        from counterpoint.search.answering import answers_to
+        from counterpoint.search.union import Task
 
         effort = Effort.asked(gap, time_limit, optimality)
         if progress is not None:
@@ -269,7 +269,7 @@ class Explainer:
                 "say, n=3."
             )
         if n is not None:
-            from counterpoint.several.diversity import alternatives_to
+            from counterpoint.alternatives import alternatives_to
 
             return alternatives_to(task, tables, n, by, progress=progress)
         if len(tables[1]) == 1 and not progress:  # nothing of it is done until all is
@@ -299,8 +299,8 @@ class Explainer:
         -------
         Path
         """
-        from counterpoint.engine.pieces import Task
-        from counterpoint.several.path import checked_targets, traced
+        from counterpoint.path import checked_targets, traced
+        from counterpoint.search.union import Task
 
         wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
         question, tables, eps = self._read(X)
@@ -341,7 +341,7 @@ class Explainer:
         InvalidInput
             If the model, the cost or the constraints do not let answers be factored.
         """
-        from counterpoint.engine.factored import explain_factored
+        from counterpoint.search.factored import explain_factored
 
         effort = Effort.asked(gap, time_limit)
         return explain_factored(
@@ -445,7 +445,7 @@ class Explainer:
 
     def _question(self, features: Features, eps: float = EPS) -> Question:
         """What does not depend on the target, made once for each set of kinds and precision."""
-        from counterpoint.engine.pieces import Question
+        from counterpoint.search.union import Question
 
         form = self.reading.form.in_precision(eps)
         key, rules = (features, form is self.reading.form), (*self.constraints, *self.implied)

@@ -16,14 +16,14 @@ from counterpoint.certificate import COLUMNS, Certificates, Claim, Status, said_
 from counterpoint.errors import InvalidInput, position_of, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
+from counterpoint.problem.targets import Guarantee
 from counterpoint.rows.encoding import cells_after, decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee
 
 if TYPE_CHECKING:
-    from counterpoint.engine.evidence import Kept
-    from counterpoint.engine.pieces import Question
+    from counterpoint.programs.evidence import Kept
+    from counterpoint.search.union import Question
     from counterpoint.solvers import Effort
 
 __all__ = ["Counterfactuals"]

@@ -12,7 +12,7 @@ import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, NoAnswer, all_of, check_number, shown
 from counterpoint.metrics.pairs import is_other, meets, pairs, said
 from counterpoint.numerics import FloatArray
-from counterpoint.targets import as_target
+from counterpoint.problem.targets import as_target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ from oracles import allows
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
-from counterpoint.engine.conditions import Box
-from counterpoint.engine.region import Region
+from counterpoint.programs.conditions import Box
+from counterpoint.programs.region import Region
 from counterpoint.testing import check_constraint
 
 FEATURES = cp.Features(

@@ -12,7 +12,7 @@ from oracles import cost_of
 from strategies import COSTS, features, seeds
 
 import counterpoint as cp
-from counterpoint.costs import Price
+from counterpoint.problem.costs import Price
 from counterpoint.testing import check_cost
 
 Row = Mapping[Hashable, Any]

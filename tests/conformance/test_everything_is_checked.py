@@ -13,8 +13,8 @@ from strategies import COSTS, FORMS
 
 import counterpoint as cp
 from counterpoint.models.form import Form
+from counterpoint.problem.targets import Target
 from counterpoint.solvers import Solver
-from counterpoint.targets import Target
 
 
 def subclasses(base: type) -> set[type]:

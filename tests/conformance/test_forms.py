@@ -10,14 +10,14 @@ import pytest
 from strategies import FORMS
 
 import counterpoint as cp
-from counterpoint.additive.form import Additive
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.region import Region
+from counterpoint.families.additive.form import Additive
+from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
+from counterpoint.families.uncertain.form import FourierScores, UncertainForm, UncertainScores
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.noise import ProjectedLaplace
-from counterpoint.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.robust.form import FourierScores, UncertainForm, UncertainScores
-from counterpoint.targets import Target
+from counterpoint.problem.targets import Target
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.region import Region
 from counterpoint.testing import check_form
 
 WIDTHS = (1, 4)

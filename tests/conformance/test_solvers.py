@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oracles import Additive, Demand, Optimum, Question, optimum
 
 import counterpoint as cp
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Region
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.region import Region
 from counterpoint.solvers import Effort, Outcome, Solution, Solver, all_solvers
 from counterpoint.testing import KNOWN, Known, check_solver
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 import counterpoint as cp
-from counterpoint import lattice
 from counterpoint.audits.auditing import fixed_rows, parts_of
 from counterpoint.errors import InvalidInput, shown
+from counterpoint.rows import lattice
 
 __all__ = ["Confined", "confined"]
 
@@ -89,8 +89,11 @@ def confined(
     for name in box:
         explainer.features.index(name)
     proofs: list[cp.Counterfactual] = []
-    stays = [cp.Immutable(*explainer.features.names)]
-    for rules in (stays, asked):  # rows that have the target already; rows that get there
+    already_satisfied = [cp.Immutable(*explainer.features.names)]
+    for rules in (
+        already_satisfied,
+        asked,
+    ):  # rows that have the target already; rows that get there
         found = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
         ways = [way for way in found if way is not None]
         if len(ways) < len(found):

@@ -7,14 +7,14 @@ is the opposite change, and ways over other groups add up. `DifferenceOfMeans` i
 
 from __future__ import annotations
 
-from counterpoint.groups.curved import FiniteDifferences, TorchFunction
 from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
-from counterpoint.groups.members import Groups
+from counterpoint.groups.fit_data import Limits
+from counterpoint.groups.group_labels import Groups
+from counterpoint.groups.nonlinear import FiniteDifferences, TorchFunction
 from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.quality import Quality, similarity
 from counterpoint.groups.reading import represent
 from counterpoint.groups.representations import Affine, Composed, Network, Representation
-from counterpoint.groups.scene import Limits
 from counterpoint.groups.translations import Translations, from_anndata, to_anndata
 from counterpoint.pictures.plots import plot_curves
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explaining import GroupExplainer
+from counterpoint.groups.fit_data import FitData, Limits, polished
 from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit, starred
 from counterpoint.groups.path import (
     Candidate,
@@ -21,7 +22,6 @@ from counterpoint.groups.path import (
     count_of,
 )
 from counterpoint.groups.problem import tie_pattern
-from counterpoint.groups.scene import Limits, Scene, polished
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
@@ -134,7 +134,7 @@ class GroupTranslations(GroupExplainer):
             able += self._starred(most)
         if count == "each" and len(self.scene_.names) <= FEW:  # pairs change up to twice as many
             able += self._shared(most) + self._starred(most // 2)
-        able.sort(key=lambda one: (-one.worth, one.loss))
+        able.sort(key=lambda one: (-one.cost_cutoff, one.loss))
         if not self.polish:
             return able[0].translations
         scene = self.scene_
@@ -143,12 +143,12 @@ class GroupTranslations(GroupExplainer):
             D = polished(scene, self.task_, one.offsets, **short)
             return scene.translations(D, one.translations.strength)
 
-        def worth(one: Translations) -> float:  # shares within one radius alone flatter more
+        def cost_cutoff(one: Translations) -> float:  # shares within one radius alone flatter more
             return sum(scene.rates(one, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
         tried = [moved(one, **SHORT) for one in able[:6]]
-        best = able[int(np.argmax([worth(one) for one in tried]))]
-        return max([able[0].translations, *tried, moved(best)], key=worth)  # it may not help
+        best = able[int(np.argmax([cost_cutoff(one) for one in tried]))]
+        return max([able[0].translations, *tried, moved(best)], key=cost_cutoff)  # it may not help
 
     def truncated(self, k: int) -> Translations:
         """The best explanation if k features of each pair are kept, as the paper does.
@@ -184,7 +184,7 @@ class GroupTranslations(GroupExplainer):
             moved(max(able, key=lambda at: moved(at, **SHORT)))
         return cut[int(np.argmax(scores))]
 
-    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)
         if self.k is not None:
             check_k(self.k, len(scene.names))
@@ -325,5 +325,5 @@ class DifferenceOfMeans(GroupExplainer):
             )
         return means.truncated(k)
 
-    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         return self.sparse(self.k)

@@ -13,14 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from counterpoint.errors import InvalidInput, ModelNotFitted
-from counterpoint.groups.members import Groups, stratified_folds
+from counterpoint.groups.fit_data import FitData
+from counterpoint.groups.group_labels import Groups, stratified_folds
 from counterpoint.groups.path import (
     Count,
 )
 from counterpoint.groups.quality import Points, Quality
 from counterpoint.groups.reading import read_model, read_rows
 from counterpoint.groups.representations import Matrix, Representation, dense
-from counterpoint.groups.scene import Scene
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
@@ -44,11 +44,11 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     radius: float | Literal["each"] | None
     layer: str | None
 
-    scene_: Scene
+    scene_: FitData
     translations_: Translations
 
     @abstractmethod
-    def _explain(self, scene: Scene, *, progress: bool | None) -> Translations:
+    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         """Find the explanation that is asked for, and set the attributes of the subclass."""
 
     @abstractmethod
@@ -227,7 +227,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> Self:
         """Fit on rows that have been read."""
-        scene = Scene.of(representation, *read, costs=self.costs, radius=self.radius)
+        scene = FitData.of(representation, *read, costs=self.costs, radius=self.radius)
         self.scene_, self.radius_ = scene, scene.radius
         self.groups_, taken = scene.labels, scene.intake.features.names
         self.n_features_in_ = len(taken)
@@ -247,7 +247,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         points = Points.of(rows, groups, self.scene_.points.parts)
         return self.scene_.judge(translations, points, assign)
 
-    def _fitted(self) -> Scene:
+    def _fitted(self) -> FitData:
         """What the fit saw; an error before there was one."""
         if "scene_" not in vars(self):
             raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")

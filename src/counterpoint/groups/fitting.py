@@ -163,10 +163,10 @@ def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArra
     columns, star = moving(D), D.copy()
     D, fusion = D[:, columns], task.fusion.of(columns)
     cost = np.abs(D - D[reference]) * fusion.weight
-    stays, ordered = _ranks(cost) >= k, fusion.monotone != 0
-    for part in (stays[reference + 1 :][::-1], stays[:reference]):
+    already_satisfied, ordered = _ranks(cost) >= k, fusion.monotone != 0
+    for part in (already_satisfied[reference + 1 :][::-1], already_satisfied[:reference]):
         part[:, ordered] = np.logical_or.accumulate(part[:, ordered], axis=0)
-    star[:, columns] = np.where(stays, D[reference], D)
+    star[:, columns] = np.where(already_satisfied, D[reference], D)
     return star
 
 

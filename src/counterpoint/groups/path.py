@@ -34,7 +34,7 @@ class Candidate:
     coverage: float
 
     @property
-    def worth(self) -> float:
+    def cost_cutoff(self) -> float:
         """By which the best is chosen."""
         return self.correctness + self.coverage
 
@@ -142,13 +142,13 @@ class TranslationPath:
         check_count(count)
         widths = [count_of(one.translations, count) for one in self.candidates]
         if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
-            least = max(one.worth for one in self.candidates) - 2.0 * 0.02
+            least = max(one.cost_cutoff for one in self.candidates) - 2.0 * 0.02
             both = zip(self.candidates, widths, strict=True)
-            most = min(width for one, width in both if one.worth >= least)
+            most = min(width for one, width in both if one.cost_cutoff >= least)
         else:
             most = check_k(k, len(self.candidates[0].translations.names))
         able = [one for one, width in zip(self.candidates, widths, strict=True) if width <= most]
-        return sorted(able, key=lambda one: (-one.worth, one.loss))
+        return sorted(able, key=lambda one: (-one.cost_cutoff, one.loss))
 
     def to_frame(self) -> pd.DataFrame:
         """One line for each strength: counts, loss, residual, gap, correctness, coverage."""

@@ -113,8 +113,8 @@ class Fusion:
 
     def critical(self, G: FloatArray) -> float:
         """The least λ for which D = 0 withstands a pull."""
-        worth = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
-        return float(worth[self.reach > 0.0].max(initial=0.0))
+        cost_cutoff = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
+        return float(cost_cutoff[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
         """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0."""
@@ -347,8 +347,8 @@ class Objective:
         objective = loss + strength * self.fusion.value(D)
         pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
-        worth = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
-        shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in worth if one > 0.0}
+        cost_cutoff = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
+        shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in cost_cutoff if one > 0.0}
         bounds = []
         for share in {1.0} | shrunk:
             V = share * U

@@ -12,7 +12,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from counterpoint.errors import InvalidInput
-from counterpoint.groups.members import Groups
+from counterpoint.groups.group_labels import Groups
 from counterpoint.groups.representations import Composed, Matrix, dense
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray, IntArray

@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
-from counterpoint.groups.curved import KernelMap, PowerMap, QuantileMap, of_module
-from counterpoint.groups.members import Groups
+from counterpoint.groups.group_labels import Groups
+from counterpoint.groups.nonlinear import KernelMap, PowerMap, QuantileMap, of_module
 from counterpoint.groups.representations import (
     Affine,
     Chain,
@@ -40,7 +40,7 @@ from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Intake", "read_model", "read_rows", "represent"]
+__all__ = ["ColumnEncoding", "read_model", "read_rows", "represent"]
 
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
@@ -52,7 +52,7 @@ INSTEAD = (
 
 @final
 @dataclass(frozen=True, eq=False)
-class Intake:
+class ColumnEncoding:
     """The columns that a representation takes, and what missing cells of them count as."""
 
     features: Features
@@ -71,10 +71,10 @@ class Intake:
                 names.append(one.name)
         return tuple(names)
 
-    def renamed(self, names: Sequence[Hashable]) -> Intake:
+    def renamed(self, names: Sequence[Hashable]) -> ColumnEncoding:
         """The same columns under other names, by which they go from now on."""
         both = dict(zip(self.features.names, names, strict=True))
-        return Intake(
+        return ColumnEncoding(
             Features(replace(one, name=both[one.name]) for one in self.features),
             named=True,
             fills={both[name]: fill for name, fill in self.fills.items()},
@@ -82,7 +82,7 @@ class Intake:
         )
 
 
-Reading = tuple[Representation, Intake | None]
+Reading = tuple[Representation, ColumnEncoding | None]
 """A representation, and the columns that it takes; None if only their number is known."""
 
 
@@ -152,7 +152,7 @@ def read_model(model: Any) -> Reading:
     if reader is not None:
         found, inputs = reader(model), inputs_of(model)
         names = None if inputs is None else inputs.names
-        return found, None if names is None else Intake(
+        return found, None if names is None else ColumnEncoding(
             Features(map(Continuous, names)), named=True
         )
     if isinstance(model, Pipeline):
@@ -220,7 +220,7 @@ def _traced(model: Any) -> Reading:
     filled = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]  # about where dense is faster
     found = Affine(matrix.toarray() if filled else matrix, own.offset)
     _check(model, inputs, columns.features, found)
-    return found, Intake(columns.features, inputs.names is not None, *fills_of(columns))
+    return found, ColumnEncoding(columns.features, inputs.names is not None, *fills_of(columns))
 
 
 def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> None:
@@ -251,8 +251,8 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
 
 
 def read_rows(
-    X: Any, groups: Any, intake: Intake | None, layer: str | None = None
-) -> tuple[Matrix, Intake, Groups]:
+    X: Any, groups: Any, intake: ColumnEncoding | None, layer: str | None = None
+) -> tuple[Matrix, ColumnEncoding, Groups]:
     """Finite rows (n, d), dense or sparse, what was taken of them, and their groups: see `fit`."""
     cells, names, groups = _cells_of(X, groups, layer)
     took = _arranged(intake, names, cells.shape[1] if names is None else len(names))
@@ -326,7 +326,9 @@ def _labels(table: Table, name: str) -> Any:
     return values if levels is None else pd.Categorical(values.tolist(), categories=list(levels))
 
 
-def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: int) -> Intake:
+def _arranged(
+    intake: ColumnEncoding | None, names: tuple[Hashable, ...] | None, width: int
+) -> ColumnEncoding:
     """What is taken of some columns, which go by position if they have no names."""
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
@@ -336,7 +338,7 @@ def _arranged(intake: Intake | None, names: tuple[Hashable, ...] | None, width: 
         )
     if intake is None:
         listed = names or tuple(f"x{j}" for j in range(width))
-        return Intake(Features(map(Continuous, listed)), named=names is not None)
+        return ColumnEncoding(Features(map(Continuous, listed)), named=names is not None)
     wanted = intake.features.names
     if names is not None and intake.named:
         known = set(names)
@@ -373,7 +375,7 @@ def _summed(matrix: Matrix, features: Features) -> Matrix:
     return matrix
 
 
-def _encoded(table: Table, took: Intake) -> FloatArray:
+def _encoded(table: Table, took: ColumnEncoding) -> FloatArray:
     """Rows with categories encoded, and missing cells filled in as the representation does."""
     encoded = encode(table, took.features, took.fills, took.unfilled)
     if encoded.problems:

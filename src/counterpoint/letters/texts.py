@@ -15,7 +15,7 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, is_number, shown, some
-from counterpoint.policy import read_toml
+from counterpoint.problem.policy import read_toml
 
 __all__ = ["Reason", "Speech", "Texts", "Wording"]
 

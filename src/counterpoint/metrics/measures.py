@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.engine.program import kinds_region
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
     Pairs,
@@ -22,6 +21,7 @@ from counterpoint.metrics.pairs import (
     wanted_of,
 )
 from counterpoint.numerics import FloatArray
+from counterpoint.programs.program import kinds_region
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, shown, some
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.targets import as_target
+from counterpoint.problem.targets import as_target
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,8 +3,8 @@
 At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
 value, text included, for each category of one feature. Both are exact. A step that is affine
 multiplies; any other step may be run on columns of categories (see
-`counterpoint.models.transformers`). Of a step that bends numbers one by one, a wing's reader knows
-the curves: their outputs count as encoded columns that follow the features' own.
+`counterpoint.models.transformers`). Of a step that bends numbers one by one, a family's reader
+knows the curves: their outputs count as encoded columns that follow the features' own.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Columns:
     fills
         Feature position → what the steps so far made of its missing cells.
     curves
-        (encoded column, functions of it) for each step that bends a number; of a wing's own kind.
+        (encoded column, functions of it) for each step that bends a number; of a family's own kind.
     lift
-        The wing's form of a form over all columns and of the curves.
+        The family's form of a form over all columns and of the curves.
     straight
         Whether steps that bend a column are refused: who asks takes affine functions alone.
     computed

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, ReaderMismatch
 from counterpoint.numerics import MISSING, FloatArray, IntArray
+from counterpoint.problem.targets import APART, Probability
 from counterpoint.rows.encoding import PRESENT, Encoded, as_returned, encode, match_columns
 from counterpoint.rows.features import Integer
 from counterpoint.rows.table import Table
-from counterpoint.targets import APART, Probability
 
 if TYPE_CHECKING:
     from counterpoint.models.form import Form

@@ -25,8 +25,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from counterpoint.engine.wings import wings
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
+from counterpoint.families.registry import families
 from counterpoint.models.columns import Columns, place
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
@@ -89,7 +89,7 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
-    wings()  # whose readers are registered by now, if they were not
+    families()  # whose readers are registered by now, if they were not
     kind = type(model)
     reader = _reader(read, kind)
     if reader is not None:
@@ -150,7 +150,7 @@ def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
     kind = type(model)
     fitted(model, columns.where)
     if _reader(finish, kind) is not None and _reader(read, kind) is None:
-        raise _refusal(kind)  # of numbers, a wing that is gone reads it
+        raise _refusal(kind)  # of numbers, a family that is gone reads it
     try:
         form = read(model)
     except UnsupportedModel as error:
@@ -181,7 +181,7 @@ class Inputs:
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
     """The columns that a model or step was fitted on; None if it did not keep note of them."""
-    wings()
+    families()
     reader = _reader(inputs_of, type(model))
     return fitted_inputs(model) if reader is None else reader(model)
 
@@ -212,7 +212,7 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
 
 def require_reader(kind: type) -> None:
     """Raise `UnsupportedModel` if there is no reader for a class of models."""
-    wings()
+    families()
     if _reader(read, kind) is None and _reader(finish, kind) is None:
         raise _refusal(kind)
 

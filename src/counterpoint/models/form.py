@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.caches import fields_only
-from counterpoint.engine.conditions import Clear, OneOf
-from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray
-from counterpoint.targets import Requirement, Target
+from counterpoint.problem.targets import Requirement, Target
+from counterpoint.programs.conditions import MinimumChange, OneOf
+from counterpoint.programs.region import Region
 
 __all__ = [
     "EPS",
@@ -207,8 +207,8 @@ class Form(ABC):
     otherwise: Form | None = None
     """The same model in another form, for programs that are not solved, or sooner, in that one."""
     thresholds: Callable[[tuple[slice, ...]], tuple[IntArray, FloatArray, FloatArray]] | None = None
-    """Which thresholds it compares columns with, see `Clear`, where these groups are categories;
-    None if there are none."""
+    """Thresholds that it compares columns with (see `MinimumChange`), where these groups are
+    categories; None if there are none."""
     breakpoints: tuple[IntArray, FloatArray] | None = None
     """(m,) columns, and (m,) the numbers there at which scores jump or bend; None if nothing does.
     A reader is most easily off at one of them: which side has the end, in which precision."""
@@ -291,7 +291,7 @@ class Form(ABC):
         InvalidInput
             If it does and there are none.
         """
-        if Clear not in region.kinds:
+        if MinimumChange not in region.kinds:
             return region
         if self.thresholds is None:
             raise InvalidInput(
@@ -299,7 +299,7 @@ class Form(ABC):
                 "a margin in score units instead, as in Label(1, margin=0.1)."
             )
         known = self.thresholds(tuple(c.columns for c in region if isinstance(c, OneOf)))
-        each = (replace(c, thresholds=known) if isinstance(c, Clear) else c for c in region)
+        each = (replace(c, thresholds=known) if isinstance(c, MinimumChange) else c for c in region)
         return Region(tuple(each))
 
 

@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from counterpoint.caches import Memo, fields_only
-from counterpoint.engine.conditions import LinearBounds
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.region import Region
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import (
     EPS,
@@ -32,7 +29,10 @@ from counterpoint.models.form import (
     split,
 )
 from counterpoint.numerics import AFTER, LARGEST, LIBRARY, BoolArray, FloatArray, first_float
-from counterpoint.targets import Target
+from counterpoint.problem.targets import Target
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.region import Region
 
 __all__ = ["Calibration", "LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.engine.wings import wings
 from counterpoint.errors import (
     CounterpointError,
     InvalidInput,
@@ -19,6 +18,7 @@ from counterpoint.errors import (
     UnsupportedModel,
     shown,
 )
+from counterpoint.families.registry import families
 from counterpoint.models.categories import (
     CategoriesWanted,
     fills_of,
@@ -29,10 +29,10 @@ from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
 from counterpoint.models.form import EPS, Form
 from counterpoint.numerics import MISSING, BoolArray, FloatArray
+from counterpoint.problem.targets import APART, Label
 from counterpoint.rows.encoding import PRESENT, Encoded, decode, match_columns
 from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
-from counterpoint.targets import APART, Label
 
 __all__ = ["Reading", "data_of", "read_over", "see_columns", "see_through"]
 
@@ -255,7 +255,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     InvalidInput
         If the features do not fit the model.
     """
-    wings()
+    families()
     if isinstance(model, type):
         raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
     with _refused_if_damaged(model):

@@ -91,7 +91,7 @@ def _(scaler: Any, columns: Columns) -> Columns:
 
 @read_step.register(MaxAbsScaler | MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    if getattr(scaler, "clip", False):  # of numbers, a wing reads it
+    if getattr(scaler, "clip", False):  # of numbers, a family reads it
         return by_running(scaler, columns)
     if isinstance(scaler, MinMaxScaler):
         return columns.operated(("multiply", dense(scaler.scale_)), ("add", dense(scaler.min_)))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from counterpoint.groups.members import Groups
+    from counterpoint.groups.group_labels import Groups
     from counterpoint.groups.path import Count, TranslationPath
     from counterpoint.groups.quality import Quality
-    from counterpoint.several.path import Path
+    from counterpoint.path import Path
 
 __all__ = [
     "COLOURS",
@@ -140,7 +140,7 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
     ax.axhline(0.0, color=PALE, linewidth=0.8, zorder=1)
     for k, j in enumerate(shown):
         colour, dashes = _line(k)
-        stays = not isinstance(path.features.items[j], Continuous)
+        already_satisfied = not isinstance(path.features.items[j], Continuous)
         ax.plot(
             x,
             moved[:, j],
@@ -148,7 +148,7 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
             linestyle=dashes,
             linewidth=1.6,
             clip_on=False,
-            drawstyle="steps-post" if stays else "default",
+            drawstyle="steps-post" if already_satisfied else "default",
         )
     ax.margins(x=0)
     if x.min() < 0.1 * x.max():

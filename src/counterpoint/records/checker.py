@@ -9,9 +9,9 @@ Nothing in a record is believed but the row, and what was asked of it. The rest 
 3. *validity*: the model's own ``predict``, asked about the row and about the answer (`check`);
 4. *constraints and cost*: the formulas of the program, at the answer (`concluded`);
 5. *optimality*: for the recorded multipliers, which may be any numbers, weak duality gives a number
-   that no answer costs less than (`counterpoint.engine.duality`); for a recorded tree, the least of
-   those of its leaves, once it is checked that they cover all that is possible
-   (`counterpoint.engine.proof`). Bound, gap, status and claim follow from that (`concluded`).
+   that no answer costs less than (`counterpoint.programs.duality`); for a recorded tree, the least
+   of those of its leaves, once it is checked that they cover all that is possible
+   (`counterpoint.programs.proof`). Bound, gap, status and claim follow from that (`concluded`).
 
 A record is made by the same `concluded`: it says what its own proof shows. Whoever forges one would
 need multipliers that prove what is not so, and there are none. A digest is no signature: it shows
@@ -28,26 +28,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
-from counterpoint.engine.answering import answers_to
-from counterpoint.engine.evidence import Evidence
-from counterpoint.engine.pieces import Pieces, Task
-from counterpoint.engine.proof_text import kept_of
-from counterpoint.engine.wings import wings
 from counterpoint.errors import CounterpointError
+from counterpoint.families.registry import families
 from counterpoint.models.comparison import compare
 from counterpoint.models.form import Form
 from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray
+from counterpoint.problem.targets import Guarantee, Validation
+from counterpoint.programs.evidence import Evidence
+from counterpoint.programs.proof_text import kept_of
 from counterpoint.records.record import NUMBERS, Asked, Batch
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
+from counterpoint.search.answering import answers_to
+from counterpoint.search.union import Task, Union
 from counterpoint.solvers import Effort
-from counterpoint.targets import Guarantee, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from counterpoint.engine.evidence import Bounding, Kept
-    from counterpoint.engine.program import Program
+    from counterpoint.programs.evidence import Bounding, Kept
+    from counterpoint.programs.program import Program
 
 __all__ = ["BROKEN", "check", "concluded", "messages_of", "nothing"]
 
@@ -67,7 +67,7 @@ that shows at once."""
 
 
 def concluded(
-    asked: Asked, x: FloatArray, y: FloatArray, verdict: Verdict, said: Mapping[str, Any]
+    asked: Asked, x: FloatArray, y: FloatArray, verdict: Validation, said: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What records of (n, d) rows and answers have to say, in columns of shape (n,).
 
@@ -80,26 +80,30 @@ def concluded(
     answered, already = said["valid"].astype(bool), said["status"] == Status.ALREADY
     # By the formulas, at the row that was returned: what the change costs, by how much it breaks
     # constraints, what was minimised.
-    worth = asked.worth(x, y)
-    numbers = {"cost": program.cost(y, x), "violation": program.violation(y, x), "objective": worth}
+    cost_cutoff = asked.cost_cutoff(x, y)
+    numbers = {
+        "cost": program.cost(y, x),
+        "violation": program.violation(y, x),
+        "objective": cost_cutoff,
+    }
     numbers |= {name: getattr(verdict, name) for name in ("margin", "rounding", "probability")}
     # By its proof: no point costs less than ``least``. Of a row that stays nothing has to be
     # proved, for no cost is below 0.
     proof = np.array([each is not None for each in said["proof"]], dtype=bool) & ~already
     least, settled = np.zeros(len(x)), np.array(already)
     if proof.any():
-        rows = Rows(x, answered, worth).take(np.flatnonzero(proof))
+        rows = Rows(x, answered, cost_cutoff).take(np.flatnonzero(proof))
         proofs = [each for each, counts in zip(said["proof"], proof, strict=True) if counts]
         least[proof], settled[proof] = _proved(asked, rows, proofs)
     # A reported bound counts where it settles the row and its own proof does not.
     reported = (said["claim"] == Claim.REPORTED) & ~settled
     bound = np.where(reported, np.fmax(said["bound"], least), least)
-    bound, least = (np.where(answered, np.fmin(b, worth), b) for b in (bound, least))
+    bound, least = (np.where(answered, np.fmin(b, cost_cutoff), b) for b in (bound, least))
     # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
-    small = settled | (relative_gap(worth, bound) <= asked.gap)
+    small = settled | (relative_gap(cost_cutoff, bound) <= asked.gap)
     sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
     bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
-    gap = relative_gap(worth, bound)
+    gap = relative_gap(cost_cutoff, bound)
     limited = (said["status"] == Status.LIMIT) & asked.limited & ~sure
     status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
     status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
@@ -123,7 +127,7 @@ class Rows(NamedTuple):
 
     x: FloatArray  # (n, d) encoded
     answered: BoolArray  # (n,) whether there is an answer
-    worth: FloatArray  # (n,) what was minimised
+    cost_cutoff: FloatArray  # (n,) what was minimised
 
     def take(self, rows: IntArray) -> Rows:
         """Some of them."""
@@ -149,15 +153,15 @@ def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, Bo
     return bound, settled
 
 
-def _evidence(asked: Asked, union: Pieces, program: Program, rows: Rows, kept: Kept) -> Bounding:
-    """What bounds one piece of the target: multipliers and trees, or what its wing reads."""
+def _evidence(asked: Asked, union: Union, program: Program, rows: Rows, kept: Kept) -> Bounding:
+    """What bounds one piece of the target: multipliers and trees, or what its family reads."""
     cases = asked.cases(program, rows.x)
     if kept.own is None:
         return Evidence.of_kept(program, cases, kept)
-    for wing in wings():
+    for family in families():
         for condition in (union.lazy, *program.region):
-            if type(condition) in wing.PROOFS:
-                own: Bounding = wing.PROOFS[type(condition)](condition, program, cases, kept.own)
+            if type(condition) in family.PROOFS:
+                own: Bounding = family.PROOFS[type(condition)](condition, program, cases, kept.own)
                 return own
     raise ValueError("there is a proof of a kind that is not known")
 
@@ -166,8 +170,8 @@ def _settled(
     asked: Asked, rows: Rows, evidence: Sequence[Bounding]
 ) -> tuple[FloatArray, BoolArray]:
     """(n,) the bound of a union of pieces, which is the least of theirs; whether it settles."""
-    bound = lower_bounds(evidence, np.where(rows.answered, rows.worth, np.inf), asked.gap)[0]
-    small = relative_gap(rows.worth, bound) <= asked.gap
+    bound = lower_bounds(evidence, np.where(rows.answered, rows.cost_cutoff, np.inf), asked.gap)[0]
+    small = relative_gap(rows.cost_cutoff, bound) <= asked.gap
     return bound, np.where(rows.answered, small, np.isposinf(bound))
 
 
@@ -278,7 +282,7 @@ def _uncomputable(
 
 def _verdict(
     asked: Asked, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
-) -> Verdict:
+) -> Validation:
     """What the model says of answers; the record says in which order its scores were added up."""
     verdict = asked.target.verdict(form, y, then, asked.eps)
     if form.reordered is None:
@@ -310,7 +314,7 @@ def _different(told: Mapping[str, Any], expected: Mapping[str, Any]) -> list[tup
     of the model's score, and so do probabilities, which change by less than a score does. Bounds on
     that error are rounded up to six bits.
     """
-    wrong, worth = (
+    wrong, cost_cutoff = (
         [],
         np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"]),
     )
@@ -318,7 +322,7 @@ def _different(told: Mapping[str, Any], expected: Mapping[str, Any]) -> list[tup
         said, is_ = told[name], expected[name]
         same = said == is_
         if name in NUMBERS:
-            size = np.abs(np.nan_to_num(worth if "bound" in name else is_, posinf=0.0))
+            size = np.abs(np.nan_to_num(cost_cutoff if "bound" in name else is_, posinf=0.0))
             off = size / 16.0 if name == "rounding" else CLOSED * size
             off = off + CLOSED * (name in ("gap", "violation", "probability"))
             off = off + np.nan_to_num(expected["rounding"]) * (name in ("margin", "probability"))

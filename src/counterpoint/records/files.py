@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.certificate import Claim, Status
-from counterpoint.engine.confirm import SINGLE
-from counterpoint.engine.proof_text import as_pieces, numbers, proofs_of, told
 from counterpoint.errors import InvalidInput, MissingExtra, shown
 from counterpoint.numerics import VIOLATION, BoolArray, IntArray
+from counterpoint.problem.targets import Guarantee, Validation
+from counterpoint.programs.proof_text import as_pieces, numbers, proofs_of, told
 from counterpoint.records.checker import BROKEN, concluded, messages_of, nothing
 from counterpoint.records.record import (
     EDITED,
@@ -44,7 +44,7 @@ from counterpoint.rows.cells import is_missing
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Guarantee, Verdict
+from counterpoint.search.validation import SINGLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,7 @@ def _columns(
         rows = at[here]
         x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
         names = ("valid", "margin", "probability", "guarantees", "rounding")
-        verdict = Verdict(*(getattr(c, name)[rows] for name in names))
+        verdict = Validation(*(getattr(c, name)[rows] for name in names))
         if target.promise is Guarantee.NONE:  # a search in a span knew less of them
             margin = question.form.margin(y, target)
             rounding = target.requirement.rounding(question.form, y, asked.eps)

@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 from scipy import sparse
 
-from counterpoint.constraints import Constraint, WithinObserved
-from counterpoint.engine.confirm import SINGLE
-from counterpoint.engine.pieces import Question
-from counterpoint.engine.proof_text import told
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, VIOLATION, FloatArray, IntArray
-from counterpoint.policy import Problem, distinct
+from counterpoint.problem.constraints import Constraint, WithinObserved
+from counterpoint.problem.policy import Problem, distinct
+from counterpoint.problem.targets import Target
+from counterpoint.programs.proof_text import told
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
+from counterpoint.search.union import Question
+from counterpoint.search.validation import SINGLE
 from counterpoint.solvers import Effort
-from counterpoint.targets import Target
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from counterpoint.engine.program import Program
-    from counterpoint.engine.region import Cases
     from counterpoint.models.form import Form
     from counterpoint.models.reading import Reading
+    from counterpoint.programs.program import Program
+    from counterpoint.programs.region import Cases
     from counterpoint.results import Counterfactuals
 
 __all__ = [
@@ -326,7 +326,7 @@ class Asked:
         found = question, problem.target, effort.gap, reading.eps, resolution, limited
         return cls(*found, tuple(asked["float32"]), reading, tuple(problems))
 
-    def worth(self, x: FloatArray, y: FloatArray) -> FloatArray:
+    def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
         program = self.question.pieces(self.target).asked
         return program.objective(y, self.cases(program, x))

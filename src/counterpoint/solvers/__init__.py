@@ -13,12 +13,12 @@ from operator import methodcaller
 
 import numpy as np
 
-from counterpoint.costs import Mahalanobis, Manhattan, Price
-from counterpoint.engine.conditions import AtMost, Clear, Cone, LinearBounds, Whole
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.wings import wings
 from counterpoint.errors import NoSolver
+from counterpoint.families.registry import families
+from counterpoint.problem.costs import Mahalanobis, Manhattan, Price
+from counterpoint.programs.conditions import AtMost, Cone, LinearBounds, MinimumChange, Whole
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
 from counterpoint.solvers.base import (
     Effort,
     Optimality,
@@ -86,7 +86,7 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
     LinearBounds: ("constraints that relate columns", "leave out these constraints"),
     Cone: ("an ellipsoid", "leave out the ellipsoid"),
     AtMost: ("a limit on the number of changes", "leave out this limit"),
-    Clear: ("a least change", "leave out the least change"),
+    MinimumChange: ("a least change", "leave out the least change"),
     Whole: ("columns of whole numbers", "take these columns as continuous"),
     LogLoss: ("a probability", "ask for the label"),
     LogSumExp: ("a probability", "ask for the label"),
@@ -133,5 +133,5 @@ def all_solvers() -> tuple[type[Solver], ...]:
     from counterpoint.solvers.probability import Logistic, Newton
 
     own = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
-    found = (*own, *(solver for wing in wings() for solver in wing.SOLVERS))
+    found = (*own, *(solver for family in families() for solver in family.SOLVERS))
     return tuple(sorted(found, key=lambda solver: not (solver.batched and solver.complete)))

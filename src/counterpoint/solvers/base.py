@@ -17,9 +17,9 @@ from counterpoint.errors import InvalidInput, SolverFailure, check_number, shown
 from counterpoint.numerics import EPS, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from counterpoint.engine.program import Program
-    from counterpoint.engine.proof import Proof
-    from counterpoint.engine.region import Cases
+    from counterpoint.programs.program import Program
+    from counterpoint.programs.proof import Proof
+    from counterpoint.programs.region import Cases
 
 __all__ = ["DEFAULT_GAP", "Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
 

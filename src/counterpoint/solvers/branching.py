@@ -4,7 +4,7 @@ Every node is the program within narrower bounds. Its relaxation is solved by wh
 it; its lower bound is the *program's own*, recomputed from the multipliers with integrality taken
 into account, and a node is closed as infeasible only if its multipliers refute it. Nodes are taken
 in the order of their bounds, so the least open bound is always a bound on the answer. They are kept
-as a tree that proves it, see `counterpoint.engine.proof`.
+as a tree that proves it, see `counterpoint.programs.proof`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from counterpoint import lattice
-from counterpoint.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
-from counterpoint.engine.conditions import (
+from counterpoint.errors import NoSolver
+from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
+from counterpoint.problem.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
+from counterpoint.programs.conditions import (
     INTEGRAL,
     AtMost,
     Box,
@@ -30,12 +31,11 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.proof import Proof
-from counterpoint.engine.region import Cases
-from counterpoint.errors import NoSolver
-from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof import Proof
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
@@ -371,10 +371,10 @@ def _split_changes(program: Program, x: FloatArray, node: Node, close: float) ->
     if moves[feature] <= 0:
         return []
     block = at_most.blocks[feature]
-    stays = node._replace(low=node.low.copy(), high=node.high.copy())
-    stays.low[block] = np.maximum(node.low[block], x[block])
-    stays.high[block] = np.minimum(node.high[block], x[block])
-    return [stays, node._replace(used=node.used | {feature})]
+    already_satisfied = node._replace(low=node.low.copy(), high=node.high.copy())
+    already_satisfied.low[block] = np.maximum(node.low[block], x[block])
+    already_satisfied.high[block] = np.minimum(node.high[block], x[block])
+    return [already_satisfied, node._replace(used=node.used | {feature})]
 
 
 def _split_category(program: Program, node: Node, close: float) -> list[Node]:

@@ -18,12 +18,12 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.conditions import Box, Cone, LinearBounds, Transitions
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Coupling, Region
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import Box, Cone, LinearBounds, Transitions
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Coupling, Region
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import priced, purified
@@ -116,9 +116,9 @@ class Clarabel(Solver):
 
     def _solved_whole(self, case: Cases, effort: Effort) -> Answer:
         charged = bool(self.program.charges)
-        stays = self._settled_by_staying(case, effort) if charged else None
-        if stays is not None:
-            return stays
+        already_satisfied = self._settled_by_staying(case, effort) if charged else None
+        if already_satisfied is not None:
+            return already_satisfied
         status, point, duals = self.run(case, effort)
         usable = status in (USABLE if charged else SOLVED)
         if charged and status not in INFEASIBLE:
@@ -224,8 +224,8 @@ class Clarabel(Solver):
     def _sizes(self, case: Cases, point: FloatArray) -> Sizes:
         """About how large the change is, in units of change, and the objective."""
         size = float((np.abs(point - case.x[0]) / self.form.unit).max())
-        worth = float(self.program.objective(point[None, :], case)[0])
-        return max(size, 1e-12), max(worth, LEAST)
+        cost_cutoff = float(self.program.objective(point[None, :], case)[0])
+        return max(size, 1e-12), max(cost_cutoff, LEAST)
 
     def _value(
         self, case: Cases, point: FloatArray, multipliers: FloatArray
@@ -294,7 +294,7 @@ class ConicProgram:
     """The conic program of one row, and the way back from its duals.
 
     All changes are divided by ``scale``, about the size of the answer, and the objective by
-    ``worth``, about its cost, so that tolerances mean the same for small and large answers. With a
+    ``cutoff``, about its cost, so that tolerances mean the same for small and large answers. With a
     ``model``, that stands for what is charged.
     """
 
@@ -303,7 +303,7 @@ class ConicProgram:
     ) -> None:
         self.owner, self.case, self.model = owner, case, model
         self.program, self.form = owner.program, owner.form
-        self.scale, self.worth = sizes or self._sizes()
+        self.scale, self.cost_cutoff = sizes or self._sizes()
         self.entries: list[Entries] = []
         self.rights: list[FloatArray] = []
         self.cones: list[Any] = []
@@ -316,7 +316,7 @@ class ConicProgram:
         self.sides = self._add_between(
             row_low, row_high, lambda i, s: entries_of(s[:, None] * matrix[i])
         )
-        for part in self.program.beyond_rows:
+        for part in self.program.nonlinear_and_objective_terms:
             self.starts.append(self.count)
             if isinstance(part, Cone):
                 self._add_cone(part)
@@ -330,22 +330,22 @@ class ConicProgram:
         self.right = np.concatenate(self.rights)
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        """Half a quadratic form (its upper triangle) and a linear one, in units of ``worth``."""
+        """Half a quadratic form (its upper triangle) and a linear one, in units of ``cutoff``."""
         charged, d, absolute = bool(self.program.charges), self.program.width, self.owner.absolute
         weight = float(self.case.weights[0]) if charged else 1.0
         i, j, values = self.owner.hessian
-        entries = [(i, j, values * (weight * self.scale**2 / self.worth))]
+        entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
         linear = np.zeros(self.width)
         prices = self.form.absolute[absolute]
-        linear[d : d + len(absolute)] = prices * (weight * self.scale / self.worth)
+        linear[d : d + len(absolute)] = prices * (weight * self.scale / self.cost_cutoff)
         if self.model is not None:
             curvature, slope = self.model.form(self._score_unit)
-            curvature, slope = curvature / self.worth, slope / self.worth
+            curvature, slope = curvature / self.cost_cutoff, slope / self.cost_cutoff
             at = self.width - len(slope)
             linear[at:] = slope
             entries.append(entries_of(np.triu(curvature), at, at))
         elif charged:
-            linear[-1] = 1.0 / self.worth
+            linear[-1] = 1.0 / self.cost_cutoff
         return sparse_columns(entries, (self.width, self.width)), linear
 
     @cached_property
@@ -367,7 +367,7 @@ class ConicProgram:
         x = self.case.x
         limits = self.form.limits(self.case)
         worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
-        for part in self.program.curved:
+        for part in self.program.nonlinear:
             if isinstance(part, Cone | LogSumExp):
                 worst = max(worst, float(part.excess(x)[0] / self.owner.steepest(part).max()))
         return worst if 0.0 < worst < np.inf else 1.0
@@ -463,10 +463,10 @@ class ConicProgram:
             np.add.at(rows[0], chosen, sign * duals[at : at + len(chosen)])
         out = self.form.multipliers(rows, self.scale)[0]
         start = self.program.affine.size
-        for part, at in zip(self.program.beyond_rows, self.starts, strict=True):
+        for part, at in zip(self.program.nonlinear_and_objective_terms, self.starts, strict=True):
             out[start : start + part.size] = self._of_curved(part, duals, at)
             start += part.size
-        return out * self.worth
+        return out * self.cost_cutoff
 
     def _of_curved(self, part: Coupling, duals: FloatArray, at: int) -> FloatArray:
         if isinstance(part, Cone):

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterpoint.costs import Manhattan, Price
-from counterpoint.engine.conditions import Box, LinearBounds
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases, Condition, Region
 from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.programs.conditions import Box, LinearBounds
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers.base import Outcome
 
 __all__ = ["by_columns", "is_wide"]
@@ -75,7 +75,7 @@ def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Progr
     """The program over some columns, the others held at a point."""
     rest = np.where(columns, 0.0, held)
     conditions: list[Condition] = []
-    for part in program.beyond_rows:
+    for part in program.nonlinear_and_objective_terms:
         if isinstance(part, LogLoss | LogSumExp):  # `is_wide` lets nothing else in
             offset = part.offset + part.matrix @ rest
             conditions.append(replace(part, matrix=part.matrix[:, columns], offset=offset))

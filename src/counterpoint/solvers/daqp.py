@@ -16,11 +16,11 @@ import daqp
 import numpy as np
 
 from counterpoint.caches import Memo
-from counterpoint.costs import Mahalanobis, Price, SquaredEuclidean
-from counterpoint.engine.conditions import Box, LinearBounds, Transitions
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.problem.costs import Mahalanobis, Price, SquaredEuclidean
+from counterpoint.programs.conditions import Box, LinearBounds, Transitions
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import BatchBounds, StandardForm

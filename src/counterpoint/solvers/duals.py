@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, FloatArray
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
 
 __all__ = ["priced", "purified"]
 
@@ -52,7 +52,7 @@ def _row_sizes(program: Program) -> FloatArray:
     """
     size = np.abs(program.normals).max(axis=1, initial=0.0)
     start = program.affine.size
-    for part in program.beyond_rows:
+    for part in program.nonlinear_and_objective_terms:
         own = slice(start, start + part.size)
         size[own] = size[own].max(initial=0.0) or 1.0
         start += part.size

@@ -17,12 +17,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint import lattice
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.conditions import INTEGRAL, Box, LinearBounds, Transitions
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, FloatArray, IntArray
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace"]
@@ -97,9 +97,12 @@ class HalfSpace(Solver):
         """For each demand what a unit of score costs, and the columns that give any, best first."""
         gains = np.abs(self._normals)
         price = np.broadcast_to(self.program.price.absolute, gains.shape)
-        worth = np.divide(price, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
-        order, some = np.argsort(worth, axis=1, kind="stable"), np.count_nonzero(gains, axis=1)
-        return [(worth[s], order[s, :count]) for s, count in enumerate(some.tolist())]
+        cost_cutoff = np.divide(price, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
+        order, some = (
+            np.argsort(cost_cutoff, axis=1, kind="stable"),
+            np.count_nonzero(gains, axis=1),
+        )
+        return [(cost_cutoff[s], order[s, :count]) for s, count in enumerate(some.tolist())]
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         start = cases.x
@@ -262,13 +265,13 @@ def _filled(
 
     A column gives the score that its interval leaves room for, in the demand's direction.
     """
-    worth, order = buys
+    cost_cutoff, order = buys
     if not len(order):
         return np.full_like(start, np.nan), np.ones(len(start))
     points, gain = np.array(start), np.abs(demand)
     if cases.unbounded:  # then the best column gives all
         points[:, order[0]] += np.maximum(short, 0.0) / demand[order[0]]
-        return points, np.full(len(start), worth[order[0]])
+        return points, np.full(len(start), cost_cutoff[order[0]])
     worths, left, width = np.ones(len(start)), np.arange(len(start)), 1
     while len(left):  # most rows need the first few columns only
         ways, some = order[:width], cases if len(left) == len(start) else cases.take(left)
@@ -281,7 +284,7 @@ def _filled(
         before = np.where(last > 0, so_far[rows, last - 1], 0.0)
         amount[rows, last] = np.maximum(short[left] - before, 0.0)
         moved = np.minimum(np.maximum(at + amount / demand[ways], low), high)
-        points[left[met, None], ways], worths[left[met]] = moved[met], worth[ways[last[met]]]
+        points[left[met, None], ways], worths[left[met]] = moved[met], cost_cutoff[ways[last[met]]]
         left, width = left[~met], 4 * width
         if len(ways) == len(order):
             points[left] = np.nan
@@ -305,8 +308,8 @@ def _filled_with_categories(
         more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
         gain[rows, column] = room[rows, column] = more
     weight = np.where(program.numeric, price, 2.0 * price)
-    worth = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
-    order = np.argsort(worth, axis=1, kind="stable")
+    cost_cutoff = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
+    order = np.argsort(cost_cutoff, axis=1, kind="stable")
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
     enough = so_far >= short[:, None] * (1.0 - ROUNDED)
     possible = enough[:, -1]
@@ -323,4 +326,4 @@ def _filled_with_categories(
         changes = chosen.any(axis=1, keepdims=True)
         points[:, group] = np.where(changes, chosen, start[:, group])
     points[~possible] = np.nan
-    return points, np.where(possible, worth[rows, column], 1.0)
+    return points, np.where(possible, cost_cutoff[rows, column], 1.0)

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Generic, TypeVar, final
 import highspy
 import numpy as np
 
-from counterpoint.costs import Manhattan
-from counterpoint.engine.conditions import AtMost, Box, LinearBounds, OneOf, Transitions, Whole
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, Transitions, Whole
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.simplex import unique_optima
 from counterpoint.solvers.standard_form import StandardForm, balanced_units

@@ -21,13 +21,13 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.engine.conditions import Box
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.models.softmax import Reduced, logistic_root, minimise, reach
 from counterpoint.numerics import TINY, BoolArray, FloatArray
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import Box
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Logistic", "Newton"]
@@ -121,9 +121,11 @@ class Logistic(Solver):
         up, down = cases.high[:, order] - start[:, order], start[:, order] - cases.low[:, order]
         room = np.where(row[order] < 0.0, up, down)
         before = (score + (start - cases.x) @ row)[:, None] - _sums_before(gain * room)
-        worth = np.multiply.outer(cases.weights, price[order] / gain)
+        cost_cutoff = np.multiply.outer(cases.weights, price[order] / gain)
         with np.errstate(divide="ignore", invalid="ignore"):
-            floor = np.where(worth < 1.0, np.log(worth) - np.log1p(-worth), np.inf)
+            floor = np.where(
+                cost_cutoff < 1.0, np.log(cost_cutoff) - np.log1p(-cost_cutoff), np.inf
+            )
             amount = np.minimum(np.maximum((before - floor) / gain, 0.0), room)
         points = np.array(start)
         points[:, order] -= np.sign(row[order]) * amount
@@ -152,12 +154,12 @@ class Newton(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        one = len(program.beyond_rows) == 1
+        one = len(program.nonlinear_and_objective_terms) == 1
         return program.kinds <= cls.accepts and one and not program.price.absolute.any()
 
     @cached_property
     def _condition(self) -> LogLoss | LogSumExp:
-        condition = self.program.beyond_rows[0]
+        condition = self.program.nonlinear_and_objective_terms[0]
         assert isinstance(condition, LogLoss | LogSumExp)  # noqa: S101 (what `takes` made sure of)
         return condition
 

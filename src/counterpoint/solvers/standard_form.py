@@ -16,9 +16,9 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Cases
 from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
 
 __all__ = ["BatchBounds", "StandardForm", "balanced_units"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.constraints import Constraint
-from counterpoint.costs import Cost, Manhattan, Price
-from counterpoint.engine.program import Program, kinds_region
-from counterpoint.engine.region import Coupling
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
+from counterpoint.problem.constraints import Constraint
+from counterpoint.problem.costs import Cost, Manhattan, Price
+from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.region import Coupling
 from counterpoint.rows.features import Categorical, Features, Integer
 
 __all__ = ["check_constraint", "check_cost"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoint.engine.losses import LogLoss
-from counterpoint.engine.region import NonConvex, Supported
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap, Form
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.targets import Label, Requirement, Target
+from counterpoint.problem.targets import Label, Requirement, Target
+from counterpoint.programs.losses import LogLoss
+from counterpoint.programs.region import CutOracle, NonConvex
 
 __all__ = ["check_form"]
 
@@ -67,7 +67,7 @@ def check_form(
         for condition in (c for region in form.regions(target) for c in region):
             if isinstance(condition, NonConvex):
                 _check_excess(form, condition, some)
-            if isinstance(condition, Supported):
+            if isinstance(condition, CutOracle):
                 _check_supports(form, condition, some)
         for other in same:
             _check_same(form, other, target, X)
@@ -112,7 +112,7 @@ def _check_excess(form: Form, condition: NonConvex, X: FloatArray) -> None:
     assert not off.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
 
 
-def _check_supports(form: Form, condition: Supported, X: FloatArray) -> None:
+def _check_supports(form: Form, condition: CutOracle, X: FloatArray) -> None:
     allowed, kind = CLOSE * form.noise(X), type(condition).__name__
     excess, halves = condition.supports(X)
     over = X @ halves.matrix.T - halves.high

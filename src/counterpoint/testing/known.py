@@ -8,8 +8,10 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.costs import Price
-from counterpoint.engine.conditions import (
+from counterpoint.families.registry import family_modules
+from counterpoint.numerics import FloatArray
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import (
     AtMost,
     Box,
     Cone,
@@ -18,11 +20,9 @@ from counterpoint.engine.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.engine.losses import LogLoss, LogSumExp
-from counterpoint.engine.program import Program
-from counterpoint.engine.region import Condition, Region
-from counterpoint.engine.wings import parts
-from counterpoint.numerics import FloatArray
+from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Condition, Region
 
 __all__ = ["KNOWN", "Known"]
 
@@ -391,6 +391,6 @@ TABLE = {
         absolute(1, 1), at_least(4, 1, 1), between([-3, -3], [3, 3]), ONE_CHANGE, multipliers=[-1]
     ),
 }
-TABLES = (TABLE, *(part.programs() for part in parts("known")))
+TABLES = (TABLE, *(part.programs() for part in family_modules("known")))
 KNOWN = tuple(Known(name, *entry) for table in TABLES for name, entry in table.items())
 """Programs of every kind of price and condition, with answers and without."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from counterpoint.models.form import Form, Link
 from counterpoint.numerics import FloatArray
+from counterpoint.problem.targets import Label, Probability
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.targets import Label, Probability
 
 __all__ = ["check_reader"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoint.engine.region import Cases
+from counterpoint.programs.region import Cases
 from counterpoint.solvers import Effort, Outcome, Solution, Solver
 from counterpoint.testing.known import KNOWN, Known
 

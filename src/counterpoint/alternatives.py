@@ -1,0 +1,380 @@
+"""`diversify` and `Alternatives`: several answers to each row that differ in what they change."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from itertools import count as count_up
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from counterpoint.answer import Counterfactual
+from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
+from counterpoint.errors import EXPLAINER, InvalidInput, all_of, position_of, several, shown
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.results import Counterfactuals
+from counterpoint.rows.progress import track
+from counterpoint.rows.table import Table, repeated
+from counterpoint.solvers.base import DEFAULT_GAP
+
+if TYPE_CHECKING:
+    from counterpoint.explainer import Explainer
+    from counterpoint.search.union import Task
+
+__all__ = ["Alternatives", "alternatives_to", "diversify"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Alternatives:
+    """Several answers to each row, the cheapest first; made by `diversify`.
+
+    ``len`` is the number of rows n, and ``alternatives[i]`` are the answers to row i.
+
+    Parameters
+    ----------
+    answers
+        All answers below one another, m in all, those to one row together. A row without any has
+        one entry, which says why.
+    row
+        (m,) the position of the row that each answers.
+    rank
+        (m,) 0 for the cheapest of a row, 1 for the next, and so on.
+    exhausted
+        (n,): whether it is certain that there are no more than these.
+    """
+
+    answers: Counterfactuals
+    row: IntArray
+    rank: IntArray
+    exhausted: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.exhausted)
+
+    def __iter__(self) -> Iterator[tuple[Counterfactual, ...]]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> tuple[Counterfactual, ...]:
+        i = position_of(i, len(self))
+        mine = np.flatnonzero((self.row == i) & self.answers.found)
+        return tuple(self.answers[k] for k in mine.tolist())
+
+    @property
+    def count(self) -> IntArray:
+        """(n,) how many answers each row has."""
+        return np.bincount(self.row[self.answers.found], minlength=len(self))
+
+    def to_frame(self) -> Any:
+        """The counterfactual rows below one another, as `Counterfactuals.to_frame` gives them.
+
+        The index of a row is repeated for each of its answers.
+        """
+        return self.answers.to_frame()
+
+    def report(self) -> Any:
+        """One row for each answer: its row and rank, and what `Counterfactuals.report` says."""
+        return self.answers.report(row=self.row, rank=self.rank)
+
+    def summary(self) -> str:
+        """How many answers the rows have, what they cost, and which features change."""
+        count = self.count
+        sizes, times = np.unique(count, return_counts=True)
+        pairs = zip(sizes.tolist(), times.tolist(), strict=True)
+        told = [f"{several(t, 'row')} with {several(s, 'answer')}" for s, t in pairs]
+        lines = [f"{several(len(self), 'row')}: {', '.join(told) or 'none'}"]
+        for rank in range(int(count.max(initial=0))):
+            cost = self.answers.cost[(self.rank == rank) & self.answers.found]
+            lines.append(f"answer {rank + 1}: median cost {np.median(cost):.4g}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Alternatives: {self.summary().splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        places = {"row": self.row, "rank": self.rank}
+        return self.answers.displayed("Alternatives", self.summary(), places)
+
+
+def diversify(  # noqa: PLR0913 (as `explain`)
+    explainer: Explainer,
+    X: object,
+    target: Any,
+    count: int = 3,
+    *,
+    by: str = "features",
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    optimality: Literal["local", "global"] = "local",
+    progress: bool | None = None,
+) -> Alternatives:
+    """Several answers to each row that differ in what they change, the cheapest first.
+
+    ``by="features"`` gives the cheapest answer; then the cheapest of those that leave some feature
+    alone that it changes; and so on: no answer changes all the features that an earlier one
+    changes. Each is proven as the first is: its bound is one on every answer that was left to
+    choose (a tree of hitting sets, searched best first). ``by="disjoint"`` gives the cheapest
+    answer that leaves alone all features that earlier ones change. ``by="piece"`` gives the
+    cheapest answer in each piece of the target, such as the cell of a prototype; its bound is one
+    for that piece.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    count
+        How many answers to give at most.
+    by
+        In what they differ.
+    X, target, gap, time_limit, optimality, progress
+        As for `Explainer.explain`; the seconds are those of each search.
+
+    Returns
+    -------
+    Alternatives
+
+    Raises
+    ------
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`, or if ``count`` or ``by`` make no sense.
+
+    Notes
+    -----
+    A squared cost spreads a change over all features, so answers that differ in their features
+    hardly differ; with `Manhattan`, or `MaxChanges`, they do.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from counterpoint.lvq import GMLVQ
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> explainer = cp.Explainer(GMLVQ(random_state=0).fit(X, y), data=X)
+    >>> several = cp.diversify(explainer, X.head(1), 1, by="disjoint")
+    >>> [sorted(answer.changes) for answer in several[0]]
+    [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
+    """
+    from counterpoint.explainer import Explainer  # whose methods import this module
+
+    all_of(Explainer, (explainer,), *EXPLAINER)
+    return explainer.explain(
+        X,
+        target,
+        n=count,
+        by=by,
+        gap=gap,
+        time_limit=time_limit,
+        optimality=optimality,
+        progress=progress,
+    )
+
+
+def alternatives_to(
+    task: Task, tables: tuple[Table, Table], n: object, by: str, *, progress: bool | None
+) -> Alternatives:
+    """Several answers to each row; see `diversify`."""
+    from counterpoint.search.answering import answers_to
+
+    if not (isinstance(n, int | np.integer) and n >= 1):
+        raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(n)}.")
+    how = str(by)
+    if how not in (*SEARCHES, "piece"):
+        words = ", ".join(map(repr, (*SEARCHES, "piece")))
+        raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
+    most = int(n)
+    batches: list[Counterfactuals] = []
+
+    def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
+        batches.append(answers_to(asked, repeated(tables, rows), held=held))
+        return _choices(batches)
+
+    with track(len(tables[1]), show=progress) as advance:
+        batches.append(answers_to(task, tables, advance))
+        first = _choices(batches)
+        if how == "piece":
+            chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
+        else:
+            width = len(task.question.features)
+            chosen, exhausted = _searched(ask, width, [SEARCHES[how](one, most) for one in first])
+    choices = [some or [one] for some, one in zip(chosen, first, strict=True)]
+    count = [len(some) for some in choices]
+    row = np.repeat(np.arange(len(choices)), count)
+    rank = np.concatenate([np.arange(k) for k in count]) if count else row
+    flat = [choice for some in choices for choice in some]
+    whole = _gathered(repeated(tables, row)[0], batches, flat, task.effort.gap)
+    return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One row's answer, and what is known of all that the row may still choose."""
+
+    position: int  # of the answer in all batches
+    found: bool  # whether it is one
+    objective: float
+    bound: float  # on the least objective of what is left to choose
+    claim: Claim  # what that rests on
+    status: Status
+    after: FloatArray  # (p,) codes of the answer
+    changed: frozenset[int]  # the positions of the features that differ from the factual row
+
+
+def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
+    """The answers of the last batch with their own bounds."""
+    *before, last = batches
+    c, start = last.certificates, sum(map(len, before))
+    changed = [frozenset(np.flatnonzero(row).tolist()) for row in last.changed]
+    numbers = (values.tolist() for values in (last.found, c.objective, c.bound))
+    columns = zip(*numbers, c.claim, last.status, last.after, changed, strict=True)
+    return [Choice(k, *values) for k, values in enumerate(columns, start)]
+
+
+Ask = Callable[..., list[Choice]]
+Search = Generator[list[frozenset[int]], list[Choice], tuple[list[Choice], bool]]
+"""One row's search: it yields features to hold, is sent what is found so, and returns the answers
+and whether there are certainly no more."""
+
+
+def _by_features(first: Choice, count: int) -> Search:
+    """No answer changes all that an earlier one does: a tree of hitting sets, best first.
+
+    Whatever is left to choose holds all that some open node holds.
+    """
+    chosen: list[Choice] = []
+    nodes: list[tuple[float, int, frozenset[int], Choice]] = []
+    order, seen = count_up(), {frozenset[int]()}
+    lost = (np.inf, Claim.PROVED)
+    parts, replies = [frozenset[int]()], [first]
+    while True:
+        for held, found in zip(parts, replies, strict=True):
+            if found.found:
+                heapq.heappush(nodes, (found.objective, next(order), held, found))
+            else:  # nothing found, which is no proof unless the bound is infinite
+                lost = _least([lost, (found.bound, found.claim)])
+        parts = []
+        while nodes and len(chosen) < count and not parts:
+            best = nodes[0][3]
+            covered = next((one.changed for one in chosen if one.changed <= best.changed), None)
+            if covered is None:
+                bound, claim = _least([lost, *((node.bound, node.claim) for *_, node in nodes)])
+                proved = best.status is Status.OPTIMAL  # else its own search settled nothing
+                chosen.append(replace(best, bound=bound, claim=claim if proved else best.claim))
+            else:  # the best node in parts, each of which leaves one of these features alone
+                held = heapq.heappop(nodes)[2]
+                parts = [p for p in (held | {j} for j in sorted(covered)) if p not in seen]
+                seen.update(parts)
+        if not parts:
+            return chosen, not nodes and lost[0] == np.inf
+        replies = yield parts
+
+
+def _disjoint(first: Choice, count: int) -> Search:
+    """Each answer holds whatever the earlier ones change."""
+    chosen, last = list[Choice](), first
+    while last.found:
+        chosen.append(last)
+        if not last.changed or len(chosen) == count:
+            break
+        (last,) = yield [frozenset[int]().union(*(one.changed for one in chosen))]
+    return chosen, (last.found and not last.changed) or last.bound == np.inf
+
+
+SEARCHES = {"features": _by_features, "disjoint": _disjoint}
+
+
+def _least(known: Iterable[tuple[float, Claim]]) -> tuple[float, Claim]:
+    """The least of some bounds; it is proved if all of them are, for each could be the least."""
+    bounds, claims = zip(*known, strict=True)
+    proved = all(claim is Claim.PROVED for claim in claims)
+    return min(bounds), Claim.PROVED if proved else Claim.REPORTED
+
+
+def _searched(
+    ask: Ask, width: int, searches: list[Search]
+) -> tuple[list[list[Choice]], list[bool]]:
+    """Run the searches of all rows at once, until none of them wants more."""
+    ended: dict[int, tuple[list[Choice], bool]] = {}
+    replies: dict[int, list[Choice] | None] = dict.fromkeys(range(len(searches)))
+    while replies:
+        wanted: list[tuple[int, frozenset[int]]] = []
+        for i, reply in replies.items():
+            search = searches[i]
+            try:
+                parts = next(search) if reply is None else search.send(reply)
+            except StopIteration as end:
+                ended[i] = end.value
+            else:
+                wanted += [(i, held) for held in parts]
+        replies = {}
+        if wanted:
+            mask = np.zeros((len(wanted), width), dtype=bool)
+            for k, (_, held) in enumerate(wanted):
+                mask[k, list(held)] = True
+            rows = np.array([i for i, _ in wanted])
+            for i, found in zip(rows.tolist(), ask(rows, held=mask), strict=True):
+                replies[i] = [*(replies.get(i) or ()), found]
+    both = [ended[i] for i in range(len(searches))]
+    return [chosen for chosen, _ in both], [exhausted for _, exhausted in both]
+
+
+def _one_a_piece(
+    task: Task, inputs: Table, ask: Ask, first: list[Choice], count: int
+) -> tuple[list[list[Choice]], list[bool]]:
+    """The cheapest answer in each piece, for rows that need a change."""
+    chosen = [[one] if one.status is Status.ALREADY else [] for one in first]
+    exhausted = [one.status is not Status.INVALID for one in first]
+    settled = (Status.ALREADY, Status.INVALID)
+    rows = np.array([i for i, one in enumerate(first) if one.status not in settled], dtype=np.intp)
+    if not len(rows):
+        return chosen, exhausted
+    predicted = task.model.predict(inputs.take(rows))
+    each = task.target.each(predicted, np.ones(len(rows), dtype=bool))
+    for target, part in chain.from_iterable(each):
+        for piece in range(len(task.question.pieces(target))):
+            found = ask(rows[part], replace(task, target=target, piece=piece))
+            for i, one in zip(rows[part].tolist(), found, strict=True):
+                if not one.found:
+                    exhausted[i] &= one.bound == np.inf
+                elif not any((one.after == other.after).all() for other in chosen[i]):
+                    chosen[i].append(one)
+    for i, some in enumerate(chosen):
+        some.sort(key=lambda one: one.objective)
+        exhausted[i] &= len(some) <= count
+        del some[count:]
+    return chosen, exhausted
+
+
+def _gathered(
+    table: Table, batches: Sequence[Counterfactuals], choices: Sequence[Choice], gap: float
+) -> Counterfactuals:
+    """Answers from several batches as one; suboptimal where other choices leave too large a gap."""
+    at = np.array([choice.position for choice in choices], dtype=np.intp)
+    parts = [batch.certificates for batch in batches]
+
+    def column(name: str, owners: Sequence[Any] = batches) -> Any:
+        return np.concatenate([getattr(owner, name) for owner in owners])[at]
+
+    columns = {name: column(name, parts) for name in COLUMNS}
+    columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
+    columns["claims"] = np.array([choice.claim.code for choice in choices], dtype=np.int8)
+    resolution = max(part.resolution for part in parts)
+    certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
+    reopened = (status == Status.OPTIMAL.code) & (certificates.gap > gap)
+    reopened &= certificates.bound < column("bound", parts)
+    status[reopened], certificates.claims[reopened] = Status.SUBOPTIMAL.code, Claim.NONE.code
+    problems = batches[0].problems  # its rows are those that were passed
+    names = ("before", "after", "missing", "closed_form", "targets")
+    return replace(
+        batches[0],
+        table=table,
+        effort=None,
+        kept=[],
+        statuses=status,
+        certificates=certificates,
+        problems={i: problems[k] for i, k in enumerate(at.tolist()) if k in problems},
+        **{name: column(name) for name in names},
+    )

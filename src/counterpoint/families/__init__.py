@@ -1,0 +1,1 @@
+"""Families of models, a folder each: forms, conditions, bounds, solvers and readers."""

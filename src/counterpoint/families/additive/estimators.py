@@ -1,0 +1,217 @@
+"""Readers of whole models whose scores are sums of functions of one column each.
+
+Explainable boosting machines of interpret, scorecards and binnings of optbinning, which need not be
+installed, and Gaussian naive Bayes of two classes.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+from sklearn.naive_bayes import GaussianNB
+
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.form import Additive
+from counterpoint.families.additive.readers import by_pieces, numbers_in, through_curves
+from counterpoint.models.columns import Columns, Fill
+from counterpoint.models.dispatch import (
+    Inputs,
+    by_name,
+    classes_of,
+    dense,
+    finish,
+    fitted,
+    fitted_inputs,
+    inputs_of,
+    read_step,
+    through_step,
+)
+from counterpoint.models.form import Form
+from counterpoint.models.linear import LinearRegressor, LinearScores, Link
+from counterpoint.models.transformers import OWN
+from counterpoint.numerics import FloatArray
+
+__all__: list[str] = []
+
+
+# --- explainable boosting machines: a table for each column ---
+
+BOOSTED = ("ExplainableBoostingClassifier", "ExplainableBoostingRegressor")
+
+
+@final
+class ExplainableBoosting:
+    """The terms of an explainable boosting machine, as a step that gives them side by side."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.feature_names_in_ = model, list(model.feature_names_in_)
+
+    def transform(self, rows: Any) -> FloatArray:
+        """(n, terms · scores)."""
+        return np.asarray(self.model.eval_terms(rows)).reshape(len(rows), -1)
+
+
+@by_name("interpret", *BOOSTED, question=finish)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    name = type(fitted(model, columns.where)).__name__
+    names = list(model.feature_names_in_)
+    _require_a_sum(model)
+    if len(columns) != len(names):
+        raise InvalidInput(f"Expected {len(names)} inputs for {name}; got {len(columns)} columns.")
+    own = {
+        term[0]: np.asarray(model.term_scores_[t]) for t, term in enumerate(model.term_features_)
+    }
+    count = np.size(model.intercept_)
+
+    def of(j: int) -> Curve:
+        if model.feature_types_in_[j] != "continuous":
+            raise columns.refusal(
+                model,
+                f"it takes categories, but {columns.label(j)} holds numbers. Describe it as "
+                "Categorical.",
+            )
+        cuts, scores = np.asarray(model.bins_[j][0]), own[j].reshape(len(own[j]), -1)
+        if not (np.diff(cuts) > 0.0).all() or not np.isfinite(scores).all():
+            raise columns.refusal(
+                model, f"the bins of {columns.label(j)} do not increase, or have no finite scores."
+            )
+        return Curve.steps(np.append(-np.inf, cuts), scores[1:-1])  # missing, …, unknown
+
+    owner = np.repeat([term[0] for term in model.term_features_], count)
+    told = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
+    after = through_curves(ExplainableBoosting(model), told, owner, of)
+    matrix = np.tile(np.eye(count), len(model.term_features_))
+    offset = dense(np.atleast_1d(model.intercept_))
+    form: LinearScores | LinearRegressor
+    if hasattr(model, "classes_"):
+        form = LinearScores.of(matrix, offset, classes_of(model), link=Link.SOFTMAX)
+    else:
+        form = LinearRegressor(matrix, offset, model.link_ == "log")
+    said = f"{name} as {len(own)} tables"
+    return form.through(after.map()), after.noted(said)
+
+
+def _require_a_sum(model: Any) -> None:
+    name, names = type(model).__name__, list(model.feature_names_in_)
+    for term in model.term_features_:
+        if len(term) > 1:
+            pair = " and ".join(repr(names[j]) for j in term)
+            raise UnsupportedModel(
+                f"{name} has interactions, such as that of {pair}, so its score is not a sum of "
+                "functions of one column each. Fit it with interactions=0."
+            )
+    if model.link_ not in ("logit", "mlogit", "identity", "log"):
+        raise UnsupportedModel(
+            f"{name} with link {model.link_!r} is not read. Use objective='log_loss' for classes, "
+            "'rmse' or 'poisson_deviance' for values."
+        )
+
+
+@by_name("interpret", *BOOSTED, question=inputs_of)
+def _(model: Any) -> Inputs | None:
+    """Where it was fitted on an array, it made up names."""
+    inputs = fitted_inputs(fitted(model))
+    made_up = [f"feature_{j:04}" for j in range(len(model.feature_names_in_))]
+    if inputs is not None and list(model.feature_names_in_) == made_up:
+        return Inputs(inputs.count)
+    return inputs
+
+
+# --- scorecards: bins, each with a weight of evidence, before a linear model ---
+
+
+@by_name("optbinning", "BinningProcess", question=read_step)
+def _(process: Any, columns: Columns) -> Columns:
+    names = list(process.variable_names)
+    binned = [process.get_binned_variable(name) for name in names]
+    for j in numbers_in(columns):
+        if binned[j].dtype != "numerical":
+            raise columns.refusal(
+                process,
+                f"it takes categories, but {columns.label(int(j))} holds numbers. Describe it as "
+                "Categorical.",
+            )
+        if binned[j].special_codes is not None:
+            raise columns.refusal(
+                process,
+                f"{columns.label(int(j))} has special codes, which are numbers that do not count "
+                "as such. Mark them as missing before.",
+            )
+    starts = [dense(one.splits) if one.dtype == "numerical" else np.zeros(0) for one in binned]
+    step = copy(process)
+    step.feature_names_in_ = names
+    owner = process.get_support(indices=True)
+    told = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
+    return by_pieces(step, told, owner, starts, degree=0)
+
+
+@by_name("optbinning", "BinningProcess", question=inputs_of)
+def _(process: Any) -> Inputs | None:
+    names = tuple(process.variable_names)
+    return Inputs(len(names), names)
+
+
+@by_name("optbinning", "Scorecard", question=finish)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    fitted(model, columns.where)
+    binned = through_step("binning_process", model.binning_process_, columns)
+    form, after = finish(model.estimator_, binned.at("estimator"))
+    return form, replace(after, where=columns.where)
+
+
+@by_name("optbinning", "Scorecard", question=inputs_of)
+def _(model: Any) -> Inputs | None:
+    return inputs_of(fitted(model).binning_process_)
+
+
+# --- Gaussian naive Bayes: a parabola for each column and class ---
+
+PLAIN = finish.dispatch(GaussianNB)
+
+
+@final
+class Parabolas:
+    """The logarithms of classes' densities, column by column, as a step."""
+
+    def __init__(self, means: FloatArray, variances: FloatArray) -> None:
+        self.means, self.weights = means, -0.5 / variances
+
+    def transform(self, rows: FloatArray) -> FloatArray:
+        """(n, columns · classes)."""
+        return np.hstack([self.curve(j)(rows[:, j]) for j in range(rows.shape[1])])
+
+    def curve(self, j: int) -> Curve:
+        """Those of one column."""
+        center, weight = float(self.means[:, j].mean()), self.weights[:, j]
+        mean = self.means[:, j] - center
+        terms = np.stack([weight * mean**2, -2.0 * weight * mean, weight], axis=1)
+        return Curve.polynomial(terms, center)
+
+
+@finish.register(GaussianNB)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Of two classes also a sum of parabolas, unless inputs are mixed or the sum is linear.
+
+    On the values of a category a parabola is as good as any function.
+    """
+    classes = classes_of(fitted(model, columns.where))
+    plain, after = PLAIN(model, columns)
+    variances, priors = dense(model.var_), dense(model.class_prior_)
+    bends = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
+    if not (bends and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
+        return plain, after
+    step, owner = Parabolas(dense(model.theta_), variances), np.repeat(np.arange(len(columns)), 2)
+    try:
+        bent = through_curves(step, columns, owner, step.curve)
+    except UnsupportedModel:
+        return plain, after
+    offset = np.log(priors) - 0.5 * np.log(2.0 * np.pi * variances).sum(axis=1)
+    matrix = np.tile(np.eye(2), len(columns))
+    form = LinearScores(matrix, offset, classes, link=Link.SOFTMAX).through(bent.map())
+    lift = partial(Additive, otherwise=plain)
+    return form, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(bent.curves)} parabolas")

@@ -1,0 +1,17 @@
+"""What this family adds: solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from counterpoint.families.additive import estimators, readers  # noqa: F401 (they register themselves)
+from counterpoint.families.additive.solver import Knapsacks
+from counterpoint.programs.evidence import Bounding
+from counterpoint.solvers.base import Solver
+
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
+
+SOLVERS: tuple[type[Solver], ...] = (Knapsacks,)
+TABLES = True
+SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {}
+PROOFS: dict[type, Callable[..., Bounding]] = {}

@@ -1,0 +1,342 @@
+"""Rows of sums of functions of single columns, column by column and piece by piece.
+
+All functions of one column are merged: between the starts of any of their pieces, what the column
+adds to a row is one polynomial. With a price and a slope besides, its least is at an end of the
+piece, at the factual value, or where the derivative is 0: in closed form up to degree 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from counterpoint.families.additive.curves import Curve, sizes_of
+from counterpoint.numerics import STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
+from counterpoint.problem.costs import PercentileCost
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
+
+__all__ = ["Bends"]
+
+CELLS = 2_000_000
+"""How many numbers an array of rows, columns and pieces holds at most: rows go in parts."""
+FAR = 1e100
+"""What stands for an infinite end: powers of it are numbers, and outweigh all else."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bends:
+    """What k columns add to m rows, on up to p pieces each."""
+
+    columns: IntArray  # (k,) encoded columns
+    starts: FloatArray  # (k, p) where pieces start, the first −inf; infinite beyond the last
+    centers: FloatArray  # (k, p)
+    coefficients: FloatArray  # (k, p, m, degree + 1)
+    sizes: FloatArray  # of the terms that coefficients are sums of
+    blurs: FloatArray  # (k,) 1 for columns with a curve that is blurred, else 0
+    roundings: int  # of each value, relative to the sizes of its terms
+    # (k, p, 2) level and slope at each center under a `PercentileCost`
+    levels: FloatArray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        matrix: FloatArray,
+        curves: tuple[tuple[int, Curve], ...],
+        levels: tuple[PercentileCost, ...] = (),
+    ) -> Bends:
+        """Of (m, d + outputs) rows over columns, and then the outputs of curves."""
+        width = matrix.shape[1] - sum(curve.outputs for _, curve in curves)
+        ends = width + np.cumsum([0, *(curve.outputs for _, curve in curves)])
+        by_level = {level.column: level for level in levels}
+        columns = sorted({column for column, _ in curves})
+        starts, centers = list[FloatArray](), list[FloatArray]()
+        pieces, sizes = list[FloatArray](), list[FloatArray]()
+        for j in columns:
+            own = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
+            knots = by_level[j].knots if j in by_level else ()
+            first = np.unique(np.concatenate([[-np.inf], knots, *(c.starts for c, _ in own)]))
+            inside = np.append(first[1:], first[-1] + 1.0)
+            center = np.where(np.isfinite(first), first, np.where(np.isfinite(inside), inside, 0.0))
+            total = np.zeros((len(first), len(matrix), 4))
+            total[:, :, 0], total[:, :, 1] = center[:, None] * matrix[:, j], matrix[:, j]
+            size = np.abs(total)
+            for curve, start in own:
+                weights = matrix[:, start : start + curve.outputs]
+                mixed, tall = curve.followed_by(weights), curve.size.followed_by(np.abs(weights))
+                at = np.maximum(np.searchsorted(curve.starts, first, side="right") - 1, 0)
+                total += _moved(mixed.coefficients[at], center - mixed.centers[at])
+                size += _moved(tall.coefficients[at], np.abs(center - tall.centers[at]))
+            starts.append(first)
+            centers.append(center)
+            pieces.append(total)
+            sizes.append(size)
+        most = max(len(first) for first in starts)
+        shape = (len(columns), most)
+        out = cls(
+            np.array(columns, dtype=np.intp),
+            np.full(shape, np.inf),
+            np.zeros(shape),
+            np.zeros((*shape, len(matrix), 4)),
+            np.zeros((*shape, len(matrix), 4)),
+            np.array([float(any(c.blurred for i, c in curves if i == j)) for j in columns]),
+            64 + max(curve.roundings for _, curve in curves) + len(curves),
+            np.ones((*shape, 2)) if by_level.keys() & set(columns) else None,
+        )
+        for i, (j, first) in enumerate(zip(columns, starts, strict=True)):
+            out.starts[i, : len(first)], out.centers[i, : len(first)] = first, centers[i]
+            out.coefficients[i, : len(first)] = pieces[i]
+            out.sizes[i, : len(first)] = sizes[i]
+            if out.levels is not None:
+                level, at = by_level.get(j), centers[i]
+                out.levels[i, : len(first), 0] = at if level is None else level(at)
+                if level is not None:
+                    slopes = np.searchsorted(level.knots, first, side="right")
+                    out.levels[i, : len(first), 1] = level.slopes[slopes]
+        return out
+
+    def some(self, which: BoolArray) -> Bends:
+        """What some of the columns add."""
+        return replace(
+            self,
+            columns=self.columns[which],
+            starts=self.starts[which],
+            centers=self.centers[which],
+            coefficients=self.coefficients[which],
+            sizes=self.sizes[which],
+            blurs=self.blurs[which],
+            levels=None if self.levels is None else self.levels[which],
+        )
+
+    @cached_property
+    def ends(self) -> FloatArray:
+        """(k, p) the last numbers of the pieces; −inf where there is none."""
+        after = np.hstack([self.starts[:, 1:], np.full((len(self.starts), 1), np.inf)])
+        last = np.where(np.isposinf(after), np.inf, np.nextafter(after, -np.inf))
+        return np.where(np.isposinf(self.starts), -np.inf, last)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether every piece is constant."""
+        return not self.coefficients[..., 1:].any()
+
+    @cached_property
+    def flat(self) -> BoolArray:
+        """(k,) whether all pieces of a column are constant."""
+        return np.asarray(~self.coefficients[..., 1:].any(axis=(1, 2, 3)))
+
+    def added(self, y: FloatArray) -> FloatArray:
+        """(n, k, q, m) what q values of each column add to each row."""
+        if self.starts.shape[1] == 1:
+            u, own = (y - self.centers)[..., None], self.coefficients
+        else:
+            at = np.zeros(y.shape, dtype=np.intp)
+            for i in range(len(self.columns)):
+                at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+            which = np.arange(len(self.columns))[:, None], at
+            u, own = (y - self.centers[which])[..., None], self.coefficients[which]
+        value = own[..., 3]
+        for c in (2, 1, 0):
+            value = value * u + own[..., c]
+        return np.asarray(value)
+
+    def in_single_precision(self, y: FloatArray) -> FloatArray:
+        """(n, k) values as float32 numbers in the same pieces, where these have any."""
+        out = np.array(y)
+        for i in range(len(self.columns)):
+            at = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+            low, high, single = self.starts[i, at], self.ends[i, at], y[:, i].astype(np.float32)
+            down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+            inside = np.where(single < low, up, np.where(single > high, down, single))
+            out[:, i] = np.where((inside >= low) & (inside <= high), inside, y[:, i])
+        return out
+
+    def parts(self, n: int) -> Iterator[slice]:
+        """So many rows in parts whose arrays are not too large."""
+        size = max(1, CELLS // self.starts.size)
+        return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+    def reachable(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, k, p) the least and largest values within each piece and the bounds of the cases."""
+        x, low, high = (v[:, self.columns, None] for v in (cases.x, cases.low, cases.high))
+        low, high = np.maximum(low, self.starts), np.minimum(high, self.ends)
+        unit = steps[self.columns][:, None]
+        return lattice.within(x, low, high, unit) if unit.any() else (low, high)
+
+    def nearest(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """(n, k, p) how far the nearest reachable number of each piece is, and whether any is."""
+        low, high = self.reachable(cases, steps)
+        x, some = cases.x[:, self.columns, None], low <= high
+        change = np.minimum(np.maximum(x, low), high)
+        change -= x
+        change[~some] = 0.0
+        return change, some
+
+    def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
+        mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
+        tall = np.einsum("nm,kpmc->nkpc", np.abs(weights), self.sizes)
+        if self.is_flat:
+            return mixed[..., 0], tall[..., 0]
+        with np.errstate(invalid="ignore", over="ignore"):
+            u, value = y - self.centers, mixed[..., 3]
+            for c in (2, 1, 0):
+                value = value * u + mixed[..., c]
+            return value, sizes_of(tall, y, self.centers, self.blurs[:, None])
+
+    def here(self, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, k) what the columns of (n, d) points add, and the sizes of the terms."""
+        out, tall = np.empty((2, len(x), len(self.columns)))
+        for i, j in enumerate(self.columns):
+            at = np.maximum(np.searchsorted(self.starts[i], x[:, j], side="right") - 1, 0)
+            u = x[:, j] - self.centers[i, at]
+            powers = np.stack([u**c for c in range(4)], axis=1)
+            out[:, i] = np.einsum("nmc,nm,nc->n", self.coefficients[i, at], weights, powers)
+            sizes = np.einsum("nmc,nm->nc", self.sizes[i, at], np.abs(weights))
+            tall[:, i] = sizes_of(sizes, x[:, j], self.centers[i, at], self.blurs[i])
+        return out, tall
+
+    def least(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        slope: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, k) what columns take at least: price, (n, d) slope · (y − x), and weighed rows.
+
+        And (n, k) where. ``price`` is what |δ| and δ² cost, (d,) each. The least is lowered by what
+        it may be off; infinite where a column has no value.
+        """
+        absolute, curvature = (part[self.columns][:, None] for part in price)
+        out, where = np.empty((2, len(cases), len(self.columns)))
+        flat = self.is_flat and not slope[:, self.columns].any() and self.levels is None
+        for part in self.parts(len(cases)):
+            own = cases.take(part)
+            if flat:
+                given = self._least_flat(own, weights[part], (absolute, curvature), steps)
+                out[part], where[part] = given
+                continue
+            low, high = self.reachable(own, steps)
+            x, pull = own.x[:, self.columns, None], slope[part][:, self.columns, None]
+            best, at = np.full(low.shape, np.inf), np.broadcast_to(x, low.shape)
+            for y in self._candidates(own, weights[part], pull, (absolute, curvature), steps):
+                y = np.minimum(np.maximum(y, low), high)  # noqa: PLW2901 (within its piece)
+                y = np.minimum(np.maximum(y, -FAR), FAR)  # noqa: PLW2901 (0 · ∞ is no number)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    delta = y - x
+                    away, tall = self._apart(y, own.x)
+                    paid = absolute * away + curvature * delta * delta
+                    value, size = self.value(y, weights[part])
+                    size = size + paid + np.abs(pull * delta) + absolute * tall
+                    value = value + paid + pull * delta - gamma(self.roundings) * size - TINY
+                value = np.where(np.isnan(value), -np.inf, value)
+                best, at = np.minimum(best, value), np.where(value < best, y, at)
+            best = np.where(low <= high, best, np.inf)
+            piece = best.argmin(axis=2)[:, :, None]
+            out[part] = np.take_along_axis(best, piece, axis=2)[:, :, 0]
+            where[part] = np.take_along_axis(at, piece, axis=2)[:, :, 0]
+        return out, where
+
+    def _apart(self, y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray | float]:
+        """How far (n, k, p) values in their pieces are from (n, d) points, by their levels if any.
+
+        And the sizes of what that is a difference of.
+        """
+        own = x[:, self.columns]
+        if self.levels is None:
+            return np.abs(y - own[:, :, None]), 0.0
+        every = np.arange(len(self.columns))
+        at = [np.searchsorted(self.starts[i], own[:, i], side="right") - 1 for i in every]
+        piece = every, np.maximum(np.stack(at, axis=1), 0)
+        here = self.levels[piece][..., 0] + self.levels[piece][..., 1] * (own - self.centers[piece])
+        there = self.levels[..., 0] + self.levels[..., 1] * (y - self.centers)
+        here = here[:, :, None]
+        return np.abs(there - here), np.abs(there) + np.abs(here)
+
+    def _least_flat(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, k) `least` of constant pieces: at the number of each that is nearest to x."""
+        (moved, some), (absolute, curvature) = self.nearest(cases, steps), price
+        change = np.abs(moved)
+        paid = (
+            change * absolute if not curvature.any() else change * (absolute + curvature * change)
+        )
+        flat = self.coefficients[..., 0].reshape(-1, weights.shape[1]).T
+        value = (weights @ flat).reshape(paid.shape)
+        off = np.abs(weights) @ self.sizes[..., 0].reshape(-1, weights.shape[1]).T
+        off *= gamma(self.roundings)
+        value -= off.reshape(paid.shape)
+        paid *= 1.0 - 2.0 * gamma(8)
+        value += paid
+        value[~some] = np.inf
+        piece = value.argmin(axis=2)[:, :, None]
+        moved = np.take_along_axis(moved, piece, axis=2)[:, :, 0] + cases.x[:, self.columns]
+        return np.take_along_axis(value, piece, axis=2)[:, :, 0] - TINY, moved
+
+    def _candidates(
+        self,
+        cases: Cases,
+        weights: FloatArray,
+        pull: FloatArray,
+        price: tuple[FloatArray, FloatArray],
+        steps: FloatArray,
+    ) -> Iterator[FloatArray]:
+        """Where a column of a row may take the least within a piece, before it is clipped to it."""
+        x, shape = cases.x[:, self.columns, None], (len(cases), *self.starts.shape)
+        yield np.broadcast_to(x, shape)
+        yield np.full(shape, -np.inf)
+        yield np.full(shape, np.inf)
+        mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
+        absolute, curvature = price
+        unit = steps[self.columns][:, None]
+        steep = 1.0 if self.levels is None else self.levels[..., 1]
+        for sign in (-1.0, 1.0) if absolute.any() else (0.0,):
+            slope = (
+                mixed[..., 1]
+                + pull
+                + sign * absolute * steep
+                + 2.0 * curvature * (self.centers - x)
+            )
+            for u in _roots(3.0 * mixed[..., 3], 2.0 * (mixed[..., 2] + curvature), slope):
+                y = u + self.centers
+                if not unit.any():
+                    yield y
+                    continue
+                with np.errstate(invalid="ignore"):
+                    by = np.where(unit > 0.0, unit, 1.0)
+                    for way in (np.floor, np.ceil):
+                        count = way((y - x) / by + STEP_SLACK)
+                        yield np.where(unit > 0.0, lattice.number(x, count, by), y)
+
+
+def _moved(coefficients: FloatArray, by: FloatArray) -> FloatArray:
+    """(p, m, degree + 1) polynomials in u + by, as cubics in u."""
+    p, m, count = coefficients.shape
+    out = np.zeros((p, m, 4))
+    out[:, :, :count] = coefficients
+    h = by[:, None]
+    for k in range(3):  # Taylor's shift, by Horner's rule
+        for c in range(2, k - 1, -1):
+            out[:, :, c] += h * out[:, :, c + 1]
+    return out
+
+
+def _roots(a: FloatArray, b: FloatArray, c: FloatArray) -> Iterator[FloatArray]:
+    """The real roots of a u² + b u + c; 0 where there are none."""
+    with np.errstate(all="ignore"):
+        root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
+        q = -0.5 * (b + np.copysign(root, b))
+        for u in (q / a, c / q) if a.any() else (c / q,):
+            yield np.where(np.isfinite(u), u, 0.0)

@@ -1,0 +1,139 @@
+"""Whole steps, categories and bounds on the number of changes, for whole batches, with proofs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+
+from counterpoint.families.additive.knapsack import Knapsack
+from counterpoint.families.additive.sums import SumBounds, SumDuality
+from counterpoint.families.additive.tree import searched
+from counterpoint.numerics import EPS, FloatArray, IntArray
+from counterpoint.problem.costs import Manhattan, Pairs, PercentileCost, SquaredEuclidean
+from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof import Proof
+from counterpoint.programs.region import Cases
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+
+__all__ = ["Knapsacks"]
+
+DEMANDS = 64
+"""The most demands, sides of linear rows, that are taken: the time of a node grows with their
+square."""
+NODES = 10_000
+"""After so many nodes a row is left to other solvers."""
+FINE, HALF = 1e-3, 0.5
+"""What share of the gap that was asked for is left open; where columns bend, of which boxes are
+halved until they are small."""
+AMPLE = 1.0 + 1e-6
+"""Columns without an end reach a little further than a cost, so that beyond is more than it."""
+FINEST = 5e-10
+"""The least relative gap that is: bounds and costs are off by less."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Knapsacks(Solver):
+    """Branch and bound over knapsacks of few linear rows, at separable prices."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {
+            Manhattan,
+            SquaredEuclidean,
+            Pairs,
+            PercentileCost,
+            Box,
+            LinearBounds,
+            SumBounds,
+            Transitions,
+        }
+    ).union(INTEGRAL)
+    accuracy: ClassVar[float] = 1e-9
+    batched: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        if not program.kinds <= cls.accepts or not program.kinds & {
+            *INTEGRAL,
+            SumBounds,
+            PercentileCost,
+        }:
+            return False
+        sums = program.nonconvex_duality
+        if program.nonconvex and not isinstance(sums, SumDuality):
+            return False
+        knapsack = Knapsack(program)
+        levels = [level.column for level in program.price.levels]
+        if not (program.box.below & program.box.above)[levels].all():
+            return False
+        demands, free = len(knapsack.sides[0]), knapsack.endless & ~knapsack.priced
+        return demands == 1 or (1 < demands <= DEMANDS and not free.any())
+
+    @cached_property
+    def knapsack(self) -> Knapsack:
+        """The program as a knapsack."""
+        return Knapsack(self.program)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        if not len(cases):
+            return Solution.blank(0, self.program)
+        share = FINE if self.knapsack.smooth is None else HALF
+        finer = replace(effort, gap=max(share * effort.gap, FINEST))
+        if (self.knapsack.endless & self.knapsack.priced).any():
+            solution = self._deepened(cases, finer, cutoff)
+        else:
+            solution = searched(self.knapsack, cases, finer, cutoff, NODES)
+        if effort.eps > EPS:
+            self._round(solution.points, cases.x)
+        return solution
+
+    def _round(self, points: FloatArray, x: FloatArray) -> None:
+        """Round columns with curves to float32, which must not take them into another piece.
+
+        Of (n, d) points in place, where the rows x hold such numbers; whole steps are exact.
+        """
+        sums = self.knapsack.sums
+        if sums is None:
+            return
+        continuous = sums.bends.some(self.program.steps[sums.bends.columns] == 0.0)
+        columns = continuous.columns
+        single = x[:, columns] == x[:, columns].astype(np.float32)
+        rounded = continuous.in_single_precision(points[:, columns])
+        points[:, columns] = np.where(single, rounded, points[:, columns])
+
+    def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
+        """Within a cost that grows until it suffices: some columns have no end otherwise.
+
+        No point of less cost is further away in a column than that cost takes there.
+        """
+        out, cost_cutoff = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
+        cost_cutoff, trees = (
+            cost_cutoff if cutoff is None else cutoff,
+            list[tuple[IntArray, Proof]](),
+        )
+        left, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
+        endless, price = self.knapsack.numbers[self.knapsack.endless], self.program.price
+        for most in 8.0 ** np.arange(-2, 10):
+            some = cases.take(left)
+            with np.errstate(divide="ignore"):
+                reach[endless] = AMPLE * np.where(
+                    price.quadratic[endless] > 0.0,
+                    np.sqrt(most / price.quadratic[endless]),
+                    most / price.absolute[endless],
+                )
+            near = some.within(some.x - reach, some.x + reach)
+            found = searched(
+                self.knapsack, near, effort, np.minimum(cost_cutoff[left], most), NODES
+            )
+            again = (found.outcomes == Outcome.NOTHING) & (cost_cutoff[left] > most)
+            out.put(left, found)
+            assert found.proof is not None  # noqa: S101 (a search leaves its trees)
+            trees.append((left[~again], found.proof.take(np.flatnonzero(~again))))
+            left = left[again]
+            if not len(left):
+                break
+        return replace(out, proof=Proof.joined(trees, len(cases)).within(cases))

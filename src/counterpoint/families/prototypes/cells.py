@@ -1,0 +1,462 @@
+"""Unions in which one of many linear scores leads its rivals, and their search.
+
+To lead a single rival j, the score i of a cell must gain what it is behind at x. Under an absolute
+price that costs at least ``behind / rate``, where the rate is the most that a unit of cost gains, a
+dual norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
+at x. Only how much its row weighs is chosen by the search; what that proves is computed by
+`CellRelaxation`, with bounds and whole steps.
+
+The most promising cell is then solved with the rows of a few rivals, near x or in the way of cells
+that were searched before; whatever rival its point does not lead is added, and so on. A relaxation
+whose optimum leads all rivals is the cell; one that already costs more than what was reached says
+enough. Regions are written down only where needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, NamedTuple, final, overload
+
+import numpy as np
+
+from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
+from counterpoint.problem.costs import Price
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof_text import as_pieces, kept_of, proofs_of
+from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
+from counterpoint.search.search import Found, search_listed
+from counterpoint.search.union import Subproblem, Union
+
+__all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells", "spread_of"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class VoronoiCells(LazyUnion):
+    """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + lead for each rival j.
+
+    There is one for each owner i, made when it is asked for: all of them together have as many rows
+    as there are owners times rivals. Owners and rivals are told by their positions in ``own`` and
+    ``rivals``.
+
+    ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``own``: (S,) the scores i that may lead;
+    ``rivals``: (R,) the scores j that none of them may let lead; ``lead``: by how much, in score
+    units; ``order``: (P,) of two equal scores the one of the lower order wins; None if it is not
+    known which, or if a lead is asked for; ``place``: (P,) equal for scores that are the same
+    everywhere, of which the owner's counts; ``units``: (d,) what each column is a multiple of, if
+    ties are to be decided, see `LinearBounds.decided`.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    own: IntArray
+    rivals: IntArray
+    lead: float
+    order: IntArray | None
+    place: IntArray
+    units: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @overload
+    def __getitem__(self, s: int) -> Region: ...
+    @overload
+    def __getitem__(self, s: slice) -> tuple[Region, ...]: ...
+    def __getitem__(self, s: int | slice) -> Region | tuple[Region, ...]:
+        if isinstance(s, slice):
+            return tuple(self[k] for k in range(len(self))[s])
+        return Region((self.rows(range(len(self))[s], np.arange(len(self.rivals))),))
+
+    @property
+    def size(self) -> int:
+        """How many rows all regions have."""
+        return len(self.own) * len(self.rivals)
+
+    def some(self, owners: slice) -> VoronoiCells:
+        """Some of the regions, still not written down."""
+        return replace(self, own=self.own[owners])
+
+    def decided(self, units: FloatArray) -> VoronoiCells:
+        """The same regions with each tie decided, for points that are multiples of these units."""
+        return replace(self, units=units)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether some tie may be lost."""
+        if self.order is None or not self.size:
+            return False
+        return bool(self.order[self.rivals].min() < self.order[self.own].max())
+
+    @cached_property
+    def moving(self) -> BoolArray:
+        """(d,) which columns have an effect on who leads."""
+        return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
+
+    def rows(self, s: int, rivals: IntArray) -> LinearBounds:
+        """The rows of one region against some rivals, but those that are the same score."""
+        i, j = self.own[s], self.rivals[rivals]
+        j = j[self.place[j] != self.place[i]]
+        high = self.offset[i] - self.offset[j] - self.lead
+        low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        if self.order is not None:
+            lost = (self.order[j] < self.order[i]).astype(np.float64)
+        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, tight, lost)
+        return rows if self.units is None else rows.decided(self.units)
+
+    def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
+        """Normals (m, d) and offsets (m,): for each of m owners the weighed row against one rival.
+
+        Every point y of an owner's region meets ``normal · y <= offset``, whatever rival and weight
+        are: a weight that is negative, and a rival that is the same score, count as 0.
+        """
+        i, j = self.own[owners], self.rivals[rivals]
+        weights = np.where(self.place[i] == self.place[j], 0.0, np.maximum(weights, 0.0))
+        normal = self.matrix[j]
+        normal -= self.matrix[i]
+        normal *= weights[:, None]
+        limit = self.offset[i] - self.offset[j] - self.lead
+        size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.lead))
+        return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
+
+    @cached_property
+    def _reach(self) -> FloatArray:
+        """(1, d) how far apart two scores are at most in each column."""
+        reach = self.matrix.max(axis=0) - self.matrix.min(axis=0)
+        return np.asarray(reach * (1.0 + gamma(1)))[None]
+
+    @cached_property
+    def _lengths(self) -> FloatArray:
+        return np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix))
+
+    def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
+        """The rivals whose rows a point misses, by more than rounding; the farthest ahead first.
+
+        ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
+        see `Cases`.
+        """
+        scores, i = self.matrix @ y + self.offset, self.own[s]
+        size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
+        rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
+        ahead = (scores - scores[i] + self.lead + margin.sum() + rounding)[self.rivals]
+        ahead[self.place[self.rivals] == self.place[i]] = -np.inf
+        close = np.flatnonzero(ahead >= 0.0)
+        rows = self.rows(s, close)
+        terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)
+        excess = rows.matrix @ y - rows.limits(margin[None, :])[1][0]
+        missed = close[excess > 8.0 * EPS * terms]
+        return np.asarray(missed[np.argsort(-ahead[missed], kind="stable")])
+
+
+@final
+class Distances:
+    """How much it costs one row at least that a score leads a single rival, in closed form.
+
+    ``spread``: of a full quadratic price, see `spread_of`.
+    """
+
+    def __init__(
+        self, program: Program, cells: VoronoiCells, case: Cases, spread: FloatArray | None
+    ) -> None:
+        self.program, self.cells, self.case, self.spread = program, cells, case, spread
+        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
+        start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
+        self.scores = self.cells.matrix @ start + self.cells.offset
+        self.falls, self.rises = low < start, high > start
+        self.is_free = bool(self.falls.all() and self.rises.all())
+        absolute, diagonal = self.program.price.absolute, self.program.price.diagonal
+        self.flat, self.nonlinear = np.flatnonzero(absolute), np.flatnonzero(diagonal)
+        self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
+        self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
+
+    def against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
+
+        Columns count as free or held, whatever bounds they have; the cost is infinite, and the
+        weight 1, where no move helps.
+        """
+        own, others = self.cells.own[cells], self.cells.rivals[rivals]
+        behind = self.scores[others] - self.scores[own][:, None] + self.cells.lead
+        behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
+        apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
+        if len(self.gratis):
+            some = apart[:, :, self.gratis]
+            with np.errstate(invalid="ignore"):
+                gained = np.where(some > 0.0, some * self.fall, -some * self.rise)
+            behind -= np.where(some == 0.0, 0.0, gained).sum(axis=2)
+        effect = np.abs(apart)
+        if not self.is_free:
+            effect *= np.where(apart > 0.0, self.falls, self.rises)
+        price, spread = self.program.price, self.spread
+        steep = np.zeros(behind.shape)
+        if spread is not None:
+            steep = ((apart @ spread) ** 2).sum(axis=2)
+        elif len(self.nonlinear):
+            steep = effect[:, :, self.nonlinear] ** 2 @ (1.0 / price.diagonal[self.nonlinear])
+        rate = (effect[:, :, self.flat] / price.absolute[self.flat]).max(axis=2, initial=0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
+            gain = weight * behind - 0.25 * weight * weight * steep
+        stuck = np.isinf(weight) & (behind > 0.0)
+        gain = np.where(stuck, np.inf, np.where(behind > 0.0, gain, 0.0))
+        return gain, np.where(stuck, 1.0, np.where(behind > 0.0, weight, 0.0))
+
+
+@final
+class OpenedCell(NamedTuple):
+    """A cell that was searched with some of its rows."""
+
+    cell: int
+    rivals: IntArray  # positions of those whose rows
+    evidence: Bounding
+
+    def told(self) -> dict[str, Any]:
+        """The same as a record holds it, with the proof as of any piece of a target."""
+        kept = self.evidence.kept
+        assert kept is not None  # noqa: S101 (what is listed keeps its multipliers)
+        (proof,) = proofs_of([kept], np.zeros(1, dtype=np.intp))
+        pieces = as_pieces(proof, [kept.multipliers.shape[1]])
+        return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellProof:
+    """What a record holds of the search of one row, see `CellRelaxation`."""
+
+    rival: int
+    cells: list[dict[str, Any]]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CellRelaxation(Bounding):
+    """One rival for each cell, and how much its row weighs: bounds for one row without a search.
+
+    ``program``: the cost over what is possible, without the target; ``cells``: the target;
+    ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
+    0; ``spread``: of a full quadratic price, see `spread_of`; ``opened``: cells that were searched,
+    each with what is known of a relaxation with some of its rows. A record of a search holds the
+    first rival alone: all cells have the same one, and weights follow from it.
+    """
+
+    program: Program
+    cells: VoronoiCells
+    case: Cases
+    rivals: IntArray
+    weights: FloatArray
+    spread: FloatArray | None
+    opened: list[OpenedCell] = field(default_factory=list)
+
+    @classmethod
+    def begun(cls, distances: Distances, rival: int) -> CellRelaxation:
+        """One rival for all cells, with the weights that show how far it is."""
+        cells, program = distances.cells, distances.program
+        rivals, weights = np.full(len(cells), rival, dtype=np.intp), np.zeros(len(cells))
+        for part in blocks(len(cells), program.width):
+            owners = np.arange(part.start, part.stop)
+            weights[part] = distances.against(owners, rivals[:1])[1][:, 0]
+        return cls(program, cells, distances.case, rivals, weights, distances.spread)
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def kept(self) -> Kept:
+        opened = [cell.told() for cell in self.opened]
+        none = np.zeros((1, self.program.kept_size))
+        return Kept(none, own=[CellProof(int(self.rivals[0]), opened)])
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        proved = self.each(float(reached[0]), margin)
+        best = np.array(proved)
+        for cell, _, evidence in self.opened:
+            bound, told = evidence.bounds(reached, margin)
+            proved[cell] = max(proved[cell], bound[0])
+            best[cell] = max(best[cell], told[0])
+        return proved.min(keepdims=True), best.min(keepdims=True)
+
+    def each(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
+        """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
+
+        Only a cell whose bound is below what was ``reached`` needs to be refuted. Points lead by
+        (1, 2) margins more.
+        """
+        cells, out = self.cells, np.empty(len(self.cells))
+        rivals = np.clip(self.rivals, 0, len(cells.rivals) - 1)
+        weights = np.nan_to_num(self.weights, posinf=0.0)
+        if margin is not None:
+            cells = replace(cells, lead=cells.lead + float(margin[0, 0]))
+        for part in blocks(len(cells), self.program.width):
+            cut, at = cells.cuts(part, rivals[part], weights[part]), None
+            cases = self._repeated(len(cut.offset))
+            if (
+                self.spread is not None
+            ):  # where the price would have its least, were there no bounds
+                at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
+            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+            bound = self.program.duality.bound(cases, cut, sizes, at)
+            doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+            if len(doubtful) and not cases.unbounded:
+                some = cut.take(doubtful)
+                refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
+                bound[doubtful[refuted]] = np.inf
+            out[part] = bound
+        return out
+
+    def _repeated(self, count: int) -> Cases:
+        """The row as often as that, without repeating anything in memory."""
+        case = self.case
+        parts = (case.x, case.low, case.high, case.margin)
+        return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
+
+
+def spread_of(price: Price, free: BoolArray) -> FloatArray | None:
+    """(d, f) R with R Rᵀ the inverse of a full price's matrix over the (d,) columns that can move.
+
+    None for other prices.
+    """
+    if price.quadratic.ndim == 1:
+        return None
+    columns = np.flatnonzero(free & (np.diag(price.quadratic) > 0.0))
+    spread = np.zeros((len(free), len(columns)))
+    root = np.linalg.cholesky(price.quadratic[np.ix_(columns, columns)])
+    spread[columns] = np.linalg.inv(root).T
+    return spread
+
+
+def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
+    """Slices of rows of so many numbers that stay in the cache."""
+    size = max(16, numbers // max(width, 1))
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def search_cells(found: Found, pieces: Union, _leads: object) -> list[RowEvidence]:
+    """Cells that are never all written down, one row after the other; what bounds them."""
+    program, cells = pieces.program, pieces.lazy
+    assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
+    known = []
+    for i, distances in enumerate(_distances(program, cells, found.cases)):
+        one = _CellSearch(found, i, distances)
+        one.run()
+        known.append([one.relaxation])
+    return [RowEvidence(known)]
+
+
+def evidence_of(
+    cells: VoronoiCells, program: Program, cases: Cases, told: Sequence[dict[str, Any]]
+) -> RowEvidence:
+    """Proofs as records hold them, see `CellProof`; a ValueError if they are none."""
+    known = []
+    for distances, proof in zip(_distances(program, cells, cases), told, strict=True):
+        if proof.keys() != {"rival", "cells"}:
+            raise ValueError("a proof of cells has one rival, and cells")
+        (rival,) = _positions([proof["rival"]], len(cells.rivals)).tolist()
+        relaxation = CellRelaxation.begun(distances, rival)
+        for entry in proof["cells"]:
+            if entry.keys() != {"cell", "rivals", "proof"}:
+                raise ValueError("a cell of a proof has rivals, and a proof")
+            (s,) = _positions([entry["cell"]], len(cells)).tolist()
+            rivals = _positions(entry["rivals"], len(cells.rivals))
+            piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
+            (kept,) = kept_of([entry["proof"]], [piece.program])
+            evidence = Evidence.of_kept(piece.program, distances.case, kept)
+            relaxation.opened.append(OpenedCell(s, rivals, evidence))
+        known.append([relaxation])
+    return RowEvidence(known)
+
+
+def _positions(told: Sequence[Any], count: int) -> IntArray:
+    """Positions among so many, as a record tells them; a ValueError if one is none."""
+    if not all(type(position) is int and 0 <= position < count for position in told):
+        raise ValueError("expected positions of cells and of their rivals")
+    return np.array(told, dtype=np.intp)
+
+
+def _distances(program: Program, cells: VoronoiCells, cases: Cases) -> Iterator[Distances]:
+    """What closed forms say of each row."""
+    spreads = dict[bytes, FloatArray | None]()
+    for case in cases:
+        free = case.low[0] < case.high[0]
+        if free.tobytes() not in spreads:
+            spreads[free.tobytes()] = spread_of(program.price, free)
+        yield Distances(program, cells, case, spreads[free.tobytes()])
+
+
+@final
+class _CellSearch:
+    """The search of one row: the most promising cell first, until no other can be cheaper.
+
+    Each cell may take half of the time that is left. What is found out of all cells is written into
+    the relaxation.
+    """
+
+    def __init__(self, found: Found, i: int, distances: Distances) -> None:
+        self.found, self.row, self.distances = found, np.array([i]), distances
+        self.program, self.cells, self.case = distances.program, distances.cells, distances.case
+        self.end = perf_counter() + (found.effort.seconds or np.inf)
+        scores = distances.scores[self.cells.rivals]
+        near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
+        # The rivals that a cell is opened with: those that lead most, the first first.
+        self.pool = near[np.argsort(-scores[near], kind="stable")]
+        self.relaxation = CellRelaxation.begun(distances, int(self.pool[0]))
+        self.opened = self.relaxation.opened
+        # (S,) lower bounds; infinite for a cell that is out of reach, or done with
+        self.bounds = self.relaxation.each()
+
+    def _worth(self) -> float:
+        """A cell with a bound from here on is not opened."""
+        return float(self.found.worth_beating()[self.row][0])
+
+    def run(self) -> None:
+        """Search."""
+        while self.bounds[s := int(self.bounds.argmin())] < self._worth():
+            if perf_counter() > self.end:
+                self.found.limited[self.row] = True
+                return
+            added = self._open(s)
+            self.pool = np.append(self.pool, added[~np.isin(added, self.pool)])
+            self.bounds[s] = np.inf
+
+    def _open(self, s: int) -> IntArray:
+        """One cell: with a few rivals, then with those that are missed, which are returned."""
+        cells, found, row = self.cells, self.found, self.row
+        gains, _ = self.distances.against(np.array([s]), self.pool)
+        order = np.argsort(-gains[0], kind="stable")[:4]
+        rivals = first = np.unique(np.append(self.pool[order], self.relaxation.rivals[s]))
+        bound, known = -np.inf, len(self.opened)
+        while True:
+            piece = Subproblem.of(self.program, Region((cells.rows(s, rivals),)))
+            part = self._relaxed(piece)
+            (evidence,) = part.evidence
+            told = evidence.bounds(np.where(part.piece < 0, found.objective[row], 0.0))[1][0]
+            if told > bound:
+                bound = told
+                self.opened[known:] = [OpenedCell(s, rivals, evidence)]
+            found.limited[row] |= part.limited
+            found.closed[row] &= part.closed
+            missed = rivals[:0]
+            if part.piece[0] >= 0:
+                missed = cells.missed(s, part.points[0], self.case.margin[0])
+                missed = missed[~np.isin(missed, rivals)]
+                if not len(missed):
+                    cost = piece.program.objective(part.points, self.case)
+                    found.offer(s, row, part.points, cost)
+            if not len(missed) or part.limited[0] or bound >= self._worth():
+                return np.setdiff1d(rivals, first)
+            rivals = np.append(rivals, missed[:8])
+
+    def _relaxed(self, piece: Subproblem) -> Found:
+        """A cell with some of its rows: a search of its own."""
+        effort = self.found.effort
+        if np.isfinite(self.end):
+            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
+        return search_listed(Found(self.case, effort, self.found.objective[self.row]), (piece,))

@@ -1,0 +1,321 @@
+"""Locally optimal answers to programs with quadratic conditions, often proved optimal.
+
+They are found by descents from several starts. With whole steps, categories or few changes a
+descent is first of the program without what is integral; then one integral part after the other is
+held, the most decided ones first, and what is left descends again, until all are held. The points
+found so are improved by descents with one of them held elsewhere. What is proved comes from
+relaxations and the program's own bound, which takes integrality into account; where it closes the
+gap, the search ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, product
+from time import perf_counter
+from typing import ClassVar, final
+
+import numpy as np
+
+from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.solvers.descent import STALLED, Descents
+from counterpoint.families.prototypes.solvers.lower_bound import RELAXED, Quadric, relaxed
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.programs.conditions import INTEGRAL
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+
+__all__ = ["Ccp"]
+
+DECIDED = 1e-6
+"""How far from a whole step, in steps, a column counts as being there."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ccp(Solver):
+    """The convex-concave procedure from several starts, see `Descents` and `LocalSearch`."""
+
+    accepts: ClassVar[frozenset[type]] = Quadric.accepts
+    accuracy: ClassVar[float] = 1e-7
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return Quadric.takes(program)
+
+    @cached_property
+    def descents(self) -> Descents:
+        """What the rows share."""
+        return Descents(self.program)
+
+    @cached_property
+    def quadric(self) -> Quadric:
+        """The nearest points that meet single conditions."""
+        return Quadric(self.program)
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases), self.program)
+        for i, case in enumerate(cases):
+            reached = np.inf if cutoff is None else float(cutoff[i])
+            search = LocalSearch(self, case, effort, reached)
+            if not case.empty[0]:
+                search.run()
+            out.multipliers[i], out.outcomes[i] = search.multipliers, search.outcome
+            if search.point is not None:
+                out.points[i] = search.point
+        return out
+
+
+@final
+class LocalSearch:
+    """One row's search: the cheapest point so far, and the best bound with its multipliers.
+
+    ``cutoff`` is a cost that is reached: a dearer point is of no use.
+    """
+
+    def __init__(self, owner: Ccp, case: Cases, effort: Effort, cutoff: float) -> None:
+        self.owner, self.descents, self.program = owner, owner.descents, owner.program
+        self.case, self.effort, self.cutoff = case, effort, cutoff
+        self.cost, self.bound, self.is_empty = np.inf, 0.0, False
+        self.point: FloatArray | None = None
+        self.multipliers = np.zeros(self.program.size)
+        self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
+
+    def run(self) -> None:
+        """Search, until the gap is closed, nothing can be gained, or time is up."""
+        nearest = self._nearest()
+        start = None if self._is_over() else self._relax(nearest)
+        if self._is_over():
+            return
+        low, high = self.case.low[0], self.case.high[0]
+        self._dive(nearest if start is None else start, low, high)
+        # other starts hardly ever gain so much
+        if self._is_over() or self.cost > 1.3 * self.cutoff:
+            return
+        for start in self.descents.free.prototypes:
+            self._dive(start, low, high)
+            if self._is_over():
+                return
+        self._keep(np.vstack([self.case.x, self.descents.alone(self.case)]))
+        if self.program.kinds & set(INTEGRAL):
+            self._improve()
+
+    @property
+    def outcome(self) -> Outcome:
+        """What there is to say."""
+        if self.case.empty[0] or self.is_empty:
+            return Outcome.INFEASIBLE
+        if self._is_late:
+            return Outcome.LIMIT
+        return Outcome.NOTHING if self.point is None else Outcome.FOUND
+
+    @property
+    def _is_late(self) -> bool:
+        return perf_counter() > self._end
+
+    def _is_over(self) -> bool:
+        """Whether nothing can be gained on the cost, or on what is already reached; or in time."""
+        gap = self.effort.gap
+        closed = self.cost < np.inf and self.bound >= self.cost * (1.0 - gap)
+        useless = self.bound >= self.cutoff * (1.0 - 0.1 * gap)
+        return bool(closed or useless or self.is_empty or self._is_late)
+
+    def _keep(self, points: FloatArray) -> None:
+        """Keep the cheapest of some points that meets the program."""
+        cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
+        cheaper = np.flatnonzero(cost < self.cost)
+        met = self.descents.met(points[cheaper], self.case)
+        if met.any():
+            best = cheaper[met][cost[cheaper[met]].argmin()]
+            self.point, self.cost = points[best], float(cost[best])
+
+    # Bounds
+
+    def _nearest(self) -> FloatArray:
+        """(d,) the nearest point that meets the condition which asks for most; NaN without one.
+
+        Its bound is known: `Quadric` came before.
+        """
+        (point,), (weights,), (empty,) = self.owner.quadric.nearest(self.case)
+        if empty:
+            multipliers = np.zeros(self.program.size)
+            multipliers[self.program.convex_size :][: len(weights)] = weights
+            self._learn(multipliers, empty=True)
+        return np.asarray(point)
+
+    def _relax(self, nearest: FloatArray) -> FloatArray | None:
+        """(d,) where the semidefinite relaxation has its optimum, and its bound.
+
+        None if there are too many columns, or it is not solved. ``nearest`` (d,) is about as far
+        away as the answer; NaN if there is no such point.
+        """
+        if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
+            return None
+        is_known = np.isfinite(nearest).all()
+        price = (self.descents.price(nearest, self.case) if is_known else 0.0) or 1.0
+        size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
+        found = relaxed(self.program, self.case, size, self.effort)
+        if found is None:
+            return None
+        multipliers, point = found
+        empty = bool(np.isnan(point).any())
+        self._learn(multipliers, empty=empty)
+        return None if empty else point
+
+    def _learn(self, multipliers: FloatArray, *, empty: bool) -> None:
+        """Keep multipliers that bound better, or prove that there is no point, if it is said so."""
+        bound = float(self.program.bound(self.case, multipliers[None])[0])
+        if bound > self.bound:
+            self.bound, self.multipliers = bound, multipliers
+        if empty and self.program.refutes(self.case, multipliers[None])[0]:
+            self.multipliers, self.is_empty = multipliers, True
+
+    # Points
+
+    def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
+        """Where a descent without what is integral ends, within bounds."""
+        within = replace(self.case, low=low[None], high=high[None])
+        return self.descents.free.descended(start, within, self._end)
+
+    def _dive(self, start: FloatArray, low: FloatArray, high: FloatArray) -> None:
+        """Within bounds, hold one integral part after the other, from where a descent ends."""
+        point = self._descent(start, low, high)
+        for _ in range(2 * self.program.width):
+            if point is None or self._is_late:
+                break
+            following = self._held(point, low, high)
+            if following is None:
+                break
+            held, values = following
+            for value in values:
+                lower, upper = np.array(low), np.array(high)
+                lower[held] = upper[held] = value
+                found = self._descent(point, lower, upper)
+                if found is not None:
+                    break
+            point, low, high = found, lower, upper
+        if point is not None:
+            self._keep(self._exactly(point)[None])
+
+    def _held(
+        self, point: FloatArray, low: FloatArray, high: FloatArray
+    ) -> tuple[BoolArray, list[FloatArray]] | None:
+        """(d,) the columns to hold next, and at what, the likeliest first.
+
+        None if nothing is undecided.
+        """
+        program, x, free = self.program, self.case.x[0], low < high
+        held = self._superfluous(point) & free
+        if held.any():
+            return held, [x[held]]
+        for group in program.groups:
+            if 1.0 - point[group].max() > DECIDED and free[group].any():
+                held[group] = True
+                shares = np.where(self.case.high[0, group] > 0.5, point[group], -1.0)
+                likeliest = np.argsort(-shares, kind="stable")[:2]
+                return held, list(np.eye(len(shares))[likeliest])
+        counts = self._counts(point)
+        nearest = np.round(counts)
+        off = np.where((program.steps > 0.0) & free, np.abs(counts - nearest), 0.0)
+        undecided = off > DECIDED
+        if not undecided.any():
+            return None
+        held = undecided & (off <= max(0.15, off[undecided].min()))  # at once if nearly there
+        away = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
+        values = (lattice.number(x, rounded, program.steps) for rounded in (nearest, away))
+        return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in values]
+
+    def _superfluous(self, point: FloatArray) -> BoolArray:
+        """(d,) the columns of features that move least, where too many move."""
+        program, out = self.program, np.zeros(self.program.width, dtype=bool)
+        if program.at_most is None:
+            return out
+        change = np.abs(point - self.case.x[0])
+        paid = program.price.absolute * change + program.price.diagonal * change * change
+        blocks = program.at_most.blocks
+        moves = np.array([paid[block].sum() for block in blocks])
+        order = np.argsort(-moves, kind="stable")[program.at_most.count :]
+        if moves[order].any():
+            for block in order.tolist():
+                out[blocks[block]] = True
+        return out
+
+    def _counts(self, point: FloatArray) -> FloatArray:
+        """(d,) how many whole steps each column has moved."""
+        steps = self.program.steps
+        return np.asarray((point - self.case.x[0]) / np.where(steps > 0.0, steps, 1.0))
+
+    def _exactly(self, point: FloatArray) -> FloatArray:
+        """The point with its integral parts exactly integral."""
+        x, steps, at_most = self.case.x[0], self.program.steps, self.program.at_most
+        point = np.where(
+            steps > 0.0, lattice.number(x, np.round(self._counts(point)), steps), point
+        )
+        for group in self.program.groups:
+            point[group] = np.eye(group.stop - group.start)[int(point[group].argmax())]
+        change = np.abs(point - x)
+        traces = change <= DECIDED * DECIDED * change.max(initial=0.0)
+        return np.where(traces & (at_most is not None), x, point)
+
+    def _improve(self) -> None:
+        """Descents with one integral part elsewhere, until none of them gains anything."""
+        for _ in range(4):
+            if self.point is None or self._is_over():
+                return
+            self._move()
+            before = self.cost
+            # Each of them is a descent of its own, so a few must do.
+            for low, high, start in islice(self._elsewhere(self.point), 24):
+                if (low < high).any() and not self._is_late:
+                    self._dive(start, low, high)
+            if not self.cost < before * (1.0 - STALLED):
+                return
+
+    def _move(self) -> None:
+        """Moves of one or two integral parts, as long as one gains."""
+        for _ in range(20):
+            if self.point is None or self._is_late:
+                return
+            moves, before = self._moves(self.point), self.cost * (1.0 - STALLED)
+            self._keep(self.point + moves)
+            if self.cost >= before and len(moves) <= 80:  # of so many, pairs are too many
+                changed = (moves != 0.0).astype(np.float64)
+                first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
+                self._keep(self.point + moves[first] + moves[second])
+            if self.cost >= before:
+                return
+
+    def _elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Bounds in which another feature changes, or one integral part is elsewhere; starts."""
+        program, x, case = self.program, self.case.x[0], self.case
+        low, high = case.low[0], case.high[0]
+        if program.at_most is not None:
+            changed = program.at_most.changed(point[None], case.x)[0]
+            blocks = program.at_most.blocks
+            for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
+                still = np.ones(program.width, dtype=bool)
+                for block in (*np.flatnonzero(changed), new):
+                    still[blocks[block]] = block == old
+                yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
+        held = program.held(point[None], case.x)[0]
+        for move in self._moves(point, (1.0,)):
+            target = point + move
+            yield np.where(held, target, low), np.where(held, target, high), target
+
+    def _moves(self, point: FloatArray, strides: tuple[float, ...] = (1.0, 2.0, 5.0)) -> FloatArray:
+        """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
+        program, x, eye = self.program, self.case.x[0], np.eye(self.program.width)
+        step = (program.steps[:, None] * eye)[program.steps > 0.0]
+        moves = [sign * stride * step for stride in strides for sign in (1.0, -1.0)]
+        for group in program.groups:
+            change = np.zeros((group.stop - group.start, program.width))
+            change[:, group] = np.eye(len(change)) - point[group]
+            moves.append(change)
+        back = np.where(eye > 0.0, x - point, 0.0)[program.numeric]
+        every = np.vstack([*moves, back, 2.0 * back])
+        inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
+        return np.asarray(every[inside & every.any(axis=1)])

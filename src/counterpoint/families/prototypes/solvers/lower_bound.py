@@ -1,0 +1,388 @@
+"""Bounds of quadratic conditions: one at a time in closed form (S-lemma), or all together (Shor).
+
+The nearest point that meets a single condition e(y) = ‖F y + f‖² − ‖H y + h‖² − limit <= 0 is known
+exactly, convex or not: in the metric of the price, and along the axes of the condition's curvature,
+e(x + ζ) = Σ q_k ζ_k² + 2 Σ β_k ζ_k + c, and the nearest point has
+
+    ζ_k = −β_k / (μ + q_k)    with    ψ(μ) = c − Σ β_k² (2μ + q_k) / (μ + q_k)² = 0,
+
+where 1/μ is the multiplier and μ > max(−q): ψ rises there. For each row the condition that asks
+for most is met. That is a relaxation, so its price bounds all others from below; where the point
+happens to meet the other conditions too, it is the optimum. An absolute price is bounded through
+its square, Σ w² δ², and its points are no optima.
+
+Over multipliers λ >= 0 of the quadratic conditions, μ of the linear rows and of bounds, and for an
+absolute price ratios |r_ij| <= 1 of pairs of columns
+(see `counterpoint.families.prototypes.lagrangian`),
+Shor's relaxation is
+
+    maximise γ  subject to  [[P(r) + Σ λ_j Q_j, b/2], [bᵀ/2, c − γ]]  positive semidefinite
+
+where c and b are the value and the slope at x of Σ λ_j e_j and of the rows. Its dual holds a change
+δ and a matrix X in the place of δδᵀ: where X is that, δ is the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import ClassVar, final
+
+import clarabel
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.caches import Memo
+from counterpoint.families.prototypes.nearer import Curvature, QuadraticDifference, curvature_of
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases
+from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
+from counterpoint.solvers.clarabel import SOLVED, entries_of, settings, sparse_columns
+
+__all__ = ["RELAXED", "Quadric", "relaxed"]
+
+EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
+CLOSEST = 1e-14
+"""How close to the pole the root is looked for, relative to the curvatures."""
+CANCELLED = 64.0 * EPS
+"""What is left of a sum that cancels, relative to the size of its terms."""
+RELAXED = {Optimality.LOCAL: 20, Optimality.GLOBAL: 40}
+"""The largest number of columns that can move for which the relaxation is solved."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Quadric(Solver):
+    """The S-lemma for one condition; complete only where one condition decides."""
+
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Cone, QuadraticDifference}
+        | {Whole, OneOf, Transitions, AtMost}
+    )
+    accuracy: ClassVar[float] = 1e-9
+    complete: ClassVar[bool] = False
+    batched: ClassVar[bool] = True
+
+    @classmethod
+    def takes(cls, program: Program) -> bool:
+        return program.kinds <= cls.accepts and bool(program.nonconvex)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """Its quadratic conditions."""
+        return curvature_of(self.program)
+
+    @cached_property
+    def _axes(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
+        return Memo()
+
+    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        out = Solution.blank(len(cases.x), self.program)
+        points, weights, empty = self.nearest(cases)
+        out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
+        met = self.curvature.meets(points, cases)
+        out.points[met] = points[met]
+        out.outcomes[met] = Outcome.FOUND
+        out.outcomes[empty | cases.empty] = Outcome.INFEASIBLE
+        return out
+
+    def nearest(self, cases: Cases) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """For each row the nearest point that meets the condition which asks for most.
+
+        These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
+        (n,) whether a condition holds no point at all.
+        """
+        shape = len(cases.x), len(self.curvature.quadrics)
+        out = np.array(cases.x), np.zeros(shape), np.zeros(len(cases.x), dtype=bool)
+        movable = cases.low < cases.high
+        movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
+        kinds, which = np.unique(movable, axis=0, return_inverse=True)
+        for number, mask in enumerate(kinds):
+            if mask.any():
+                rows = np.flatnonzero(which.ravel() == number)
+                axes = self._axes.made(mask.tobytes(), partial(self._along, mask))
+                part = cases.take(rows) if len(kinds) > 1 else cases
+                for every, some in zip(out, self._solve(*axes, part), strict=True):
+                    every[rows] = some
+        return out
+
+    def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """(J, k) the q of each condition over the columns that can move, and (J, d, k) its axes."""
+        quadrics, form = self.curvature.quadrics, self.curvature.form
+        if self.curvature.is_absolute:
+            form = np.diag(np.diag(form))
+        # (d, k) U with (U ζ)ᵀ(price)(U ζ) = ‖ζ‖²
+        metric = np.zeros((len(movable), int(movable.sum())))
+        root = np.linalg.cholesky(form[np.ix_(movable, movable)])
+        metric[movable] = np.linalg.inv(root).T
+        values, vectors = np.linalg.eigh(metric.T @ quadrics.forms @ metric)
+        size = np.abs(metric).T @ quadrics.sizes @ np.abs(metric)
+        noise = CANCELLED * size.max(axis=(1, 2))[:, None]
+        return np.where(np.abs(values) <= noise, 0.0, values), np.asarray(metric @ vectors)
+
+    def _solve(
+        self, q: FloatArray, axes: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """`nearest` for rows with the same columns that can move."""
+        quadrics = self.curvature.quadrics
+        c = quadrics.excess(cases.x, cases.margin)
+        slopes, sizes = quadrics.steepness(cases.x)
+        beta = 0.5 * np.einsum("njd,jdk->njk", slopes, axes)
+        noise = 0.5 * np.einsum("njd,jdk->njk", sizes, np.abs(axes))
+        beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)
+        steps, multipliers, price = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
+        price = np.where(c > 0.0, price, 0.0)
+        worst = price.argmax(axis=1)
+        one = np.arange(len(cases.x)), worst
+        empty, missed = np.isinf(price[one]), price[one] > 0.0
+        step = np.einsum("ndk,nk->nd", axes[worst], steps[one])
+        points = cases.x + np.where(missed[:, None], step, 0.0)
+        points[empty] = np.nan
+        weights = np.zeros(c.shape)
+        weights[one] = np.where(missed, multipliers[one], 0.0)
+        return points, weights, empty
+
+
+def _on_the_surface(
+    q: FloatArray, beta: FloatArray, c: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The nearest ζ with Σ q ζ² + 2 Σ β ζ + c <= 0, for c > 0.
+
+    These (n, J, k) ζ; (n, J) the multipliers 1/μ; (n, J) about ‖ζ‖², infinite without such a ζ.
+    ``q``, ``beta``: (n, J, k); ``c``: (n, J); where it is not positive, what comes out has no
+    meaning.
+    """
+    pole = np.maximum(-q.min(axis=2), 0.0)
+    with np.errstate(all="ignore"):
+        distance = np.exp(_log_distance(q, beta, c, pole))
+        mu = pole + distance
+        steps = -beta / (distance[:, :, None] + (q + pole[:, :, None]))
+        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        hard = (distance <= 2.0 * CLOSEST * np.abs(q).max(axis=2)) & (left > 0.0)
+        # The hard case: any point along the steepest axis that makes up for what is left.
+        more = np.where(hard & (pole > 0.0), np.sqrt(left / pole), 0.0)
+        lowest = q.argmin(axis=2)[:, :, None]
+        steep = np.take_along_axis(steps, lowest, axis=2)
+        np.put_along_axis(steps, lowest, steep + more[:, :, None], axis=2)
+        # What rounding of μ leaves of the excess, taken away along its slope.
+        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        slope = q * steps + beta
+        steps = steps - slope * (0.5 * left / (slope * slope).sum(axis=2))[:, :, None]
+        # A little off the pole its Lagrangian is convex, whatever rounding does.
+        multipliers = 1.0 / np.maximum(mu, pole * (1.0 + 1e-10))
+        reach = np.where(beta == 0.0, 0.0, np.where(q > 0.0, beta * beta / q, np.inf))
+        empty = (pole == 0.0) & (c > reach.sum(axis=2))
+        multipliers = np.where(empty, 1.0 / np.maximum(np.abs(q).max(axis=2), 1.0), multipliers)
+        price = np.where(empty, np.inf, (steps * steps).sum(axis=2))
+    return np.nan_to_num(steps), np.nan_to_num(multipliers), price
+
+
+def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArray) -> FloatArray:
+    """(n, J) the logarithm of μ − pole at the root of ψ.
+
+    Newton's method between logarithms, of μ's distance from the pole and of c − ψ: these are nearly
+    proportional, near the pole and far from it. A pair whose root is found stays, so that no answer
+    depends on what else is in the batch.
+    """
+    size = np.abs(q).max(axis=2)
+    size = np.where(size > 0.0, size, 1.0)
+    squares = beta * beta
+    first = 2.0 * squares.sum(axis=2) / c
+    near, far = np.log(CLOSEST * size), np.log(8.0 * (first + size))
+    end, at = near, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
+    found = ~(c > 0.0)
+    for _ in range(100):
+        at = np.where(found, at, np.clip(at, near, far))
+        distance = np.exp(at)
+        apart = distance[:, :, None] + (q + pole[:, :, None])
+        terms = squares / (apart * apart)
+        mu = pole + distance
+        reach = (terms * (apart + mu[:, :, None])).sum(axis=2)
+        near, far = np.where(reach > c, at, near), np.where(reach < c, at, far)
+        fall = 2.0 * mu * (terms / apart).sum(axis=2) * distance / reach
+        newton = at + np.log(reach / c) / fall
+        middle = np.where(newton <= end, end, 0.5 * (near + far))
+        following = np.where((newton > near) & (newton < far), newton, middle)
+        still = np.abs(following - at) <= 2.0 * EPS * np.abs(at)
+        found |= still | (reach == c) | ((at == end) & (reach < c))
+        if found.all():
+            break
+        at = np.where(found, at, following)
+    return np.asarray(at)
+
+
+def relaxed(
+    program: Program, case: Cases, size: float, effort: Effort
+) -> tuple[FloatArray, FloatArray] | None:
+    """The relaxation for one row, without what is integral; None if it is not solved.
+
+    (program.size,) multipliers, which bound the price or refute the program; (d,) x + δ, NaN if the
+    relaxation has no point. ``size`` is about the root of the answer's price; of its square, if
+    that is absolute.
+    """
+    with translated("Clarabel"):
+        return _Moments(program, case, size).solve(effort)
+
+
+@final
+class _Moments:
+    """One row's relaxation in the shape that Clarabel takes, over the columns that can move.
+
+    A quadratic function of the change δ is a matrix over (δ, 1); with δ = T (u, 1), one over
+    (u, 1), where u are the changes of the free columns in units of their price and the size. Those
+    that are not positive where the program's conditions are met have weights, whose multipliers
+    are at ``positions`` in the program (−1 for none), with a sign.
+    """
+
+    def __init__(self, program: Program, case: Cases, size: float) -> None:
+        self.program, self.case, self.size = program, case, size
+        self.curvature = curvature_of(program)
+        d, low, high = program.width, case.low[0], case.high[0]
+        self.free = np.flatnonzero(low < high)
+        self.k = k = len(self.free)
+        form = self.curvature.form
+        diagonal = np.diag(form)[self.free]
+        self.change = np.zeros((d + 1, k + 1))
+        unit = size / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        self.change[self.free, np.arange(k)] = unit
+        self.change[:d, k] = np.where(low == high, low - case.x[0], 0.0)
+        self.change[d, k] = 1.0
+        full = np.zeros((d + 1, d + 1))
+        full[:d, :d] = np.diag(np.diag(form)) if self.curvature.is_absolute else form
+        self.price = self.change.T @ full @ self.change / size**2
+        # Clarabel's order of an upper triangle is column by column.
+        self.at = np.tril_indices(k + 1)[::-1]
+        self.root = np.where(self.at[0] == self.at[1], 1.0, np.sqrt(2.0))
+        pairs = np.flatnonzero((self.at[0] != self.at[1]) & (self.at[1] < k))
+        self.pairs = pairs if len(self.curvature.pairs[0]) else pairs[:0]
+        self.matrices, self.heights = np.zeros((0, k + 1, k + 1)), np.zeros(0)
+        self.positions, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
+        quadrics = self.curvature.quadrics
+        values, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
+        every = program.convex_size + np.arange(len(quadrics))
+        self._add(quadrics.forms, slopes, values, every)
+        self._add_within()
+        self._add_linear()
+        self.plain = len(self.signs)
+        self.cones, at = list[int](), program.affine.size
+        for coupling in program.nonlinear:
+            if isinstance(coupling, Cone):
+                self._add_cone(coupling, at)
+            at += coupling.size
+
+    def _add(
+        self, form: ArrayLike, slope: FloatArray, value: FloatArray, positions: ArrayLike,
+        sign: float = 1.0, *, together: bool = False,
+    ) -> None:  # fmt: skip
+        """sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of such together."""
+        m, d = len(value), self.program.width
+        full = np.zeros((m, d + 1, d + 1))
+        full[:, :d, :d] = form
+        full[:, :d, d] = full[:, d, :d] = 0.5 * slope
+        full[:, d, d] = value
+        matrices = sign * (self.change.T @ full @ self.change)
+        heights = np.maximum(np.abs(matrices).max(axis=(1, 2), initial=0.0), TINY)
+        heights = np.full(m, heights.max()) if together else heights
+        self.matrices = np.concatenate([self.matrices, matrices / heights[:, None, None]])
+        self.heights = np.append(self.heights, heights)
+        self.positions = np.append(self.positions, positions)
+        self.signs = np.append(self.signs, np.full(m, sign))
+
+    def _add_within(self) -> None:
+        """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
+        program, x, d = self.program, self.case.x[0], self.program.width
+        bounded, numeric = self.curvature.bounded, program.numeric
+        which = np.flatnonzero(np.isin(bounded, self.free))
+        first = program.convex_size + len(self.curvature.quadrics)
+        for chosen, sign in ((which, 1.0), (which[~numeric[bounded[which]]], -1.0)):
+            columns = bounded[chosen]
+            low = np.where(numeric, self.case.low[0], 0.0)[columns]
+            high = np.where(numeric, self.case.high[0], 1.0)[columns]
+            below, above = x[columns] - low, x[columns] - high
+            one = np.eye(d)[columns]
+            form = one[:, :, None] * one[:, None, :]
+            slope = one * (below + above)[:, None]
+            self._add(form, slope, below * above, first + chosen, sign)
+
+    def _add_linear(self) -> None:
+        """Linear rows; finite bounds and sums of one-hot blocks, which have no multipliers."""
+        affine, x, d = self.program.affine, self.case.x[0], self.program.width
+        groups = np.zeros((len(self.program.groups), d))
+        for row, group in zip(groups, self.program.groups, strict=True):
+            row[group] = 1.0
+        one = np.ones(len(groups))
+        low, high = (limit[0] for limit in affine.limits(self.case.margin))
+        matrix = np.vstack([affine.matrix, np.eye(d), groups])
+        positions = np.append(np.arange(affine.size), np.full(d + len(groups), -1))
+        for limit, sign in (
+            (np.concatenate([high, self.case.high[0], one]), 1.0),
+            (np.concatenate([low, self.case.low[0], one]), -1.0),
+        ):
+            used = np.isfinite(limit) & matrix[:, self.free].any(axis=1)
+            values = (matrix @ x - limit)[used]
+            self._add(0.0, matrix[used], values, positions[used], sign)
+
+    def _add_cone(self, cone: Cone, at: int) -> None:
+        """−(slope · y + radius) and the rows M y + c, in one unit; ``at``: its multipliers."""
+        x, m = self.case.x[0], len(cone.matrix)
+        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
+        slopes = np.vstack([-cone.slope, cone.matrix])
+        values = np.append(-(cone.slope @ x) - radius, cone.matrix @ x + cone.offset)
+        last = at + m if cone.size > m else -1
+        positions = np.append(last, np.arange(at, at + m))
+        self._add(0.0, slopes, values, positions, together=True)
+        self.cones.append(m + 1)
+
+    def solve(self, effort: Effort) -> tuple[FloatArray, FloatArray] | None:
+        """The multipliers and the point, or None."""
+        m, q, p = self.plain, len(self.signs), len(self.pairs)
+        columns = np.zeros((len(self.root), q + p + 1))
+        columns[:, :q] = (self.matrices[:, *self.at] * self.root).T
+        columns[self.pairs, q + np.arange(p)] = np.sqrt(2.0)
+        columns[-1, -1] = -1.0
+        eye, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
+        right = [np.zeros(m), np.ones(2 * p), np.zeros(q - m), self.price[self.at] * self.root]
+        matrix = np.vstack([-eye[:m], ratios, -ratios, -eye[m:], -columns])
+        options = settings(effort, 1e-9)  # finer ones are reached by luck
+        options.presolve_enable = options.chordal_decomposition_enable = False
+        result = clarabel.DefaultSolver(
+            sparse_columns([], (q + p + 1,) * 2),
+            -np.eye(q + p + 1)[-1],
+            sparse_columns([entries_of(matrix)], matrix.shape),
+            np.concatenate(right),
+            [
+                clarabel.NonnegativeConeT(m + 2 * p),
+                *map(clarabel.SecondOrderConeT, self.cones),
+                clarabel.PSDTriangleConeT(self.k + 1),
+            ],
+            options,
+        ).solve()
+        empty = result.status in EMPTY
+        if not empty and result.status not in SOLVED:
+            return None
+        # a little back from the edge of what is convex
+        v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)
+        v[:m] = np.maximum(v[:m], 0.0)
+        moments = np.asarray(result.z)[-len(self.root) :] / self.root
+        last = self.at[1] == self.k  # X's border, δ: the last column of an upper triangle
+        delta = self.change @ moments[last]
+        point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
+        multipliers, known = np.zeros(self.program.size), self.positions >= 0
+        weights = self.signs * v[:q] / self.heights * self.size**2
+        np.add.at(multipliers, self.positions[known], weights[known])
+        if p:
+            full, pairs = np.zeros((self.program.width,) * 2), self.curvature.pairs
+            full[tuple(self.free[of[self.pairs]] for of in self.at)] = v[q : q + p]
+            multipliers[len(multipliers) - len(pairs[0]) :] = full[pairs]
+        return multipliers, point

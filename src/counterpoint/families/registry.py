@@ -1,0 +1,45 @@
+"""The families of models that the rest of the package does without.
+
+The rest imports no family. It meets their conditions, unions and bounds as types of its own (see
+`counterpoint.programs.region`), and asks the module ``family`` of each for what it adds. Importing
+that module registers readers. ``SOLVERS`` are the family's solvers, ``SEARCHES`` says how unions
+with conditions or margins of its own, and its lazy unions, are searched, ``TABLES`` whether that
+holds for costs with tables, and ``PROOFS`` how its proofs are read from records, by condition or
+lazy union. A module ``policy`` writes its targets to the policy file, and a module ``known`` has
+programs to check solvers with, if there are any.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+__all__ = ["FAMILIES", "families", "family_modules"]
+
+FAMILIES = ("additive", "prototypes", "uncertain", "trees")
+"""Their folders."""
+
+
+@cache
+def families() -> tuple[ModuleType, ...]:
+    """Return the module ``family`` of each family; one whose folder is not there is left out."""
+    return family_modules("family")
+
+
+@cache
+def family_modules(name: str) -> tuple[ModuleType, ...]:
+    """Return the module of this name in each family that has one."""
+    modules = []
+    for family in FAMILIES:
+        folder = f"counterpoint.families.{family}"
+        try:
+            import_module(folder)
+        except ImportError as error:
+            if error.name != folder:
+                raise
+        else:
+            if find_spec(f"{folder}.{name}") is not None:
+                modules.append(import_module(f"{folder}.{name}"))
+    return tuple(modules)

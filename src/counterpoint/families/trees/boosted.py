@@ -1,0 +1,270 @@
+"""Readers of XGBoost and LightGBM, neither of which is imported here."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import OrdinalEncoder
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.families.trees.form import Odds, Order, Trees, TreeScores
+from counterpoint.families.trees.readers import from_float32
+from counterpoint.models.columns import Columns, join
+from counterpoint.models.dispatch import (
+    by_name,
+    classes_of,
+    finish,
+    finish_alone,
+    fitted,
+    read_step,
+)
+from counterpoint.models.form import Form
+from counterpoint.numerics import EPS, FloatArray
+
+__all__: list[str] = []
+
+FLOAT32 = float(np.finfo(np.float32).eps)
+LINK = 16.0
+"""Sums that differ by so many units of the precision have different probabilities: the exponential,
+off by up to two units, of their difference, and a quotient of it."""
+LINEAR = (
+    "reg:squarederror",
+    "reg:absoluteerror",
+    "reg:pseudohubererror",
+    "reg:quantileerror",
+)
+"""Objectives of XGBoost whose prediction is the sum itself."""
+PLAIN = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+"""And those of LightGBM."""
+
+
+def _refusal(model: Any, why: str) -> UnsupportedModel:
+    return UnsupportedModel(f"{type(model).__name__} {why}")
+
+
+# --- XGBoost ---
+
+
+@by_name("xgboost", "XGBClassifier", "XGBRFClassifier")
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    form, objective = _xgboost(model, len(classes))
+    if objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'binary:logistic'.")
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * FLOAT32)
+    if len(classes) > 2:
+        return form
+    odds = np.float32(1.0) / form.base[1:].astype(np.float32) - np.float32(1.0)
+    form = replace(form, base=np.append(0.0, -np.log(odds.astype(np.float64))))
+    # of a start that it chose itself the last digit is not what is written down
+    return form if model.base_score is not None else replace(form, order=Order.OWN)
+
+
+@by_name("xgboost", "XGBRegressor", "XGBRFRegressor")
+def _(model: Any) -> Form:
+    form, objective = _xgboost(model, 1)
+    if objective not in LINEAR:
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'reg:squarederror'.")
+    return form
+
+
+def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
+    """Sums over the trees and what is added to them as it is written down; and the objective."""
+    if model.missing is not None and not np.isnan(model.missing):
+        raise _refusal(model, f"takes {model.missing} as missing. Fit it with missing=nan.")
+    booster = model.get_booster()
+    best = getattr(model, "best_iteration", None)
+    if best is not None:  # as it predicts after an early stop
+        booster = booster[: best + 1]
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    boosted = learner["gradient_booster"]
+    drops = boosted.get("weight_drop")
+    boosted = boosted.get("gbtree", boosted)
+    if "model" not in boosted or "trees" not in boosted["model"]:
+        raise _refusal(model, "with booster='gblinear' has no trees. Use booster='gbtree'.")
+    found = boosted["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in found["trees"]):
+        raise _refusal(
+            model,
+            "with multi_strategy='multi_output_tree' has several values in a leaf, which are not "
+            "read. Use multi_strategy='one_output_per_tree'.",
+        )
+    several = int(learner["learner_model_param"].get("num_target", 1)) > 1
+    if several or max(found["tree_info"], default=0) >= outputs:
+        raise _refusal(
+            model,
+            "has several outputs (targets, labels or quantiles); expected one. Fit one model for "
+            "each output and explain them one by one.",
+        )
+    weights = [1.0] * len(found["trees"]) if drops is None else drops
+    parts = []
+    for tree, at, weight in zip(found["trees"], found["tree_info"], weights, strict=True):
+        sides = np.array([tree["left_children"], tree["right_children"]])
+        chosen, subset = np.array(tree["split_type"]) > 0, np.full(len(sides[0]), -1)
+        left, right = np.where(chosen, sides[::-1], sides)  # its sets go right, and ours left
+        subset[tree["categories_nodes"]] = np.arange(chosen.sum())
+        begins = tree["categories_segments"][1:]
+        sets = (
+            np.split(np.array(tree["categories"], dtype=np.float64), begins) if any(chosen) else []
+        )
+        leaf, own = left < 0, np.arange(len(left))
+        cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
+        values = np.zeros((len(left), outputs))
+        values[:, 1 if outputs == 2 else at] = np.where(leaf, weight * cuts, 0.0)
+        parts.append(
+            Trees(
+                np.where(leaf, -1, tree["split_indices"]).astype(np.intp),
+                from_float32(np.where(leaf, 0.0, cuts), strict=True),
+                np.where(leaf, own, left).astype(np.intp),
+                np.where(leaf, own, right).astype(np.intp),
+                values,
+                np.zeros(1, dtype=np.intp),
+                subset,
+                tuple(np.sort(one) for one in sets),
+                missing=np.array(tree["default_left"]).astype(bool) ^ chosen,
+            )
+        )
+    written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
+    start = np.array(np.broadcast_to(np.array(written, dtype=np.float64), outputs))
+    form = TreeScores(Trees.joined(parts), start, None, model.n_features_in_, eps=FLOAT32)
+    order = Order.LISTED if drops is None else Order.OWN
+    return replace(form, order=order), str(learner["objective"]["name"])
+
+
+@by_name(
+    "xgboost",
+    "XGBClassifier",
+    "XGBRFClassifier",
+    "XGBRegressor",
+    "XGBRFRegressor",
+    question=finish,
+)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    learner = json.loads(bytes(fitted(model).get_booster().save_raw("json")))["learner"]
+    boosted = learner["gradient_booster"]
+    found = boosted.get("gbtree", boosted).get("model", {}).get("cats", {}).get("enc", [])
+    known: dict[int, list[Any]] = {}
+    for j, one in enumerate(found):
+        if "offsets" not in one:
+            known[j] = one["values"]
+        elif one["offsets"]:
+            text = np.array(one["values"], dtype=np.int64).astype(np.uint8).tobytes()
+            known[j] = [text[a:b].decode("latin-1") for a, b in pairwise(one["offsets"])]
+            if not text.isascii():  # it cuts them between characters and not bytes
+                raise _refusal(model, "takes categories that are not in ASCII. Rename them.")
+    return finish_alone(model, _coded(columns, known))
+
+
+# --- LightGBM ---
+
+
+@by_name("lightgbm", "LGBMClassifier", "LGBMRegressor", question=finish)
+def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    booster = fitted(model).booster_
+    infos, lists = booster.dump_model()["feature_infos"], booster.pandas_categorical or []
+    names = booster.feature_name()
+    at = [j for j, name in enumerate(names) if infos.get(name, {}).get("values")]
+    if lists and len(lists) != len(at):
+        raise _refusal(
+            model, "has categories that no split can tell apart. Leave their columns out."
+        )
+    return finish_alone(model, _coded(columns, dict(zip(at, lists, strict=bool(lists)))))
+
+
+def _coded(columns: Columns, known: dict[int, list[Any]]) -> Columns:
+    """The columns with the codes of their categories, at the positions of lists of these."""
+    parts = [columns.take([j]) for j in range(len(columns))]
+    for j, listed in known.items():
+        values = np.array(listed, dtype=object)
+        parts[j] = read_step(OrdinalEncoder(categories=[values]).fit(values[:, None]), parts[j])
+    return join(columns, parts) if known else columns
+
+
+@by_name("lightgbm", "LGBMClassifier")
+def _(model: Any) -> Form:
+    classes = classes_of(model)
+    form, objective = _lightgbm(model, len(classes))
+    name, *options = objective.split()
+    slope = 1.0
+    if name == "binary":
+        slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
+    elif name != "multiclass":
+        raise _refusal(model, f"with objective={name!r} is not read. Use 'binary', 'multiclass'.")
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * EPS)
+    if slope == 1.0:
+        return form
+    return replace(form, trees=form.trees.valued(slope * form.trees.values), order=Order.OWN)
+
+
+@by_name("lightgbm", "LGBMRegressor")
+def _(model: Any) -> Form:
+    form, objective = _lightgbm(model, 1)
+    if objective.split()[0] not in PLAIN or "sqrt" in objective.split():
+        raise _refusal(model, f"with objective={objective!r} is not read. Use 'regression'.")
+    return form
+
+
+def _lightgbm(model: Any, outputs: int) -> tuple[TreeScores, str]:
+    """Sums over the trees, and the objective."""
+    found = model.booster_.dump_model()
+    if "objective" not in found:
+        raise _refusal(
+            model, "with an objective of your own is not read. Use one that LightGBM names."
+        )
+    each = found["num_tree_per_iteration"]
+    infos = found["tree_info"]
+    parts = []
+    for info in infos:
+        at = info["tree_index"] % each if each > 1 else outputs - 1
+        parts.append(_lightgbm_tree(model, info["tree_structure"], at, outputs))
+    form = TreeScores(Trees.joined(parts), np.zeros(outputs), None, model.n_features_in_)
+    divisor = len(infos) // each if found["average_output"] else 1
+    return replace(form, divisor=divisor, order=Order.LISTED), str(found["objective"])
+
+
+def _beyond_zero(threshold: float) -> float:
+    """A threshold where numbers that LightGBM takes for 0 are on the side of 0."""
+    zero = float(np.float32(1e-35))
+    if abs(threshold) > zero:
+        return threshold
+    return zero if threshold >= 0.0 else float(np.nextafter(-zero, -np.inf))
+
+
+def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int) -> Trees:
+    nodes = [root]
+    sides: list[list[int]] = []
+    for node in nodes:  # it grows
+        children = [node.get(side) for side in ("left_child", "right_child")]
+        sides.append([])
+        for child in filter(None, children):
+            sides[-1].append(len(nodes))
+            nodes.append(child)
+    count = len(nodes)
+    inputs, subset = np.full((2, count), -1)
+    cuts, values = np.zeros(count), np.zeros((count, outputs))
+    missing = np.zeros(count, dtype=bool)
+    left, right = np.tile(np.arange(count), (2, 1))
+    sets: list[FloatArray] = []
+    for k, node in enumerate(nodes):
+        if "leaf_value" in node:
+            if "leaf_coeff" in node:
+                raise _refusal(model, "with linear_tree=True has leaves that are not constant.")
+            values[k, at] = node["leaf_value"]
+            continue
+        if node["missing_type"] == "Zero":
+            raise _refusal(model, "takes zeros as missing. Fit it with zero_as_missing=False.")
+        inputs[k], (left[k], right[k]) = node["split_feature"], sides[k]
+        if node["decision_type"] == "==":
+            subset[k] = len(sets)
+            sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
+        else:
+            cuts[k] = _beyond_zero(node["threshold"])
+            # without missing values in training, they count as 0
+            missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
+    root_at = np.zeros(1, dtype=np.intp)
+    return Trees(inputs, cuts, left, right, values, root_at, subset, tuple(sets), missing)

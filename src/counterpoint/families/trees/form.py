@@ -1,0 +1,507 @@
+"""Trees as mathematics: scores that are sums of the values of leaves, one leaf of each tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.caches import Memo
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.families.trees.grid import Grid, divided
+from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
+from counterpoint.numerics import (
+    AFTER,
+    EPS,
+    MISSING,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    relative,
+)
+from counterpoint.problem.targets import Requirement, Target
+from counterpoint.programs.conditions import FINE
+from counterpoint.programs.region import NonConvex, Region
+
+__all__ = ["LeafSums", "Odds", "Order", "TreeScores", "Trees"]
+
+CELLS = 1 << 20
+"""How many nodes are walked at once: 8 MiB of each of a few arrays."""
+
+
+SINGLE = float(np.finfo(np.float32).eps)
+"""The coarsest precision of rows whose answers are written so that they stay in their cells."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Binary trees in arrays, one node after the other."""
+
+    inputs: IntArray  # (N,) the input that a node tests; −1 at a leaf
+    thresholds: FloatArray  # (N,) an input up to it goes left, compared in float64
+    left: IntArray  # (N,) where it goes; at a leaf, the leaf itself
+    right: IntArray  # (N,)
+    values: FloatArray  # (N, k) what a leaf adds to each score
+    roots: IntArray  # (T,)
+    # (N,) which of the sets an input must be in to go left, instead of a threshold; −1 for none
+    subset: IntArray
+    subsets: tuple[FloatArray, ...] = ()  # sets of inputs that are categories, sorted
+    missing: BoolArray | None = None  # (N,) whether what is missing goes left; None if none may be
+
+    @classmethod
+    def joined(cls, parts: list[Trees]) -> Trees:
+        """The trees of all parts."""
+        if not parts:
+            raise UnsupportedModel("The model has no trees. Fit it with one at least.")
+        starts = np.cumsum([0, *(len(part.inputs) for part in parts)])
+        held = np.cumsum([0, *(len(part.subsets) for part in parts)])
+        both = list(zip(parts, starts.tolist(), strict=False))
+        known = [part.missing for part in parts if part.missing is not None]
+        moved = [
+            np.where(p.subset < 0, -1, p.subset + h) for p, h in zip(parts, held, strict=False)
+        ]
+        return cls(
+            np.concatenate([part.inputs for part in parts]),
+            np.concatenate([part.thresholds for part in parts]),
+            np.concatenate([part.left + start for part, start in both]),
+            np.concatenate([part.right + start for part, start in both]),
+            np.vstack([part.values for part in parts]),
+            np.concatenate([part.roots + start for part, start in both]),
+            np.concatenate(moved),
+            tuple(one for part in parts for one in part.subsets),
+            np.concatenate(known) if len(known) == len(parts) else None,
+        )
+
+    def valued(self, values: FloatArray) -> Trees:
+        """The same trees with other values of their leaves."""
+        return replace(self, values=values)
+
+    def over(self, inputs: IntArray) -> Trees:
+        """The same trees if their inputs are these of more inputs."""
+        return replace(self, inputs=np.where(self.inputs < 0, -1, inputs[self.inputs]))
+
+    @cached_property
+    def tested(self) -> IntArray:
+        """The inputs that some node tests."""
+        return np.unique(self.inputs[self.inputs >= 0])
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(k,) the sum over trees of the largest size of a leaf's value."""
+        order = np.argsort(self.roots)
+        size = np.maximum.reduceat(np.abs(self.values), self.roots[order], axis=0)
+        return np.asarray(size.sum(axis=0))
+
+    def goes_left(self, node: int, inputs: FloatArray) -> BoolArray:
+        """(m,): whether values of what a node tests go left."""
+        s = int(self.subset[node])
+        if s >= 0:
+            return np.isin(inputs, self.subsets[s])
+        return np.asarray(inputs <= self.thresholds[node])
+
+    def leaves(self, Z: FloatArray) -> IntArray:
+        """(n, inputs) → (n, T) the leaf of each tree."""
+        at = np.tile(self.roots, len(Z))
+        open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
+        gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
+        while len(open_):
+            node = at[open_]
+            z = Z[open_ // len(self.roots), self.inputs[node]]
+            goes_left = z <= self.thresholds[node]
+            for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
+                if s >= 0:
+                    here = self.subset[node] == s
+                    goes_left[here] = np.isin(z[here], self.subsets[s])
+            if gaps is not None:
+                goes_left = np.where(z == MISSING, gaps[node], goes_left)
+            at[open_] = node = np.where(goes_left, self.left[node], self.right[node])
+            open_ = open_[self.inputs[node] >= 0]
+        return at.reshape(len(Z), len(self.roots))
+
+    def summed(self, Z: FloatArray, start: FloatArray) -> FloatArray:
+        """(n, inputs) → (n, k): the sums, added up tree by tree from a start, in its precision."""
+        out, step = np.tile(start, (len(Z), 1)), max(CELLS // len(self.roots), 1)
+        values = self.values.astype(start.dtype)
+        for begin in range(0, len(Z), step):
+            rows = slice(begin, begin + step)
+            for leaves in self.leaves(Z[rows]).T:
+                out[rows] += values[leaves]
+        return out
+
+
+class Odds(Enum):
+    """How sums over leaves become probabilities."""
+
+    SHARES = "they are the probabilities"
+    LOGISTIC = "softmax of the sums (for two classes, the logistic function)"
+    NONE = "no probabilities"
+
+
+class Order(Enum):
+    """In which order a model adds leaves to its start, where it only divides the sum thereafter."""
+
+    LISTED = "tree by tree"
+    ALONE = "tree by tree, on one thread"
+    ANY = "any, as threads come by"
+    OWN = "something else is done"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TreeScores(Form):
+    """Sums over trees: the largest is the prediction, or the only one is it.
+
+    Parameters
+    ----------
+    trees
+        The trees, over their inputs.
+    base
+        (k,) what is added to the sums.
+    classes
+        (k,) labels; None for a regressor, which has one sum.
+    before
+        From encoded rows to the inputs; None if they are the same.
+    odds
+        How sums become probabilities.
+    inputs
+        How many inputs there are.
+    eps
+        The distance from 1 to the next number where the model adds up.
+    divisor
+        What sums are divided by.
+    order
+        How the model adds them up. That depends on its ``n_jobs``, and is no part of what it
+        decides, which records name by a fingerprint.
+    link_error
+        Sums of two classes that differ by less may have the same probability, by which the model
+        decides.
+    """
+
+    trees: Trees
+    base: FloatArray
+    classes: NDArray[Any] | None
+    inputs: int
+    odds: Odds = Odds.NONE
+    before: AffineMap | None = None
+    eps: float = EPS
+    divisor: int = 1
+    order: Order = field(default=Order.OWN, compare=False)
+    link_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_finite(self.trees.values, self.base)
+
+    @cached_property
+    def _grids(self) -> Memo[Any, Grid]:
+        return Memo()
+
+    @property
+    def has_values(self) -> bool:  # type: ignore[override]
+        """Whether it predicts numbers."""
+        return self.classes is None
+
+    @property
+    def takes_missing(self) -> bool:  # type: ignore[override]
+        """Whether it takes missing numbers as they are."""
+        return self.trees.missing is not None
+
+    @property
+    def width(self) -> int:
+        return self.inputs if self.before is None else int(self.before.matrix.shape[1])
+
+    @property
+    def sizes(self) -> FloatArray:
+        """(k,) the largest sizes of the sums."""
+        return self.trees.sizes / self.divisor
+
+    def sees(self, X: FloatArray) -> FloatArray:
+        """(n, d) encoded rows → (n, inputs)."""
+        return X if self.before is None else self.before(X)
+
+    def scores(self, X: FloatArray) -> FloatArray:
+        """(n, k) sums."""
+        sums = self.trees.summed(self.sees(X), self.base.astype(self.precision))
+        return np.asarray(sums / self.divisor, dtype=np.float64)
+
+    @property
+    def precision(self) -> type:
+        """The type of numbers in which the model adds up."""
+        return np.float64 if self.eps <= EPS else np.float32
+
+    def added(self, values: FloatArray) -> FloatArray:
+        """(…, T, k) values of leaves → (…, k) scores, added up as `scores` does."""
+        start = np.broadcast_to(self.base, (*values.shape[:-2], 1, values.shape[-1]))
+        terms: Any = np.concatenate([start, values], axis=-2).astype(self.precision)
+        sums = np.add.accumulate(terms, axis=-2)[..., -1, :]
+        return np.asarray(sums / self.divisor, dtype=np.float64)
+
+    def sums_exactly(self, values: FloatArray) -> bool:
+        """Whether no sum over trees with leaves of these (m, k) values is rounded.
+
+        They are binary fractions then, and few enough; so the order does not matter.
+        """
+        fine = np.ldexp(np.vstack([values, self.base]), FINE)
+        largest = np.abs(fine).max() * (len(self.trees.roots) + 1)
+        return bool((fine == np.rint(fine)).all() and largest <= 2.0 / max(self.eps, EPS))
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether its scores are bit by bit those of the model."""
+        leaves = self.trees.values[self.trees.inputs < 0]
+        any_order = self.order is Order.ANY and self.sums_exactly(leaves)
+        return any_order or self.order in (Order.LISTED, Order.ALONE)
+
+    @property
+    def reordered(self) -> TreeScores | None:  # type: ignore[override]
+        """The same forest on one thread, or on several."""
+        other = {Order.ALONE: Order.ANY, Order.ANY: Order.ALONE}.get(self.order)
+        return other and replace(self, order=other)
+
+    @property
+    def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]
+        """The thresholds of inputs that are one column each, whatever it is scaled by."""
+        tests = (self.trees.inputs >= 0) & (self.trees.subset < 0)
+        inputs, cuts = self.trees.inputs[tests], self.trees.thresholds[tests]
+        if self.before is None:
+            return inputs, cuts
+        matrix, _ = divided(self.before, self.inputs)
+        one = np.flatnonzero(np.diff(matrix.indptr)[inputs] == 1)
+        inputs, entry = inputs[one], matrix.indptr[inputs[one]]
+        with np.errstate(over="ignore"):
+            values = (cuts[one] - self.before.offset[inputs]) / matrix.data[entry]
+        return matrix.indices[entry].astype(np.intp), values
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        scores = self.scores(X)
+        if self.classes is None:
+            return scores[:, 0]
+        return np.asarray(self.classes[scores.argmax(axis=1)])
+
+    @cached_property
+    def rounding(self) -> FloatArray:
+        """(k,) what sums may be off by, relative to one rounding of the precision."""
+        return (len(self.trees.roots) + AFTER) * (self.sizes + np.abs(self.base))
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        """Twice a bound on the rounding error; all there is where a test may go either way."""
+        found = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
+        if self.before is not None:
+            found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
+        return found
+
+    def decision_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
+        """(n,) how far off margins may be: not at all where the model adds up as this does.
+
+        Unless a link hides it. Rows that are kept in less than float32 may end in other cells: a
+        lead may help there.
+        """
+        error = np.full(len(X), np.inf)
+        exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
+        if not exact or eps > SINGLE:
+            return error
+        known = np.ones(len(X), dtype=bool)
+        if self.before is not None:
+            known = ~self._is_doubtful(X, max(eps, EPS))
+        error[known] = 0.0
+        if self.link_error and not required.margin:
+            apart = np.diff(np.sort(self.scores(X), axis=1), axis=1)
+            near = ((apart > 0.0) & (apart < self.link_error)).any(axis=1)
+            error[near & known] = self.link_error
+        return error
+
+    def decides(self, required: Requirement) -> bool:
+        """Whether the scores, if they are exactly the model's, say whether a requirement is met.
+
+        A probability that follows from scores by a function is rounded itself. A lead in score
+        units is decided here and not by the model, unless it is as small as a rounding error.
+        """
+        linked = required.probable and self.odds is not Odds.SHARES
+        return not linked and not 0.0 < required.margin <= 2.0 * self.lead_error
+
+    @property
+    def lead_error(self) -> float:
+        """By how much a lead in score units may be missed, which then counts as met."""
+        return 2.0 * max(EPS, self.eps) * float(self.rounding.max(initial=0.0))
+
+    def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
+        """(n,): whether an input is as near to a threshold as rounding may take it."""
+        assert self.before is not None  # noqa: S101 (asked by the caller)
+        Z, sizes = self.sees(X), self.before.sizes
+        off = (sizes.terms + AFTER) * eps * sizes(X)
+        exact = self.before_exact
+        known = self.before.computed if eps <= EPS else {}
+        doubtful = np.zeros(len(X), dtype=bool)
+        for i in self.trees.tested.tolist():
+            if exact[i] or i in known:
+                continue
+            cuts = np.unique(self.trees.thresholds[self.trees.inputs == i])
+            at = np.searchsorted(cuts, Z[:, i])
+            ends = np.stack([cuts[np.maximum(at - 1, 0)], cuts[np.minimum(at, len(cuts) - 1)]])
+            doubtful |= (np.abs(ends - Z[:, i]) <= off[:, i]).any(axis=0)
+        return doubtful
+
+    @cached_property
+    def before_exact(self) -> BoolArray:
+        """(inputs,): which are encoded columns as they are."""
+        return divided(self.before, self.inputs)[1]
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        scores = self.scores(X)
+        margins = [(scores @ c.weights.T + c.offset).min(axis=1) for c in self._conditions(target)]
+        margin = np.max(margins, axis=0)
+        if target.requirement.margin:
+            margin[np.abs(margin) <= self.lead_error] = 0.0
+        return np.asarray(margin)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        return tuple(Region((condition,)) for condition in self._conditions(target))
+
+    def through(self, before: AffineMap) -> TreeScores:
+        seen = before if self.before is None else self.before.through(before)
+        return replace(self, before=seen)
+
+    def narrow(self) -> TreeScores:
+        """The same trees, of which nobody says how the steps before them round."""
+        if self.before is None or not self.before.computed:
+            return self
+        return replace(self, before=replace(self.before, computed={}))
+
+    def grid(self, groups: tuple[slice, ...], x: FloatArray) -> Grid:
+        """The cells that thresholds cut the columns into, where these groups are categories.
+
+        What is missing of a row x stays so, and is not cut.
+        """
+        gone = np.flatnonzero(x == MISSING)
+        key = tuple((group.start, group.stop) for group in groups), tuple(gone.tolist())
+        made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone, self.divisor)  # noqa: E731
+        return self._grids.made(key, made)
+
+    def thresholds(self, groups: tuple[slice, ...]) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The thresholds of all trees, in the columns that are numbers."""
+        grid = self.grid(groups, np.zeros(self.width))
+        column, some = np.repeat(grid.columns, np.diff(grid.starts)), np.isfinite(grid.cuts)
+        return column[some], grid.cuts[some], grid.doubts[some]
+
+    def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
+        """What makes up the target: one of them has to be met."""
+        asked = target.requirement
+        if self.classes is None:
+            if asked.limits is None:
+                raise target.misfit("a regressor", "Interval")
+            ends = [(1.0, -asked.limits[0]), (-1.0, asked.limits[1])]
+            kept = [(sign, end) for sign, end in ends if np.isfinite(end)]
+            return (self._demands(asked, [[sign] for sign, _ in kept], [end for _, end in kept]),)
+        if asked.probable:
+            return (self._probable(target),)
+        wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
+        others = np.flatnonzero(~wanted)
+        unit = np.eye(len(self.classes))
+        return tuple(
+            self._demands(
+                asked,
+                unit[k] - unit[others],
+                np.full(len(others), -margin),
+                (others < k) & (margin == 0.0),
+            )
+            for k in np.flatnonzero(wanted).tolist()
+        )
+
+    def _probable(self, target: Target) -> LeafSums:
+        """The demand of a `Probability`."""
+        assert self.classes is not None  # noqa: S101 (asked by the caller)
+        asked, kind = target.requirement, type(target).__name__
+        label = int(np.flatnonzero(mask(asked.labels, self.classes))[0])
+        if asked.at_least is None:
+            raise InvalidInput(
+                f"{kind} weighs a probability that changes smoothly; that of trees has steps. "
+                "Use Probability, or Label with a margin."
+            )
+        if self.odds is Odds.NONE:
+            raise InvalidInput(
+                f"{kind} needs class probabilities that follow from sums over leaves; this model "
+                "has none. Use Label with a margin in score units."
+            )
+        unit = np.eye(len(self.classes))
+        if self.odds is Odds.SHARES:
+            return self._demands(asked, unit[[label]], [-asked.at_least])
+        if len(self.classes) > 2:
+            raise InvalidInput(
+                f"{kind} of one of several classes is not a bound on sums over leaves. "
+                "Use Label with a margin in score units."
+            )
+        odds = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
+        return self._demands(asked, unit[[label]] - unit[[1 - label]], [-odds])
+
+    def _demands(
+        self, required: Requirement, weights: Any, offset: Any, lost: BoolArray | None = None
+    ) -> LeafSums:
+        weights = np.asarray(weights, dtype=np.float64)
+        shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
+        lost = np.zeros(len(shift), dtype=bool) if lost is None else lost
+        slack = self.lead_error if required.margin else 0.0
+        decided = self.decides(required)
+        return LeafSums(self, weights, np.asarray(offset, np.float64), shift, lost, decided, slack)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LeafSums(NonConvex):
+    """weights · scores + offset >= 0, where the scores are sums over the leaves of trees."""
+
+    form: TreeScores
+    weights: FloatArray  # (r, k)
+    offset: FloatArray  # (r,)
+    shift: FloatArray  # (r,) the offset of the sums without the form's base
+    lost: BoolArray  # (r,) which demands a tie does not meet
+    decided: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
+    slack: float  # by how much they may be missed
+
+    @cached_property
+    def noise(self) -> FloatArray:
+        """(r,) by how much a sum of theirs may be off, added up in float64 in any order."""
+        size = np.abs(self.weights) @ self.form.rounding + AFTER * np.abs(self.shift)
+        return np.asarray(UNIT * size)
+
+    @cached_property
+    def tolerance(self) -> FloatArray:
+        """(r,) by how much such a sum may miss a demand where the model meets it."""
+        return np.asarray(max(self.form.eps / EPS, 1.0) * self.noise + self.slack)
+
+    def meets(self, values: FloatArray) -> bool | None:
+        """Whether the model meets the demands where its trees have leaves of (T, k) values.
+
+        None if that is up to how it rounds.
+        """
+        form = self.form
+        exact = self.decided and (form.is_exact or self.slack > 0.0)
+        sums = self.weights @ form.added(values) + self.offset
+        met = np.where(self.lost, sums > 0.0, sums >= -self.slack)
+        if exact:  # but a link may make ties of what is nearly tied
+            near = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
+            unsure = near & (met == self.lost)
+        else:
+            unsure = np.abs(sums) <= self.tolerance
+        if (~met & ~unsure).any():
+            return False
+        return None if unsure.any() else True
+
+    def sums(self, y: FloatArray) -> FloatArray:
+        """(n, r) by how much points meet each demand."""
+        return np.asarray(self.form.scores(y) @ self.weights.T + self.offset)
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        return np.asarray(-self.sums(y).min(axis=1))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        size = np.abs(self.weights) @ self.form.sizes
+        over = -self.sums(y) - self.tolerance
+        return np.asarray(relative(over, np.broadcast_to(size, over.shape)).max(axis=1))
+
+    def duality(self, program: Any) -> None:
+        return None

@@ -1,0 +1,420 @@
+"""The cells that thresholds cut columns into, and leaves as boxes of cells.
+
+On a product of cells, one of each feature, every tree has one leaf. Cells of a number are intervals
+between thresholds, those of a category its values. What a leaf demands of a feature is a *test*: an
+interval of cells, or a set of categories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from counterpoint.errors import UnsupportedModel
+from counterpoint.models.form import AffineMap
+from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.families.trees.form import Trees
+
+__all__ = ["NUMBER", "SET", "Grid", "Split", "divided", "narrowed"]
+
+BLOCK = 1 << 23
+"""Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
+NUMBER, SET = 1, 2
+"""What is split: a number at one of its cells, or the categories of a feature by a set."""
+Split = tuple[int, int, int]
+"""`NUMBER`, which one, and the first cell on the right; or `SET`, which test, and 0."""
+
+
+def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
+    """The rows of a map to inputs, sparse; and (inputs,) which are columns as they are."""
+    if before is None:
+        return sparse.eye_array(inputs, format="csr"), np.ones(inputs, dtype=bool)
+    matrix, sizes = sparse.csr_array(before.matrix), sparse.csr_array(before.sizes.matrix)
+    matrix.eliminate_zeros()
+    one = np.diff(matrix.indptr) == 1
+    exact = one & (before.offset == 0.0) & (before.sizes.offset == 0.0)
+    for i in np.flatnonzero(exact).tolist():
+        row = matrix.data[matrix.indptr[i] : matrix.indptr[i + 1]]
+        exact[i] = row[0] == 1.0 and sizes[[i]].sum() == 1.0
+    return matrix, exact
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Cells, leaves and what these demand, of F numbers and of groups with C columns in all."""
+
+    columns: IntArray  # (F,) encoded columns that are numbers and tested
+    groups: tuple[slice, ...]  # encoded columns of categories
+    starts: IntArray  # (F + 1,) where the cells of each number begin
+    # (M,) what is surely in each cell, and what may be: they differ where a pipeline rounds
+    inner_low: FloatArray
+    inner_high: FloatArray
+    outer_low: FloatArray
+    outer_high: FloatArray
+    # (M,) the threshold below each cell, and how far from it a pipeline's rounding leaves doubt
+    cuts: FloatArray
+    doubts: FloatArray
+    # tests of numbers: the position of the number, and the first and last of its cells, from 0
+    number: IntArray
+    first: IntArray
+    last: IntArray
+    sets: BoolArray  # (tests of categories, C): which are in
+    of_set: IntArray  # the group of each
+    firsts: IntArray  # (groups,) where the categories of each begin
+    tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
+    tree: IntArray  # (T,) where the leaves of each tree begin
+    values: FloatArray  # (L, k)
+    own: FloatArray  # (L, k) the same before the model divides them
+
+    @property
+    def pad(self) -> int:
+        """The test that everything passes; how many others there are."""
+        return len(self.number) + len(self.of_set)
+
+    def inner(self, eps: float) -> tuple[FloatArray, FloatArray]:
+        """(M,) what is surely in each cell, of numbers that are kept so that 1 + eps is next."""
+        low, high = self.inner_low, self.inner_high
+        if eps <= EPS:
+            return low, high
+        with np.errstate(invalid="ignore", over="ignore"):  # of cells without an end
+            share = 0.5 * eps / EPS
+            low = low + np.nan_to_num(share * (low - self.outer_low))
+            high = high - np.nan_to_num(share * (self.outer_high - high))
+        return narrowed(low, high)
+
+    @property
+    def upper(self) -> FloatArray:
+        """(M,) the threshold above each cell."""
+        out = np.append(self.cuts, np.inf)[1:]
+        out[self.starts[1:] - 1] = np.inf
+        return out
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """(C,) the group of each category."""
+        return np.repeat(np.arange(len(self.groups)), [g.stop - g.start for g in self.groups])
+
+    @cached_property
+    def members(self) -> IntArray:
+        """(C,) the encoded column of each category."""
+        none = np.zeros(0, dtype=np.intp)
+        return np.concatenate([none, *(np.arange(g.start, g.stop) for g in self.groups)])
+
+    @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Where the categories of each group are among those of all."""
+        sizes = [group.stop - group.start for group in self.groups]
+        return tuple(slice(a, a + m) for a, m in zip(self.firsts.tolist(), sizes, strict=True))
+
+    def has(self, splits: IntArray) -> bool:
+        """Whether there are all of (n, 3) splits."""
+        kind, what, where = splits.T
+        count = np.where(kind == NUMBER, len(self.columns), len(self.of_set))
+        known = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)
+        return bool(known.all())
+
+    @classmethod
+    def of(
+        cls,
+        trees: Trees,
+        before: AffineMap | None,
+        groups: tuple[slice, ...],
+        width: int,
+        gone: IntArray,
+        divisor: int = 1,
+    ) -> Grid:
+        """The grid of trees whose inputs are encoded columns after a map, where some are missing.
+
+        Raises
+        ------
+        UnsupportedModel
+            If an input that is tested mixes several features.
+        """
+        nodes = _Nodes.of(trees, before, groups, width, gone)
+        tree, leaf, ranges, subsets = _demands(trees, nodes)
+        cells, width = np.diff(nodes.starts), nodes.goes_left.shape[1]
+        used: list[tuple[IntArray, IntArray]] = []
+        numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, width), bool)]
+        count = 0
+        for f, (rows, ends) in enumerate(ranges):
+            kinds, back = np.unique(ends, return_inverse=True)
+            used.append((rows, count + back))
+            numbers.append(np.column_stack([np.full(len(kinds), f), *np.divmod(kinds, cells[f])]))
+            count += len(kinds)
+        for span, (rows, categories) in zip(nodes.spans, subsets, strict=True):
+            kinds, back = np.unique(categories, axis=0, return_inverse=True)
+            used.append((rows, count + back.ravel()))
+            whole = np.zeros((len(kinds), width), dtype=bool)
+            whole[:, span] = kinds
+            sets.append(whole)
+            count += len(kinds)
+        held = np.zeros(len(leaf), dtype=np.intp)
+        for rows, _ in used:
+            held[rows] += 1
+        tests = np.full((len(leaf), max(int(held.max(initial=0)), 1)), count)
+        held[:] = 0
+        for rows, ids in used:
+            tests[rows, held[rows]] = ids
+            held[rows] += 1
+        number, all_sets = np.vstack(numbers).astype(np.intp), np.vstack(sets)
+        of_set = np.repeat(np.arange(len(groups)), [len(part) for part in sets[1:]])
+        return cls(
+            nodes.columns,
+            groups,
+            nodes.starts,
+            *nodes.edges,
+            nodes.cuts,
+            nodes.doubts,
+            number[:, 0],
+            number[:, 1],
+            number[:, 2],
+            all_sets,
+            of_set,
+            np.array([span.start for span in nodes.spans], dtype=np.intp),
+            tests,
+            np.searchsorted(tree, np.arange(len(trees.roots))),
+            trees.values[leaf] / divisor,
+            trees.values[leaf],
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """What the nodes of trees test, in cells."""
+
+    columns: IntArray  # (F,) encoded columns that are numbers and tested
+    spans: tuple[slice, ...]  # where the categories of each group are among those of all
+    starts: IntArray  # (F + 1,) where the cells of each number begin
+    edges: tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # (M,) each, see `Grid`
+    cuts: FloatArray  # (M,) both, see `Grid`
+    doubts: FloatArray
+    number: IntArray  # (N,) which number a node tests; −1 for none
+    cell: IntArray  # (N,) the last cell on the side of the lower ones
+    falls: BoolArray  # (N,) whether the higher ones go left
+    group: IntArray  # (N,) which group it tests; −1 for none
+    goes_left: BoolArray  # (N, C) which categories do
+    fixed: NDArray[np.int8]  # (N,) whether all do, of a node that tests what is constant; else −1
+
+    @classmethod
+    def of(
+        cls,
+        trees: Trees,
+        before: AffineMap | None,
+        groups: tuple[slice, ...],
+        width: int,
+        gone: IntArray,
+    ) -> _Nodes:
+        """What each node tests of encoded columns, of which some are missing."""
+        matrix, exact = divided(before, width)
+        offset = np.zeros(width) if before is None else before.offset
+        grouped = np.full(width, -1)
+        for g, group in enumerate(groups):
+            grouped[group] = g
+        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
+        spans = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
+        tested = np.unique(matrix[trees.tested].indices)
+        columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
+        count = len(trees.inputs)
+        number, owner = np.full((2, count), -1)
+        cut, slack = np.zeros(count), np.zeros(count)
+        fixed = np.full(count, -1, dtype=np.int8)
+        falls, goes_left = np.zeros(count, dtype=bool), np.zeros((count, ends[-1]), dtype=bool)
+        for i in trees.tested.tolist():
+            nodes = np.flatnonzero(trees.inputs == i)
+            row = slice(matrix.indptr[i], matrix.indptr[i + 1])
+            on, weights = matrix.indices[row], matrix.data[row]
+            owners = np.unique(grouped[on])
+            if len(owners) > 1 or (len(on) > 1 and owners[0] < 0):
+                raise UnsupportedModel(
+                    f"The trees test input {i}, which mixes several columns, so that their leaves "
+                    "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
+                    "one."
+                )
+            constant = _constant(trees, nodes, None if np.isin(on, gone).any() else on, offset[[i]])
+            if constant is not None:
+                fixed[nodes] = constant
+                continue
+            if owners[0] < 0:
+                _require_thresholds(trees, nodes, i)
+                number[nodes] = np.searchsorted(columns, on[0])
+                falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
+                if not exact[i] and before is not None:
+                    cut[nodes], slack[nodes] = _cuts(before, i, on[0], weights[0], cut[nodes])
+                continue
+            owner[nodes], span = owners[0], spans[owners[0]]
+            values = np.full(span.stop - span.start, offset[i])
+            values[on - groups[owners[0]].start] += weights
+            goes_left[nodes, span] = [trees.goes_left(k, values) for k in nodes.tolist()]
+        known = [np.unique(cut[number == f]) for f in range(len(columns))]
+        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in known)]).astype(np.intp)
+        cell, off = np.zeros(count, dtype=np.intp), np.zeros(starts[-1] + 1)
+        for f, cuts in enumerate(known):
+            nodes = np.flatnonzero(number == f)
+            cell[nodes] = np.searchsorted(cuts, cut[nodes])
+            np.maximum.at(off, starts[f] + cell[nodes] + 1, slack[nodes])
+        edges = _edges(known, off, starts)
+        cuts = np.concatenate([np.zeros(0), *([-np.inf, *part] for part in known)])
+        tests = number, cell, falls, owner, goes_left, fixed
+        return cls(columns, spans, starts, edges, cuts, off[:-1], *tests)
+
+
+def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The intervals of float32 numbers within intervals."""
+    with np.errstate(over="ignore"):
+        first, last = low.astype(np.float32), high.astype(np.float32)
+    first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
+    last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
+    return first.astype(np.float64), last.astype(np.float64)
+
+
+def _edges(
+    known: list[FloatArray], off: FloatArray, starts: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """What is surely in cells and what may be, between cuts that are off by so much."""
+    low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in known)])
+    high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in known)])
+    after, till = np.nextafter(low, np.inf), off[1:]
+    rounded = off[:-1] > 0.0
+    rounded[starts[:-1]] = False
+    till = np.where(np.isinf(high), 0.0, till)
+    return (
+        np.where(rounded, low + off[:-1], after),
+        high - till,
+        np.where(rounded, low - off[:-1], after),
+        high + till,
+    )
+
+
+def _constant(
+    trees: Trees, nodes: IntArray, on: IntArray | None, offset: FloatArray
+) -> BoolArray | None:
+    """Whether all goes left at nodes that test no column, or one that is missing (None)."""
+    if on is None:
+        return None if trees.missing is None else trees.missing[nodes]
+    if len(on):
+        return None
+    return np.array([trees.goes_left(k, offset)[0] for k in nodes.tolist()])
+
+
+def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:
+    if (trees.subset[nodes] >= 0).any():
+        raise UnsupportedModel(
+            f"The trees take input {i} as a category, and it is a number here. "
+            "Describe its column as Categorical."
+        )
+
+
+def _cuts(
+    before: AffineMap, i: int, column: int, weight: float, thresholds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Where thresholds of an input cut its column; and the doubt, in column units.
+
+    That is how far from a cut rounding may take an input across its threshold: nowhere, where it is
+    known how the model computes it.
+    """
+    if i in before.computed:
+        return before.last_up_to(i, thresholds), np.zeros(len(thresholds))
+    cut = (thresholds - before.offset[i]) / weight
+    sizes = before.sizes.take(np.array([i]))
+    reach = np.zeros((len(cut), sizes.matrix.shape[1]))
+    reach[:, column] = cut
+    size = sizes(reach)[:, 0] + np.abs(thresholds)
+    scale = abs(sparse.csr_array(before.matrix)[[i]].sum())
+    # twice, so that a point beyond it is clear of the threshold after all of its roundings
+    return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
+
+
+Demand = tuple[NDArray[Any], NDArray[Any]]
+"""Leaves that demand something of one feature, and what: first cell · cells + last, or a set."""
+
+
+def _demands(trees: Trees, nodes: _Nodes) -> tuple[IntArray, IntArray, list[Demand], list[Demand]]:
+    """Return the tree and node of each leaf, and what leaves demand of each number and each group.
+
+    A leaf names at most as many features as it is deep. So leaves are followed down in blocks of
+    trees, and only what they name is kept: all leaves × all columns of a forest on wide tables are
+    gigabytes.
+    """
+    order = np.argsort(trees.roots)
+    sizes = np.empty(len(order), dtype=np.intp)
+    sizes[order] = np.diff(trees.roots[order], append=len(trees.inputs))
+    width = len(nodes.columns) + nodes.goes_left.shape[1]
+    block = np.cumsum(sizes) * max(width, 1) // BLOCK
+    cells, count = np.diff(nodes.starts), 0
+    leaves: list[tuple[IntArray, IntArray]] = []
+    ranges: list[list[Demand]] = [[] for _ in nodes.columns]
+    subsets: list[list[Demand]] = [[] for _ in nodes.spans]
+    for which in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
+        tree, leaf, low, high, among = _leaves(trees, nodes, which)
+        leaves.append((tree, leaf))
+        for f, demands in enumerate(ranges):
+            rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
+            demands.append((count + rows, low[rows, f] * cells[f] + high[rows, f]))
+        for span, demands in zip(nodes.spans, subsets, strict=True):
+            rows = np.flatnonzero(~among[:, span].all(axis=1))
+            demands.append((count + rows, among[rows, span]))
+        count += len(leaf)
+    tree, leaf = _stacked(leaves)
+    return tree, leaf, [*map(_stacked, ranges)], [*map(_stacked, subsets)]
+
+
+def _stacked(blocks: list[Demand]) -> Demand:
+    rows, demands = zip(*blocks, strict=True)
+    return np.concatenate(rows), np.concatenate(demands)
+
+
+def _leaves(trees: Trees, nodes: _Nodes, which: IntArray) -> tuple[NDArray[Any], ...]:
+    """Leaves of some trees: tree, node, the cells of each number and the categories they hold."""
+    cells = np.diff(nodes.starts)
+    at = trees.roots[which]
+    level: tuple[NDArray[Any], ...] = (
+        which,
+        at,
+        np.zeros((len(at), len(cells)), dtype=np.int32),
+        np.tile((cells - 1).astype(np.int32), (len(at), 1)),
+        np.ones((len(at), nodes.goes_left.shape[1]), dtype=bool),
+    )
+    found = []
+    while len(level[0]):
+        is_leaf = trees.inputs[level[1]] < 0
+        found.append(tuple(part[is_leaf] for part in level))
+        inner = tuple(part[~is_leaf] for part in level)
+        parts = [_children(trees, nodes, inner, left=left) for left in (True, False)]
+        level = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+    joined = tuple(np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(joined[0], kind="stable")
+    return tuple(part[order] for part in joined)
+
+
+def _children(
+    trees: Trees, nodes: _Nodes, level: tuple[NDArray[Any], ...], *, left: bool
+) -> list[NDArray[Any]]:
+    """The children on one side, without those that nothing reaches."""
+    tree, at, low, high, among = level
+    low, high, among = np.array(low), np.array(high), np.array(among)
+    rows = np.flatnonzero(nodes.number[at] >= 0)
+    f, cell = nodes.number[at[rows]], nodes.cell[at[rows]]
+    lower = nodes.falls[at[rows]] != left
+    some, on = rows[lower], f[lower]
+    high[some, on] = np.minimum(high[some, on], cell[lower])
+    some, on = rows[~lower], f[~lower]
+    low[some, on] = np.maximum(low[some, on], cell[~lower] + 1)
+    live: BoolArray = np.asarray((low <= high).all(axis=1))
+    goes = nodes.goes_left[at] == left
+    for g, span in enumerate(nodes.spans):
+        rows = np.flatnonzero(nodes.group[at] == g)
+        among[rows, span] &= goes[rows, span]
+        live[rows] &= among[rows, span].any(axis=1)
+    live &= (nodes.fixed[at] < 0) | ((nodes.fixed[at] == 1) == left)
+    child = (trees.left if left else trees.right)[at]
+    return [part[live] for part in (tree, child, low, high, among)]

@@ -1,0 +1,368 @@
+"""Binary scores whose weights are known up to the law of their noise, and how they are read.
+
+What is known are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
+beforehand its sign is the label's with probability P(φᵀμ < lead), the lead being φᵀw̃ with the sign
+of the label; that is at least p where the lead is at least the p-quantile of φᵀμ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.caches import Memo
+from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.families.uncertain.chance import Chance
+from counterpoint.families.uncertain.leads import linear_leads, share_answered
+from counterpoint.families.uncertain.target import Robust
+from counterpoint.families.uncertain.wave_bounds import SHARE, wave_leads
+from counterpoint.families.uncertain.waves import FourierConstraint, Waves
+from counterpoint.models.dispatch import (
+    Inputs,
+    by_name,
+    dense,
+    fitted,
+    fitted_inputs,
+    inputs_of,
+    read,
+)
+from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
+from counterpoint.models.linear import LinearScores
+from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
+from counterpoint.numerics import EPS, FloatArray
+from counterpoint.problem.targets import Label, Target
+from counterpoint.programs.region import Region
+from counterpoint.rows.features import Features
+from counterpoint.search.search import Leads
+from counterpoint.search.union import StartHint
+
+if TYPE_CHECKING:
+    from counterpoint.search.union import Question
+
+__all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
+
+
+class UncertainForm(Form):
+    """A binary model whose weights are known up to the law of their noise."""
+
+    law: NoiseLaw
+    """That of the noise of the weights (F,)."""
+    epsilon: float | None
+    """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
+    classes: Any
+    """(2,) labels."""
+    phi: Any
+    """(n, d) rows → (n, F) the features that the weights are of."""
+
+    def with_noise(self, share: float) -> Self:
+        """The same with so many times the noise."""
+        quieter: Self = replace(cast("Any", self), law=self.law.scaled(share))
+        return quieter
+
+    @abstractmethod
+    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+        """(n,) by how much the known weights are for a label, in score units."""
+
+    def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
+        """(n,) the probability that the true weights are for it, at points fixed beforehand."""
+        return 1.0 - self.law.tail(self.lead(X, label), self.phi(X))
+
+    def demanded(self, target: Robust) -> NoiseLaw | None:
+        """The law whose quantile a lead is to exceed; None if no quantile is demanded.
+
+        That of the paper, λ √2 ln(1 / (2 (1 − p))) ‖φ‖, is that of a normal law of the right scale.
+        What an answer to a `Robust` that ``selects`` has to lead by is said by `leads`.
+        """
+        law, p = self.law, target.probability
+        if target.selects or p == 0.5:
+            return None
+        if target.rule == "exact":
+            return law
+        if not isinstance(law, ProjectedLaplace):
+            kind = type(law).__name__.removeprefix("Projected").lower()
+            raise InvalidInput(
+                f"Expected Laplace noise for rule='paper'; got {kind} noise. Use rule='exact'."
+            )
+        unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
+        return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)
+
+    def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
+        """(n,) by how much points lead more than is demanded."""
+        lead, law = self.lead(X, target.label), self.demanded(target)
+        if law is None:
+            return lead
+        return np.asarray(lead - law.quantile(target.probability, self.phi(X)))
+
+    def doubt(self, X: FloatArray) -> FloatArray:
+        """(n,) what a quantile may be off by: some roundings, relative to the deviation."""
+        return np.asarray(16 * EPS * self.law.deviation(self.phi(X)))
+
+    def sign(self, label: Hashable) -> float:
+        """1 for the second class, −1 for the first."""
+        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
+
+    @cached_property
+    def draws(self) -> Memo[tuple[int, int], Any]:
+        """What is drawn of the noise, by how many draws and their seed."""
+        return Memo()
+
+    @abstractmethod
+    def aim(self, target: Robust, features: Features) -> StartHint:
+        """Where a target says to look.
+
+        Raises
+        ------
+        InvalidInput
+            If it says so of a model without random features, or only of the way to a prototype
+            that the model takes for another class.
+        """
+
+    @abstractmethod
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
+
+    @abstractmethod
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        """How many of the questions like that of a row (1, d) get an answer; None if not known."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class UncertainScores(UncertainForm):
+    """A linear score whose noise acts on affine features of the input."""
+
+    scores: LinearScores
+    """The model as it is known, binary; what is predicted."""
+    phi: AffineMap
+    law: NoiseLaw
+    epsilon: float | None = None
+
+    @property
+    def width(self) -> int:
+        return self.scores.width
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """(2,) labels."""
+        return self.scores.classes
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return self.scores.predict(X)
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        return np.asarray(self.scores.noise(X, eps) + eps / EPS * self.doubt(X))
+
+    def through(self, before: AffineMap) -> UncertainScores:
+        phi = AffineMap(*before.followed_by(self.phi.matrix, self.phi.offset))
+        return replace(self, scores=self.scores.through(before), phi=phi)
+
+    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+        return self.scores.margin(X, Label(label))
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Robust):
+            return self.sure_margin(X, target)
+        return self.scores.margin(X, target)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        """Closed convex pieces whose union is where the target holds."""
+        if not isinstance(target, Robust):
+            return self.scores.regions(target)
+        predicted, law = self.scores.regions(Label(target.label)), self.demanded(target)
+        if law is None:
+            return predicted
+        lead, phi = self.leading(target.label), self.phi
+        chance = Chance(law, target.probability, phi.matrix, phi.offset, *lead)
+        return (predicted[0] & Region((chance,)),)
+
+    def leading(self, label: Hashable) -> tuple[FloatArray, float]:
+        """(d,) and a number: the lead of a label as a function slope · x + constant."""
+        sign, matrix, offset = self.sign(label), self.scores.matrix, self.scores.offset
+        slope = sign * (matrix[1] - matrix[0])
+        return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
+
+    def aim(self, target: Robust, features: Features) -> StartHint:
+        if target.search != "best" or target.prototype is not None:
+            raise InvalidInput(
+                "Expected search='best' and no prototype for a linear model, whose answers are "
+                "optimal; they are for a model with random features. Leave them out."
+            )
+        return StartHint()
+
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        rows, noise = question.actionable.cases(x), (self.law, self.phi)
+        about = self._moves(target), target.probability, question.actionable, rows
+        return linear_leads(*about, self.leading(target.label), noise)
+
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        rows = question.actionable.cases(x)
+        about = self._moves(target), target.probability, question.actionable, rows
+        return share_answered(*about, self.leading(target.label))
+
+    def _moves(self, target: Robust) -> tuple[FloatArray, FloatArray]:
+        """(N, d) and (N,): draws of the noise move the score at y by slope · y + constant."""
+        key = target.draws, target.random_state
+
+        def drawn() -> tuple[FloatArray, FloatArray]:
+            noise = self.law.draw(*key)
+            return noise @ self.phi.matrix, noise @ self.phi.offset
+
+        return self.draws.made(key, drawn)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FourierScores(UncertainForm):
+    """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first."""
+
+    phi: Waves
+    weights: FloatArray
+    """(F,) as they are known."""
+    classes: NDArray[Any]
+    """(2,) labels."""
+    law: NoiseLaw
+    """Of spherical noise, or independent and alike."""
+    epsilon: float | None = None
+
+    @property
+    def width(self) -> int:
+        return self.phi.width
+
+    def score(self, X: FloatArray) -> FloatArray:
+        """(n,) weights · φ."""
+        return np.asarray(self.phi(X) @ self.weights)
+
+    def predict(self, X: FloatArray) -> NDArray[Any]:
+        return np.asarray(self.classes[(self.score(X) >= 0.0).astype(np.intp)])
+
+    def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
+        own = self.phi.rounding(X, self.weights)
+        return np.asarray(eps / EPS * (own + self.doubt(X)))
+
+    def through(self, before: AffineMap) -> FourierScores:
+        return replace(self, phi=self.phi.through(before.matrix, before.offset))
+
+    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+        return self.sign(label) * self.score(X)
+
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
+        if isinstance(target, Robust):
+            return self.sure_margin(X, target)
+        sign, asked = self._wanted(target)
+        return np.asarray(sign * self.score(X) - asked)
+
+    def regions(self, target: Target) -> tuple[Region, ...]:
+        """One piece, which is closed and not convex."""
+        law, p = None, 0.5
+        if isinstance(target, Robust):
+            sign, asked = self.sign(target.label), 0.0
+            law, p = self.demanded(target), target.probability
+        else:
+            sign, asked = self._wanted(target)
+        lost = float(sign < 0.0 and asked == 0.0 and law is None)
+        return (Region((FourierConstraint(self.phi, sign * self.weights, asked, law, p, lost),)),)
+
+    def _wanted(self, target: Target) -> tuple[float, float]:
+        """The sign of the class, and the margin."""
+        if target.requirement.probable:
+            raise InvalidInput(
+                f"{type(target).__name__} needs class probabilities: a support vector machine has "
+                "none. Use Label with a margin in score units, or Robust."
+            )
+        wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
+        return (1.0 if wanted[1] else -1.0), asked
+
+    def aim(self, target: Robust, features: Features) -> StartHint:
+        prototype = target.prototype_point(features)
+        if prototype is not None and self.predict(prototype[None])[0] != target.label:
+            if target.search == "segment":
+                raise InvalidInput(
+                    f"Expected a prototype that the model takes for {target.label!r}; it takes "
+                    "this one for the other class. Pass another, or search='best', which looks "
+                    "elsewhere as well."
+                )
+            prototype = None
+        wide = target.search == "best" and (target.selects or prototype is None)
+        anywhere = target.search == "optimal" or wide
+        on_segment = prototype is not None and target.search != "optimal"
+        otherwise = target.search == "best" and not anywhere
+        return StartHint(prototype, on_segment, anywhere, otherwise)
+
+    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+        count, seed = max(target.draws // SHARE, 1), target.random_state
+        noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
+        return wave_leads(self.phi, noise, target, question, x)
+
+    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+        return None
+
+
+@by_name("counterpoint", "UncertainClassifier")
+def _(model: Any) -> Form:
+    form, name = read(fitted(model).estimator), type(model.estimator).__name__
+    if isinstance(form, UncertainScores | FourierScores):
+        raise UnsupportedModel(
+            f"{name} says itself how uncertain its weights are. Pass it as it is, without "
+            "UncertainClassifier."
+        )
+    if not isinstance(form, LinearScores) or not form.is_binary:
+        count = 0 if form.has_values else len(np.atleast_1d(model.classes_))
+        got, advice = f"{name}, which is none", "Explain it without the noise."
+        if count > 2:
+            got, advice = f"{name} with {count} classes", "Fit one class against the others."
+        raise UnsupportedModel(
+            f"UncertainClassifier is read over binary linear classifiers; got {got}. {advice}"
+        )
+    d = form.width
+    lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))
+    return UncertainScores(form, lift, model.noise_)
+
+
+@by_name("counterpoint", "PrivateSVC", question=inputs_of)
+def _(model: Any) -> Inputs | None:
+    inputs = fitted_inputs(model)
+    if inputs is None or model.bounds is None:
+        return inputs
+    low, high = (dense(bound).tolist() for bound in model.bounds_)
+    return replace(inputs, ranges=tuple(zip(low, high, strict=True)))
+
+
+@by_name("counterpoint", "PrivateSVC")
+def _(model: Any) -> Form:
+    low, high = (dense(bound) for bound in fitted(model).bounds_)
+    half, weights = 0.5 * (high - low), dense(model.coef_)
+    # Normal noise falls more slowly than 1/ε; without privacy there is no ε.
+    in_proportion = model.private_ and model.mechanism_ != "gaussian"
+    released = float(model.epsilon_spent_) if in_proportion else None
+    scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
+    if len(model.frequencies_):
+        if len(model.classes_) > 2:
+            raise UnsupportedModel(
+                "A PrivateSVC with random features is explained for two classes; got "
+                f"{len(model.classes_)}. Fit it to one class against the others."
+            )
+        frequencies = dense(model.frequencies_)
+        waves = Waves(frequencies, np.zeros(len(frequencies)), float(constant))
+        form = FourierScores(waves, weights, model.classes_, model.noise_, released)
+        return form.through(AffineMap(scaled, shift))
+    if constant:
+        scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
+    rows = np.atleast_2d(weights)
+    both = np.stack([np.zeros_like(weights), weights]) if len(rows) == 1 else rows
+    scores = LinearScores.of(
+        rows @ scaled,
+        rows @ shift,
+        model.classes_,
+        no_probabilities="PrivateSVC has none",
+        last_of_ties=len(rows) == 1,
+        magnitude=Magnitude.of(both, np.zeros(len(both))).through(AffineMap(scaled, shift)),
+    )
+    if len(rows) > 1:
+        return scores
+    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)

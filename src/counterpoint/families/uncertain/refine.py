@@ -1,0 +1,296 @@
+"""Cutting planes: conditions that are known by their half-spaces, for one row and one program.
+
+A relaxation knows a few half-spaces of a convex condition; any solver takes it, and its bound
+holds. Where its optimum misses a condition, the half-space that it misses most is added, and so on
+(Kelley 1960). Whole steps and categories are found in the relaxation by a branch and bound; then
+they are held, and the other columns are refined by themselves (Duran & Grossmann 1986).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from time import perf_counter
+from typing import final
+
+import numpy as np
+from scipy.optimize import nnls
+
+from counterpoint.families.uncertain.leads import LinearLeads
+from counterpoint.numerics import TINY, VIOLATION, FloatArray
+from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
+from counterpoint.programs.region import Cases, Region
+from counterpoint.search.search import Found
+from counterpoint.search.union import Subproblem, Union
+from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers.duals import purified
+
+__all__ = ["Refinement", "cutting_planes", "purified_evidence", "shortest"]
+
+
+EXACT = 1e-9
+"""The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
+in whole steps a tenth of what is asked for will do."""
+NEARLY = 0.1 * EXACT
+"""Where a point misses a condition by what costs such a share of its own cost, the next one is to
+be a little inside. What it costs more is then a part of the gap that is aimed at."""
+
+
+@final
+class Refinement:
+    """One row in one piece.
+
+    ``cuts`` are half-spaces to begin with, and ``end`` is when to stop, in the seconds of
+    ``perf_counter``, if not what the conditions and the effort say; ``held`` says that the case
+    holds whole steps and categories.
+
+    Attributes
+    ----------
+    best, bound
+        What gives the best lower bound, and that bound.
+    point, cost
+        The cheapest point that meets all conditions, (1, d), and what it costs.
+    limited
+        Whether time ran out.
+    """
+
+    best: Evidence
+
+    def __init__(
+        self,
+        piece: Subproblem,
+        case: Cases,
+        effort: Effort,
+        *,
+        cuts: LinearBounds | None = None,
+        end: float | None = None,
+        held: bool = False,
+    ) -> None:
+        self.piece, self.case, self.effort = piece, case, effort
+        self.branches = piece.is_integral and not held
+        if cuts is None:
+            cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
+            for condition in piece.supported:
+                cuts = cuts.stacked(condition.first())
+        self.cuts = cuts
+        stop = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+        self.end = stop if end is None else end
+        self.bound, self.cost, self.limited = -np.inf, np.inf, False
+        self.point: FloatArray | None = None
+        self.last = case.x  # the last optimum of a relaxation
+        excesses = (float(c.excess(case.x)[0]) for c in piece.supported)
+        self._missed_at_first = max(excesses, default=0.0)
+        self.inwards, self.missed, self.fenced = 0.0, np.inf, False
+        # where any point will do, at once
+        self.accepted = NEARLY if effort.gap < 1.0 else 1.0
+
+    def run(self, cost_cutoff: float) -> None:
+        """Until the gap is closed, or no point that costs less than ``cutoff`` is left."""
+        if self.branches and not self.piece.free.is_integral:
+            self._start_from(self.piece.free, cost_cutoff)
+        self._approach()
+        for k in range(1000):  # some 10 do; for absolute prices and much noise some hundreds
+            if self._is_closed(k) or self.bound >= cost_cutoff:
+                return
+            y = self._relaxed(cost_cutoff)
+            if y is None:
+                if self.limited or not self._goes_on(cost_cutoff):
+                    return
+                continue
+            self.last, missed = y, self._cut(y)
+            if missed <= 0.0:
+                self._offer(y)
+                return
+            if self.branches:
+                self._hold(y, cost_cutoff)
+                continue
+            self._go_inwards(y, missed)
+
+    def _approach(self) -> None:
+        """Half-spaces about the nearest point within them alone, as far as bounds do not matter."""
+        price, case, y = self.piece.program.price, self.case, self.case.x
+        euclidean = price.kind is not Manhattan and price.quadratic.ndim == 1
+        if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
+            return
+        if not price.quadratic.all():
+            return
+        unit = (case.high > case.low)[0] / np.sqrt(price.quadratic)
+        for _ in range(10):  # 6 will do
+            if self._cut(y) <= 1e-10 * self._missed_at_first:
+                return
+            far = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
+            step = shortest(self.cuts.matrix * unit, far)
+            if step is None:
+                return
+            y = case.x + unit * step
+            if ((y < case.low) | (y > case.high)).any():
+                return
+
+    def _goes_on(self, cost_cutoff: float) -> bool:
+        """Whether there may be a point after all, where a relaxation has none."""
+        if self.inwards:  # what was asked for besides may be too much
+            self.inwards, self.accepted = 0.0, max(0.01 * self.accepted, NEARLY)
+            return True
+        if self.fenced or self.bound >= cost_cutoff:
+            return False
+        # Half-spaces far out along columns without bounds. Where all others are nearly parallel,
+        # rounding alone lets points far out meet them, and what solvers rightly hold to be
+        # impossible cannot be refuted. Half-spaces hardly turn from so far on.
+        self.fenced, x = True, self.case.x
+        far = 1e3 * np.maximum(np.abs(self.last - x), np.abs(x))
+        for ends, way in ((self.case.low, -1.0), (self.case.high, 1.0)):
+            for j in np.flatnonzero(np.isinf(ends[0])):
+                self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
+        return True
+
+    def _go_inwards(self, y: FloatArray, missed: float) -> None:
+        """Where hardly anything is missed, the next point is to be a little inside."""
+        cost = float(self.piece.program.objective(y, self.case)[0])
+        rows, first = self.evidence.program.affine, self._missed_at_first
+        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.tight)
+        unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
+        # A solver that misses nearly the same again does not do better: its rows have errors.
+        stuck = abs(missed - self.missed) <= 1e-3 * missed
+        self.missed = missed
+        if missed * unit < max(self.accepted, VIOLATION if stuck else 0.0) * cost:
+            self.inwards = max(1.2 * missed, 2.0 * self.inwards)
+
+    def _start_from(self, piece: Subproblem, cost_cutoff: float) -> None:
+        """Take over the half-spaces and the bound of a relaxation."""
+        relaxation = Refinement(piece, self.case, self.effort, end=self.end)
+        relaxation.run(cost_cutoff)
+        self.cuts, self.best, self.bound = relaxation.cuts, relaxation.best, relaxation.bound
+        point = relaxation.point
+        if point is not None and self.piece.program.violation(point, self.case.x)[0] == 0.0:
+            self._offer(point)
+
+    def _hold(self, y: FloatArray, cost_cutoff: float) -> None:
+        """Refine the other columns where whole steps and categories are those of a point."""
+        held = self.piece.program.held(y, self.case.x)
+        case = self.case.holding(held, y)
+        inner = Refinement(
+            self.piece.free, case, self.effort, cuts=self.cuts, end=self.end, held=True
+        )
+        inner.run(min(cost_cutoff, self.cost))
+        self.cuts = inner.cuts
+        if inner.point is not None:
+            self._offer(np.where(held, y, inner.point))
+
+    def _relaxed(self, cost_cutoff: float) -> FloatArray | None:
+        """(1, d) the optimum within the half-spaces so far; None if it is not worth going on."""
+        relaxed = self.piece.relaxed(self.cuts)
+        program, case = relaxed.program, self.case
+        rows = program.affine
+        impossible = np.flatnonzero(~rows.matrix.any(axis=1) & (rows.high < 0.0))
+        if len(impossible):  # 0 <= a negative number
+            proof = np.zeros((1, program.size))
+            proof[0, impossible[0]] = 1.0
+            self._learn(Evidence(program, case, proof, None, np.full(1, -np.inf)), cost_cutoff)
+            if np.isinf(self.bound):
+                return None
+        case = case.with_margin(case.margin + np.array([self.inwards, 0.0]))
+        effort, point, self.limited = self._effort(), None, False
+        closed = None if relaxed.is_integral else relaxed.closed_form
+        for prepared in chain(filter(None, [closed]), relaxed.complete(exhaustive=False)):
+            solution = prepared.solve(case, effort)
+            if solution.found[0] and program.violation(solution.points, case.x)[0] <= VIOLATION:
+                point = solution.points
+            elif prepared is closed:  # more than one row decides
+                continue
+            at = (case.x if point is None else point) if program.has_tangents else None
+            told = Evidence(program, case, solution.multipliers, at, solution.reported)
+            self._learn(purified_evidence(told) if point is None else told, cost_cutoff)
+            # A branch and bound that had to leave a node open has a point all the same.
+            self.limited = solution.outcomes[0] == Outcome.LIMIT and (
+                point is None or perf_counter() >= self.end
+            )
+            if point is not None or self.limited or np.isinf(self.bound):
+                break
+        return None if self.limited or self.bound >= cost_cutoff else point
+
+    def _learn(self, evidence: Evidence, cost_cutoff: float) -> None:
+        """Keep what bounds the cost best."""
+        self.evidence = evidence
+        told = float(evidence.bounds(np.array([cost_cutoff]))[1][0])
+        if told > self.bound:
+            self.best, self.bound = evidence, told
+
+    def _effort(self) -> Effort:
+        """That of a relaxation: sharper than what is asked, and half of the time that is left."""
+        effort = self.effort
+        if not self.branches:
+            effort = replace(effort, gap=min(effort.gap, EXACT))
+        if np.isfinite(self.end):
+            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
+        return effort
+
+    def _cut(self, y: FloatArray) -> float:
+        """By how much a point misses the conditions; from now on their half-spaces there count."""
+        missed = -np.inf
+        for condition in self.piece.supported:
+            excess, support = condition.supports(y)
+            missed = max(missed, float(excess[0] + self.case.margin[0, 0]))
+            self.cuts = self.cuts.stacked(support)
+        return missed
+
+    def _offer(self, y: FloatArray) -> None:
+        cost = float(self.piece.program.objective(y, self.case)[0])
+        if cost < self.cost:
+            self.point, self.cost = y, cost
+
+    def _is_closed(self, k: int) -> bool:
+        """Whether the gap is as small as is aimed at after so many rounds."""
+        if k == 150:  # from then on a tenth of the gap that is asked for will do
+            self.accepted = max(self.accepted, 0.1 * self.effort.gap)
+        if self.effort.gap >= 1.0 or np.isinf(self.cost):
+            return np.isfinite(self.cost)
+        wanted = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
+        return self.cost - self.bound <= wanted * self.cost
+
+
+def shortest(rows: FloatArray, far: FloatArray) -> FloatArray | None:
+    """(d,) the shortest z with rows · z <= −far; None if it is not seen.
+
+    One problem of non-negative least squares (Lawson & Hanson 1974, LDP): far less than a program.
+    """
+    scale = (far / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
+    if not 0.0 < scale < np.inf:
+        return None
+    last, rest = np.append(np.zeros(rows.shape[1]), 1.0), np.vstack([-rows.T, far / scale])
+    try:
+        rest = rest @ nnls(rest, last)[0] - last
+    except RuntimeError:  # too many iterations
+        return None
+    return -scale * rest[:-1] / rest[-1] if rest[-1] < -1e-9 else None
+
+
+def purified_evidence(evidence: Evidence) -> Evidence:
+    """What nearly refutes a row, without the noise of the solver that found it."""
+    program, ray = evidence.program, evidence.multipliers
+    if program.refutes(evidence.cases, ray)[0]:
+        return evidence
+    return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
+
+
+def cutting_planes(found: Found, pieces: Union, leads: LinearLeads | None) -> list[Bounding]:
+    """Pieces with conditions that no solver takes, one row after the other; what bounds them.
+
+    ``leads`` are what each row has to meet besides. The time of each row is shared evenly among the
+    pieces.
+    """
+    effort, known = found.effort.shared(len(pieces)), []
+    found.closed[:] = False
+    for i in range(len(found.cases)):
+        row, best = np.array([i]), []
+        for s, piece in enumerate(pieces.listed):
+            part = piece if leads is None else piece.within(Region(leads.leads[i]))
+            refinement = Refinement(part, part.sees(found.cases).take(row), effort)
+            refinement.run(float(found.worth_beating()[i]))
+            found.limited[i] |= refinement.limited
+            if refinement.point is not None:
+                found.offer(s, row, refinement.point, np.array([refinement.cost]))
+            best.append(refinement.best)
+        known.append(best)
+    return [RowEvidence(known)]

@@ -1,0 +1,271 @@
+"""`Robust`: the true weights decide for a label, with at least a probability."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.problem.targets import Guarantee, Requirement, Target, Validation
+from counterpoint.rows.encoding import encode, match_columns
+from counterpoint.rows.features import Features
+from counterpoint.rows.table import Table
+
+if TYPE_CHECKING:
+    from counterpoint.families.uncertain.form import UncertainForm
+    from counterpoint.models.form import Form
+    from counterpoint.results import Counterfactuals
+    from counterpoint.search.search import Leads
+    from counterpoint.search.union import Question, StartHint
+
+__all__ = ["Robust"]
+
+WORDS = {
+    "guarantee": ("best", "selection", "fixed"),
+    "rule": ("exact", "paper"),
+    "search": ("best", "segment", "optimal"),
+}
+"""What the words of a `Robust` may be."""
+
+
+@final
+@dataclass(frozen=True)
+class Robust(Target):
+    """The true weights decide for a label, with at least a probability.
+
+    For a binary model whose weights are known up to the law of their noise: a
+    `counterpoint.privacy.PrivateSVC`, or any other linear one as an `UncertainClassifier`. What the
+    known weights predict must be the label too.
+
+    A search looks at the known weights, and so it finds points where their noise happens to flatter
+    the label. The chance constraint of the literature, ``guarantee="fixed"``, is about a point that
+    was fixed beforehand, and an optimal point keeps its promise far less often. With
+    ``guarantee="selection"`` at most 1 − p of all questions get a wrong answer, however it was
+    chosen: its score leads by what noise can do to any such point. Of the *answers*, more may be
+    wrong where few questions are answered; the message of an answer tells how many are.
+
+    That is for a question that does not depend on the known weights: one row, label, probability,
+    cost and constraints. Where the label was chosen by looking at them, a wrong answer is given
+    with a probability of at most 2 (1 − p). It is still 1 − p if the label is the one that they do
+    not give to the row, the model is linear, and what may move are numbers that may rise and fall.
+
+    Parameters
+    ----------
+    label
+        A class label.
+    probability
+        At least ½ and below 1.
+    guarantee
+        ``"selection"``; ``"fixed"``; or ``"best"``, the first where attainable, else the second.
+        Each answer's certificate says which it has.
+    rule
+        Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
+        is for Laplace noise, asks for too much or too little, and has no guarantee but where the
+        exact probability, which the certificate states, suffices.
+    draws
+        How many draws of the noise make ``"selection"``, which is then certain to 99.9 %; with
+        random features, a tenth of them.
+    random_state
+        Their seed.
+    search
+        Where to look, if the model has random features: ``"segment"``, on the way to the prototype;
+        ``"optimal"``, everywhere; ``"best"``, both, if each keeps the guarantee. A point of a
+        segment that was chosen by looking at the weights is hardly less sure than a fixed one, and
+        an optimal one far less: so for ``"fixed"`` the best is the segment, if it has a point that
+        will do. Where the prototype is of no use, the best looks elsewhere, and says so.
+    prototype
+        For such a model a row that is known to be of the class: one row, of values or name → value.
+        It must come from what is public; means of the private rows give them away.
+
+    References
+    ----------
+    Mochaourab, Sinha, Greenstein & Papapetrou, Robust explanations for private support vector
+    machines, equations 14–19, which are about a fixed point. Lagoa, Li & Sznaier (2005),
+    Probabilistically constrained linear programs and risk-adjusted controller design.
+    """
+
+    label: Hashable
+    probability: float
+    guarantee: Literal["best", "selection", "fixed"] = "best"
+    rule: Literal["exact", "paper"] = "exact"
+    draws: int = 10_000
+    random_state: int = 0
+    search: Literal["best", "segment", "optimal"] = "best"
+    prototype: Any = None
+    sought: ClassVar[str | None] = "probability"
+
+    def __post_init__(self) -> None:
+        check_one_label(self.label)
+        object.__setattr__(self, "prototype", _row_of(self.prototype))
+        if not (is_number(self.probability) and 0.5 <= self.probability < 1.0):
+            raise InvalidInput(
+                "Expected a probability of at least 0.5, as likely as not, and below 1, which "
+                f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
+            )
+        for name, words in WORDS.items():
+            word = getattr(self, name)
+            if not (isinstance(word, str) and word in words):
+                listed = " or ".join(map(repr, words))
+                raise InvalidInput(f"Expected {name} {listed}; got {shown(word)}.")
+        if self.rule == "paper" and self.guarantee == "selection":
+            raise InvalidInput(
+                "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
+                "that is fixed beforehand."
+            )
+        if self.search == "segment" and self.prototype is None:
+            raise InvalidInput(
+                "Expected a prototype with search='segment'; got none. Pass a row that is known to "
+                "be of the class, from public data and not from the rows the model was fitted on."
+            )
+        for name, least in (("draws", 1), ("random_state", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(
+                    f"Expected {name} to be a whole number of at least {least}; got {shown(value)}."
+                )
+
+    @property
+    def selects(self) -> bool:
+        """Whether the answer is to be sure however it was chosen, if that is attainable."""
+        return self.guarantee != "fixed" and self.rule == "exact"
+
+    @property
+    def promise(self) -> Guarantee:
+        return Guarantee.SELECTION if self.selects else Guarantee.FIXED
+
+    @property
+    def requirement(self) -> Requirement:
+        return Requirement((self.label,), chance=self)
+
+    def each(
+        self, predicted: NDArray[Any], answered: BoolArray
+    ) -> Iterator[list[tuple[Target, IntArray]]]:
+        """The best is the first guarantee, and then the second where no answer has the first."""
+        if not (self.selects and self.guarantee == "best"):
+            yield [(self, np.arange(len(predicted)))]
+            return
+        yield [(replace(self, guarantee="selection"), np.arange(len(predicted)))]
+        left = np.flatnonzero(~answered)
+        if len(left):
+            yield [(replace(self, guarantee="fixed"), left)]
+
+    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+        uncertain = _uncertain(form)
+        return self._is_sure(uncertain, x, said, uncertain.certainty(x, self.label))
+
+    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
+        probability = _uncertain(form).certainty(x, self.label)
+        promised = probability >= self.probability
+        return Validation(
+            self._is_sure(_uncertain(form), x, said, probability),
+            form.margin(x, self),
+            probability,
+            np.where(promised, self.promise.code, Guarantee.NONE.code).astype(np.int8),
+            self.requirement.rounding(form, x, eps),
+        )
+
+    def misfit(self, model: str, fitting: str) -> InvalidInput:
+        if "classes" in model:
+            return InvalidInput(
+                f"Robust needs a binary linear model; got {model}. Fit one class against the "
+                "others, and say how uncertain its weights are."
+            )
+        return InvalidInput(
+            "Robust needs a binary linear model, and the law of the noise on its weights: that of "
+            "a PrivateSVC is known, and any other is said by "
+            f"cp.UncertainClassifier(model, covariance=...). Got {model} without one."
+        )
+
+    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
+        rows, columns = np.nonzero(np.abs(x) > 1e100)  # what noise does takes squares of it
+        return {
+            i: f"column {names[j]!r} holds {x[i, j]:g}, which is too large to say what noise on "
+            "the weights does there. Check its unit."
+            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        }
+
+    def aim(self, question: Question) -> StartHint | None:
+        return _uncertain(question.form).aim(self, question.features)
+
+    def leads(self, question: Question, x: FloatArray) -> Leads | None:
+        if not self.selects:
+            return None
+        return _uncertain(question.form).leads(self, question, x)
+
+    remarks = True
+
+    def remark(self, answers: Counterfactuals, i: int) -> str:
+        from counterpoint.families.uncertain.attainable import (
+            attainable_of,
+            said_of_promise,
+            said_of_prototype,
+            said_of_rule,
+        )
+
+        question, certificate = answers.question, answers.certificates[i]
+        both = answers.before, answers.after
+        x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
+        if certificate.valid and certificate.guarantee is Guarantee.SELECTION:
+            first = said_of_promise(self, _uncertain(question.form).answered(self, question, x))
+        elif certificate.valid:
+            first = said_of_rule(self, certificate.probability)
+        else:
+            first = attainable_of(question, self, x)
+        about = said_of_prototype(question, self, x, y if certificate.valid else None)
+        return " ".join(filter(None, (first, about)))
+
+    def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
+        from counterpoint.families.uncertain.attainable import surest
+
+        return surest(question, self, x, 12, end)
+
+    def prototype_point(self, features: Features) -> FloatArray | None:
+        """(d,) the encoded prototype; None if there is none."""
+        if self.prototype is None:
+            return None
+        encoded = encode(match_columns(_table_of(self.prototype), features), features)
+        if encoded.problems:
+            raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
+        return np.asarray(features.expand(encoded.codes)[0])
+
+    def _is_sure(
+        self, form: UncertainForm, x: FloatArray, predicted: NDArray[Any], probability: FloatArray
+    ) -> BoolArray:
+        """(n,): whether points have the label, and the probability or what the paper asks for."""
+        met = probability >= self.probability
+        if self.rule == "paper":
+            met = form.margin(x, self) >= 0.0
+        return np.asarray(met & (predicted == self.label))
+
+
+def _uncertain(form: Form) -> UncertainForm:
+    """The form, which has noise: no other has regions for this target."""
+    from counterpoint.families.uncertain.form import UncertainForm
+
+    assert isinstance(form, UncertainForm)  # noqa: S101
+    return form
+
+
+def _table_of(row: Any) -> Table:
+    """One row: a tuple of values, or of pairs of names and values; or as it was given."""
+    if not isinstance(row, tuple):
+        return Table.read(row)
+    named = bool(row) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in row)
+    return Table.read(dict(row) if named else list(row))
+
+
+def _row_of(row: Any) -> tuple[Any, ...] | None:
+    """One row as a tuple of values, or of pairs of names and values if it has names."""
+    if row is None:
+        return None
+    table = _table_of(row)
+    if len(table) != 1:
+        raise InvalidInput(f"Expected one row as a prototype; got {len(table)}.")
+    values = tuple(table.column(name)[0] for name in table.names)
+    values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return values if table.is_array else tuple(zip(table.names, values, strict=True))

@@ -1,0 +1,374 @@
+"""What random Fourier features prove: how far noise can push a score, and how near answers can be.
+
+The noise μ moves the score at y by φ(y)ᵀμ, a sum of waves. An answer that was chosen by looking at
+w̃ is as sure as p if it leads by T of a set that it was looked for in: with probability p no point
+of the set is pushed by more than T, and T was fixed without a look at w̃. Sets are here
+
+- the points at the distance ρ or nearer to the row (the distance is the cost if that is a norm,
+  else its root), for many ρ at once: T grows with ρ;
+- the segment from the row to a prototype.
+
+For each draw of μ the largest push over a set is **bounded from above** (`SumsOfWaves`), not
+searched for, so that the probability is kept, and T is larger than it would have to be: for balls
+in which angles change by 2 by some hundredths, and in large ones by up to a half. All T hold at
+once, see `joint_quantiles`, so that an answer may also be the best of several.
+
+How much an answer costs at least follows from a parabola above the score, see `DistanceBounds`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput
+from counterpoint.families.uncertain.chance import joint_quantiles, least_draws
+from counterpoint.families.uncertain.waves import FourierConstraint, Waves, sharpest
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
+from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.programs.evidence import Bounding, Kept
+from counterpoint.programs.region import Cases
+from counterpoint.search.search import Leads
+
+if TYPE_CHECKING:
+    from counterpoint.families.uncertain.target import Robust
+    from counterpoint.search.union import Question
+
+__all__ = [
+    "SHARE",
+    "DistanceBounds",
+    "SumsOfWaves",
+    "WaveLeads",
+    "diagonalised",
+    "metric_of",
+    "wave_leads",
+]
+
+SHARE = 10
+"""Of so many draws one is used: a ball takes more work than a linear score does."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WaveLeads(Leads):
+    """T for each of n rows."""
+
+    radii: FloatArray  # (n, V) distances ρ in increasing order, the last infinite
+    balls: FloatArray  # (n, V) T of the balls; infinite if answers are not looked for there
+    segments: FloatArray  # (n,) T of the segments; infinite if answers are not looked for there
+    starts: FloatArray  # (n, d) of the segments
+    ends: FloatArray
+    is_root: bool  # whether the distance is the root of the cost
+
+    def take(self, rows: IntArray | BoolArray) -> WaveLeads:
+        names = ("radii", "balls", "segments", "starts", "ends")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def places(self, cost: FloatArray) -> IntArray:
+        """(n,) which is the first radius within which points of a cost are."""
+        distance = np.sqrt(cost) if self.is_root else cost
+        return np.asarray((self.radii < distance[:, None]).sum(axis=1))
+
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        ball = self.balls[np.arange(len(y)), self.places(cost)]
+        way, gone = self.ends - self.starts, y - self.starts
+        square = np.maximum((way * way).sum(axis=1), TINY)
+        share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
+        off = gone - share[:, None] * way
+        is_on = (off * off).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
+        return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
+
+
+def wave_leads(
+    waves: Waves, noise: FloatArray, target: Robust, question: Question, x: FloatArray
+) -> WaveLeads:
+    """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
+
+    Where that is must not depend on the known weights: so a segment counts even if they take its
+    end for another class, and no answer is looked for on it.
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws for the probability.
+    """
+    needed = least_draws(target.probability)
+    if len(noise) < needed:
+        raise InvalidInput(
+            f"Expected at least draws={SHARE * needed} to tell a probability of "
+            f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
+            f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
+        )
+    price, cases = question.actionable.price, question.actionable.cases(x)
+    ends = None if target.search == "optimal" else target.prototype_point(question.features)
+    if ends is not None:
+        ends = np.clip(ends, cases.low, cases.high)
+    is_norm, metric, can_move = price.kind is Manhattan, metric_of(price), _movable(cases)
+    unit = price.absolute if is_norm else np.sqrt(np.diag(metric))
+    # in units in which the angles of waves change by 1, see `SumsOfWaves`
+    radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
+    radii = radii * _reach(waves.frequencies / unit)
+    balls, segments = np.full((len(x), len(radii)), np.inf), np.full(len(x), np.inf)
+    sizes, shifts, constants = waves.polar(noise)
+    for i, row in enumerate(x):
+        angles = waves.frequencies @ row + waves.phases + shifts
+        about = SumsOfWaves(sizes, angles, constants, waves.frequencies, is_round=not is_norm)
+        pushes = [] if ends is None else [about.on_segment(ends[i] - row)]
+        if target.search != "segment":
+            free = can_move[i]
+            own = waves.frequencies[:, free]
+            if is_norm:
+                own = own / unit[free]
+            else:
+                own = own @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
+            pushes += list(replace(about, frequencies=own).in_balls(radii).T)
+        # A point that counts as on a segment is 1e-9 of its length off: waves that turn by less
+        # than a thousand on the way turn by no more than 1e-6 there. So much covers rounding, too.
+        found = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
+        if ends is not None:
+            segments[i], found = found[0], found[1:]
+        if len(found):
+            balls[i] = np.maximum.accumulate(found)
+    table = np.broadcast_to(radii, balls.shape)
+    return WaveLeads(table, balls, segments, x, x if ends is None else ends, not is_norm)
+
+
+def _movable(cases: Cases) -> BoolArray:
+    """(n, d) the columns that can move, or have to."""
+    x, low, high = cases.x, cases.low, cases.high
+    return np.asarray((low < high) | (low > x) | (high < x))
+
+
+def metric_of(price: Price) -> FloatArray:
+    """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
+    quadratic = price.quadratic
+    full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+    return np.asarray(full + np.diag(price.absolute))
+
+
+def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(k,) h and (k, k) T with δ = T z such that δᵀ metric δ = ‖z‖² and δᵀ form δ = Σ h z²."""
+    root = np.linalg.inv(np.linalg.cholesky(metric))
+    bends, towards = np.linalg.eigh(root @ form @ root.T)
+    return bends, root.T @ towards
+
+
+def _reach(frequencies: FloatArray) -> float:
+    """The distance at which an angle changes by about 1."""
+    steep = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
+    return 1.0 / steep if steep > 0.0 else 1.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SumsOfWaves:
+    """Upper bounds on N sums of waves over balls and segments about one point.
+
+    The largest value of u(δ) = Σ_j r_j cos(ψ_j + ω_j · δ) over a ball is hard to find in many
+    dimensions. What is needed is a number that it does not exceed.
+
+    Each wave lies below the parabola that touches it at some angle a_j, the anchor, so
+    the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
+    largest value over a Euclidean ball is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
+    every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at the centre it is sharp for
+    small balls; anchored near a point at which u is large, for larger ones; and at the nearest
+    tops of waves it is the constant Σ r_j. Several are made for each u and the least counts.
+    """
+
+    sizes: FloatArray  # (N, K) r
+    angles: FloatArray  # (N, K) ψ at the point
+    constants: FloatArray  # (N,) what is added
+    frequencies: FloatArray  # (K, f) ω for a unit of distance along each dimension
+    is_round: bool  # whether balls are those of ‖·‖₂; else of ‖·‖₁
+
+    def on_segment(self, to: FloatArray) -> FloatArray:
+        """(N,) bounds on the values between the point and another, (f,) from it."""
+        there, parts = self.frequencies @ to, 256
+        value = self._values(np.linspace(0.0, 1.0, parts + 1)[:, None] * there).max(axis=1)
+        return np.asarray(value + self.sizes @ (there * there) / (8.0 * parts**2))
+
+    def in_balls(self, radii: FloatArray) -> FloatArray:
+        """(N, V) bounds on the values at the radii or nearer; they may be infinite."""
+        if not self.frequencies.shape[1]:
+            return np.repeat(self._values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
+        found = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
+        anywhere = self.sizes.sum(axis=1) + self.constants
+        return np.minimum(found, anywhere[:, None])
+
+    def _values(self, turns: FloatArray) -> FloatArray:
+        """(N, T) at points where the angles have turned by (T, K)."""
+        features = np.concatenate([np.cos(turns), np.sin(turns)], axis=1)
+        cosine, sine = self.sizes * np.cos(self.angles), -self.sizes * np.sin(self.angles)
+        value = np.concatenate([cosine, sine], axis=1) @ features.T
+        return np.asarray(value + self.constants[:, None])
+
+    def _forms(self, weights: FloatArray) -> FloatArray:
+        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
+        rows = self.frequencies
+        return np.asarray(np.einsum("nk,ki,kj->nij", weights, rows, rows, optimize=True))
+
+    @cached_property
+    def _steepest(self) -> FloatArray:
+        """(N,) the largest curvature anywhere, in any direction."""
+        return np.asarray(np.linalg.eigvalsh(self._forms(self.sizes))[:, -1])
+
+    def _anchors(self) -> list[FloatArray]:
+        """(N, K) angles by which waves have turned where parabolas touch them.
+
+        Some share of the way to a point where the sum is large, in balls in which angles change by
+        2 and by 4, and from there some share of the way to the tops of the waves.
+        """
+        out, unit = [], _reach(self.frequencies)
+        for radius, shares in (
+            (2.0, ((0.0, 0.0), (0.5, 0.0), (0.75, 0.0), (0.75, 0.3))),
+            (4.0, ((0.75, 0.0), (0.75, 0.3), (0.75, 0.5), (0.75, 0.7))),
+        ):
+            high = self._high(radius * unit)
+            for share, top in shares:
+                turn = share * high
+                there = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
+                out.append(turn - top * there)
+        return out
+
+    def _high(self, radius: float) -> FloatArray:
+        """(N, K) turns at points of a ball at which sums are large: 40 steps uphill."""
+        rows = self.frequencies
+        if not self.is_round:
+            turns = np.concatenate([radius * rows.T, -radius * rows.T])
+            return np.asarray(turns[self._values(turns).argmax(axis=1)])
+        y = np.zeros((len(self.sizes), rows.shape[1]))
+        step = 2.5 / np.maximum(self._steepest, TINY)[:, None]
+        for _ in range(40):
+            y = y - step * ((self.sizes * np.sin(self.angles + y @ rows.T)) @ rows)
+            length = np.linalg.norm(y, axis=1, keepdims=True)
+            y *= radius / np.maximum(length, radius)
+        return np.asarray(y @ rows.T)
+
+    def _by_parabola(self, anchors: FloatArray, radii: FloatArray) -> FloatArray:
+        """(N, V) bounds by the parabolas that touch at anchors."""
+        there = self.angles + anchors
+        bend, slope = self.sizes * sharpest(there - np.pi), -self.sizes * np.sin(there)
+        at = (self.sizes * np.cos(there) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
+        along = (slope - bend * anchors) @ self.frequencies
+        finite = np.isfinite(radii)
+        if self.is_round:
+            far = self._grown(along, bend, radii[finite])
+        else:
+            steep, square = np.abs(along), bend @ self.frequencies**2
+            grown = [(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii[finite]]
+            far = np.stack(grown, axis=1)
+        out = np.full((len(there), len(radii)), np.inf)
+        out[:, finite] = (at + self.constants)[:, None] + far
+        return out
+
+    def _grown(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
+        """By multipliers ν so many times larger than the largest curvature; the best counts.
+
+        They are as far apart as bounds allow, which are flat near the best: small balls need large
+        ones, and in large balls nothing but the curvature counts.
+        """
+        bends, towards = np.linalg.eigh(self._forms(bend))
+        squares = np.einsum("nij,ni->nj", towards, along) ** 2
+        best = np.full((len(bends), len(radii)), np.inf)
+        for times in (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0):
+            nu = times * np.maximum(bends[:, -1:], TINY / EPS)
+            rest = (squares / (nu - bends)).sum(axis=1)
+            best = np.minimum(best, 0.5 * (nu * radii**2 + rest[:, None]))
+        return best
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DistanceBounds(Bounding):
+    """What is proved of a piece with one `FourierConstraint`, everywhere.
+
+    Where the parabola above a sum of waves u that touches it at x, u(x) + ∇u(x) · δ + ½ δᵀQ δ, is
+    below what is asked, so is u. Under a quadratic price δᵀP δ, for any
+    ν >= 0 with 2 P − ν Q positive definite, weak duality gives
+
+        price  >=  ν (asked − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
+
+    Under Σ w_j |δ_j| the parabola is largest over a ball at one of its corners, so the nearest
+    point moves one column alone. Bounds and whole steps are not looked at. Where u is below what is
+    asked at the tops of all its waves, there is no point at all.
+    """
+
+    price: Price
+    limit: FourierConstraint
+    cases: Cases
+    leads: WaveLeads | None = None  # by how much more the score has to lead
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    @property
+    def kept(self) -> Kept | None:
+        return None
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        return self._bounds, self._bounds
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        """(n,); a row with no room at all has no point."""
+        rows = enumerate(self.cases.empty.tolist())
+        return np.array([np.inf if empty else self._bound(i) for i, empty in rows])
+
+    def _bound(self, i: int) -> float:
+        if self.leads is None:
+            return float(self._least(i, np.zeros(1))[0])
+        radii, asked = self.leads.radii[i], self.leads.balls[i]
+        *nearest, on_segment = self._least(i, np.append(asked, self.leads.segments[i]))
+        # Between two radii points lead by what the outer one asks for.
+        outer = radii**2 if self.leads.is_root else radii
+        inner = np.append(0.0, outer[:-1])
+        shells = np.where(nearest <= outer, np.maximum(nearest, inner), np.inf)
+        return float(min(shells.min(), on_segment))
+
+    def _least(self, i: int, leads: FloatArray) -> FloatArray:
+        """(V,) what any point costs at which the score leads by so much; infinite if none does."""
+        price, limit, x, free = self.price, self.limit, self.cases.x[i], _movable(self.cases)[i]
+        score, size = limit.score, float(limit.score.sizes.sum()) + abs(limit.score.constant)
+        off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
+        asked, here = limit.least_asked - off + leads, float(score.value(x[None])[0])
+        missing = np.minimum(asked, score.most) - here
+        slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
+        if not free.any():
+            nearest = np.full(len(leads), np.inf)
+        elif price.kind is Manhattan:
+            nearest = _at_corner(missing, np.abs(slope), np.diag(form), price.absolute[free])
+        else:
+            bends, axes = diagonalised(form, metric_of(price)[np.ix_(free, free)])
+            nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
+        nearest = np.where(missing > 0.0, (1.0 - 1e-9) * nearest, 0.0)  # for what rounding may do
+        return np.where(asked > score.most, np.inf, nearest)
+
+
+def _at_corner(
+    missing: FloatArray, steep: FloatArray, bends: FloatArray, price: FloatArray
+) -> FloatArray:
+    """(V,) the least of costs t · price_j with steep_j t + ½ bends_j t² >= missing."""
+    missing = np.maximum(missing, 0.0)[:, None]
+    root = np.sqrt(steep**2 + 2.0 * np.maximum(bends, 0.0) * missing)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cost = price * 2.0 * missing / (steep + root)
+    return np.asarray(np.where(price > 0.0, cost, 0.0).min(axis=1))
+
+
+def _by_duality(missing: FloatArray, squares: FloatArray, bends: FloatArray) -> FloatArray:
+    """(V,) the best of the bounds by weak duality, which are concave in ν: 60 halvings."""
+    low, missing = np.zeros((len(missing), 1)), missing[:, None]
+    high = np.full_like(low, 2.0 / max(float(bends[-1]), TINY / EPS))
+    for _ in range(60):
+        nu = 0.5 * (low + high)
+        taken = squares * nu * (4.0 - nu * bends) / (2.0 - nu * bends) ** 2
+        is_low = 0.5 * taken.sum(axis=1, keepdims=True) < missing
+        low, high = np.where(is_low, nu, low), np.where(is_low, high, nu)
+    value = low * missing - 0.5 * low**2 * (squares / (2.0 - low * bends)).sum(axis=1)[:, None]
+    return np.maximum(value[:, 0], 0.0)

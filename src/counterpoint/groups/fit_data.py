@@ -1,0 +1,435 @@
+"""What a fit sees: groups of rows in the representation, what changes may be, what they cost.
+
+Polishing moves offsets so that more rows, not only means, arrive near the groups they are moved to.
+Correctness and coverage are shares of rows within a radius ε of others. With 1[a <= ε] smoothed to
+the logistic function of (ε − a) / τ they have gradients; τ falls as the search goes on. The ties of
+the offsets are kept, so that no change gets denser, and what changes cost, and how far moved values
+leave the range of the data, is charged, so that they do not grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from scipy.special import expit
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from counterpoint.errors import InvalidInput, by_name
+from counterpoint.groups.fitting import FEW, costliest
+from counterpoint.groups.group_labels import Groups
+from counterpoint.groups.path import Candidate
+from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
+from counterpoint.groups.quality import Points, Quality, assigned, away, outside
+from counterpoint.groups.reading import ColumnEncoding
+from counterpoint.groups.representations import Matrix, Representation, dense, stages
+from counterpoint.groups.translations import Translations
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.rows.features import unknown_name
+
+__all__ = ["FitData", "Limits", "polished", "smoothed_rates", "spread_of"]
+
+Names = tuple[Hashable, ...]
+Bound = float | tuple[float, float]
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on the change of each feature between any two groups.
+
+    Parameters
+    ----------
+    times
+        The largest change in units of the range of the group means; infinite for none. The
+        difference of means is within it from 1 on. Columns of zeros and ones change by at most 1,
+        unless ``bounds`` say otherwise.
+    bounds
+        Name or position → the largest change up or down in feature units, in place of that: a
+        number, or the two ends (low, high). Every change has its opposite, so that both are held
+        within the nearer of the two. Here and below, the name of a column of categories stands for
+        all of them, and ``home=own`` for one.
+    immutable
+        Names or positions of features that stay.
+    rising, falling
+        Names or positions of features that may only rise, or only fall, from each group to those
+        after it, in the order of the groups.
+    """
+
+    times: float = 1.5
+    bounds: Mapping[Hashable, Bound] = field(default_factory=dict)
+    immutable: Sequence[Hashable] = ()
+    rising: Sequence[Hashable] = ()
+    falling: Sequence[Hashable] = ()
+
+    def reach(self, means: FloatArray, names: Names, switches: BoolArray) -> FloatArray:
+        """(d,) the largest change of each feature, in feature units, from the means of groups.
+
+        ``switches`` (d,) are columns of zeros and ones.
+        """
+        if not _number(self.times) >= 0.0:
+            raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
+        span = np.ptp(means, axis=0)
+        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        reach[switches] = np.minimum(reach[switches], 1.0)
+        for name, bound in self.bounds.items():
+            given: Any = bound
+            is_pair = isinstance(given, tuple | list) and len(given) == 2
+            low, high = map(_number, given) if is_pair else (-_number(given), _number(given))
+            if not low <= 0.0 <= high:
+                raise InvalidInput(
+                    f"Expected the bounds of {name!r} to hold 0, the change from a group to "
+                    f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
+                    "<= high."
+                )
+            reach[_places(name, names)] = min(-low, high)
+        reach[_listed(self.immutable, "immutable", names)] = 0.0
+        return reach
+
+    def monotone(self, names: Names) -> IntArray:
+        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
+        rising = _listed(self.rising, "rising", names)
+        falling = _listed(self.falling, "falling", names)
+        both = np.intersect1d(rising, falling)
+        if len(both):
+            raise InvalidInput(
+                f"Expected features to rise or to fall; {names[both[0]]!r} is to do both. Make it "
+                "immutable if it is to stay."
+            )
+        monotone = np.zeros(len(names), dtype=np.intp)
+        monotone[rising], monotone[falling] = 1, -1
+        return monotone
+
+
+def _prices(
+    costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
+) -> FloatArray:
+    """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
+    price, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
+    if isinstance(costs, Mapping):
+        for name, cost in costs.items():
+            price[_places(name, names)] = _number(cost)
+    elif costs is not None:
+        given = np.asarray(costs)
+        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
+            raise InvalidInput(
+                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
+                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
+            )
+        price = given.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
+    if len(wrong):
+        raise InvalidInput(
+            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
+            "feature that must not change immutable."
+        )
+    return price
+
+
+def _places(name: Any, names: Names) -> list[int]:
+    """The positions of a feature, by its name or its position; of categories there are several."""
+    if name in names:
+        return [names.index(name)]
+    if isinstance(name, int | np.integer) and not isinstance(name, bool):
+        if 0 <= name < len(names):
+            return [int(name)]
+        raise InvalidInput(
+            f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
+        )
+    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
+    if not found:
+        raise InvalidInput(unknown_name(name, names))
+    return found
+
+
+def _listed(given: Sequence[Hashable], what: str, names: Names) -> IntArray:
+    """The positions of several features."""
+    if isinstance(given, str):
+        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
+    found = [place for name in given for place in _places(name, names)]
+    return np.array(found, dtype=np.intp)
+
+
+def _number(value: Any) -> float:
+    """NaN for what is no number."""
+    return float(value) if isinstance(value, int | float | np.number) else float("nan")
+
+
+def spread_of(matrix: Matrix) -> FloatArray:
+    """(d,) the standard deviation of each column, of dense or sparse rows."""
+    if sparse.issparse(matrix):
+        doubles = matrix.astype(np.float64, copy=False)
+        return np.sqrt(mean_variance_axis(doubles, axis=0)[1])
+    return dense(matrix.std(axis=0))
+
+
+def _switches(matrix: Matrix) -> BoolArray:
+    """(d,) which columns are of zeros and ones, of dense or sparse rows."""
+    if sparse.issparse(matrix):  # by its entries: no other matrix is made
+        rows, found = sparse.csr_array(matrix), np.ones(matrix.shape[1], dtype=bool)
+        found[rows.indices[(rows.data != 0.0) & (rows.data != 1.0)]] = False
+        return found
+    return np.asarray(((matrix == 0.0) | (matrix == 1.0)).all(axis=0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """What a fit learns of groups of rows before anything is minimised."""
+
+    points: Points  # some rows of each group, by which the choice between explanations is made
+    intake: ColumnEncoding  # what was taken of the columns
+    means: FloatArray  # (l, d) of the groups, in feature units
+    base: FloatArray  # (l, h) the same after the affine part of the representation
+    targets: FloatArray  # (l, m) the means of the representations of their rows
+    price: FloatArray  # (d,) what a change of one unit costs
+    radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
+    low: FloatArray  # (d,) the smallest values and
+    high: FloatArray  # (d,) the largest
+    switches: BoolArray  # (d,) which columns are of zeros and ones
+    scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
+    extent: float  # of the rows in the representation
+    known: frozenset[bytes]  # the rows in the representation, as bytes
+
+    @classmethod
+    def of(
+        cls,
+        representation: Representation,
+        matrix: Matrix,
+        intake: ColumnEncoding,
+        groups: Groups,
+        *,
+        costs: Any,
+        radius: float | str | None,
+    ) -> FitData:
+        """Learn from rows and groups; an error if they do not fit together."""
+        if representation.n_features != matrix.shape[1]:
+            raise InvalidInput(
+                f"Expected rows of {representation.n_features} features, which the representation "
+                f"takes; got {matrix.shape[1]}. Pass the columns that it was fitted on, in order."
+            )
+        groups.require(matrix.shape[0])
+        if radius not in (None, "each") and not _number(radius) > 0.0:
+            raise InvalidInput(
+                f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule, or "
+                "'each' for one radius for each group."
+            )
+        every = Points.of(matrix, groups, stages(representation))
+        matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
+        extent = float(np.ptp(every.values, axis=0).max()) or 1.0
+        # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
+        shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
+        return cls(
+            every.take(shown),
+            intake,
+            groups.means(matrix),
+            groups.means(every.hidden),
+            groups.means(every.values),
+            _prices(costs, spread, intake.names),
+            every.radii if radius == "each" else float(radius or every.radii.max()),
+            dense(matrix.min(axis=0)),
+            dense(matrix.max(axis=0)),
+            _switches(matrix),
+            np.where(spread > 0.0, spread, 1.0),
+            extent,
+            frozenset(every.keys(extent)),
+        )
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """l labels of groups."""
+        return self.points.groups.labels
+
+    @property
+    def names(self) -> Names:
+        """d names of features."""
+        return self.intake.names
+
+    def __repr__(self) -> str:
+        return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
+
+    def task(self, limits: Limits) -> Objective:
+        """What is minimised, over offsets in units of ``scale``."""
+        count, parts = len(self.labels), self.points.parts
+        fusion = Fusion(
+            count,
+            2.0 / (count * (count - 1)) * self.price * self.scale,
+            limits.reach(self.means, self.names, self.switches) / self.scale,
+            limits.monotone(self.names),
+        )
+        matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        if len(self.names) <= FEW:  # arrays of so few are faster dense
+            matrix = dense(matrix)
+        return Objective(self.base, self.targets, parts, matrix, fusion)
+
+    def centred(self, task: Objective) -> FloatArray:
+        """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
+        middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
+        return task.fusion.nearest((self.means - middle) / self.scale)
+
+    def translations(self, D: FloatArray, strength: float) -> Translations:
+        """Offsets in units of ``scale`` as translations in feature units."""
+        columns = moving(D)
+        levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
+        return Translations(self.labels, self.names, columns, levels, costs, float(strength))
+
+    def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
+        """What offsets in units of ``scale`` are as an explanation."""
+        translations = self.translations(D, strength)
+        return Candidate(translations, D, loss, *self.rates(translations))
+
+    def rates(
+        self, translations: Translations, times: Sequence[float] = (1.0,)
+    ) -> tuple[float, float]:
+        """Correctness and coverage, the means over pairs, on the rows of the fit."""
+        off, judge = ~np.eye(len(self.labels), dtype=bool), self.points.rates
+        correctness, coverage = judge(translations, self.radius, diagonal=False, times=times)
+        return float(correctness[off].mean()), float(coverage[off].mean())
+
+    def judge(
+        self, translations: Translations, points: Points, assign: Callable[..., Any] | None
+    ) -> Quality:
+        """How good translations are for rows, which are held against those of the fit."""
+        still = Translations.of(np.zeros_like(self.means), self.labels, self.names)
+        return Quality(
+            translations.groups,
+            self.radius,
+            *points.rates(translations, self.radius),
+            translations.counts.astype(np.float64),
+            translations.sizes,
+            outside(translations, points, self.low, self.high),
+            away(translations, points, self.scale),
+            points.rates(still, self.radius)[0],
+            assigned(translations, points, self.targets, assign),
+            float(np.mean([key in self.known for key in points.keys(self.extent)])),
+        )
+
+
+def polished(
+    scene: FitData,
+    task: Objective,
+    offsets: FloatArray,
+    k: int | None = None,
+    *,
+    smooths: Sequence[float] = (0.5, 0.25, 0.12),
+    steps: int = 25,
+) -> FloatArray:
+    """(l, d) offsets by which more rows arrive, with the ties of others; k of each pair count."""
+    D, columns = np.zeros_like(offsets), moving(offsets)
+    if not len(columns):
+        return D
+    start, fusion = offsets[:, columns], task.fusion.of(columns)
+    middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
+    level = levels_of(start)
+    levels, half = np.empty((2, int(level.max()) + 1))
+    levels[level] = fusion.nearest(start - middle)
+    half[level] = fusion.reach / 2.0
+    points, price = scene.points.take(scene.points.groups.thinned(500)), 0.0
+    for smooth in smooths:
+        kept = costliest(levels[level], fusion.weight, k)
+        aim = smoothed_rates(scene, points, task, columns, level, kept)
+        if not price:  # as much again as at the start costs 0.2 of the two shares
+            price = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
+        levels = minimize(
+            aim,
+            levels,
+            args=(smooth, price),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([-half, half]),
+            options={"maxiter": steps},
+        ).x
+    D[:, columns] = fusion.nearest(levels[level])
+    return D
+
+
+def smoothed_rates(
+    scene: FitData,
+    points: Points,
+    task: Objective,
+    columns: IntArray,
+    level: IntArray,
+    kept: FloatArray,
+) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
+    """Levels, τ and the price of changes to that price less smoothed correctness and coverage."""
+    radii = np.broadcast_to(scene.radius, (len(points.groups),))
+    matrix, charges = dense(task.matrix[columns]), _charges(scene, points, columns)
+
+    def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
+        D = levels[level]
+        total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
+        for i in range(len(D)):
+            others = np.delete(np.arange(len(D)), i)
+            already_satisfied = kept[i, others]
+            changes = (D[others] - D[i]) * already_satisfied
+            share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
+            cost, pulls = charges(i, changes)
+            total += price * cost - share
+            pulled = (price * pulls - pushes @ matrix.T) * already_satisfied
+            slope[others] += pulled
+            slope[i] -= pulled.sum(axis=0)
+        back = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
+        return total / pairs, np.asarray(back, dtype=np.float64)
+
+    return value
+
+
+def _arrivals(
+    points: Points, i: int, shifts: FloatArray, radii: FloatArray, smooth: float
+) -> tuple[float, FloatArray]:
+    """Smoothed shares of the rows of i, moved to the others; their gradients in the shifts."""
+    rows, others = points.members[i], np.delete(np.arange(len(points.own)), i).tolist()
+    hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
+    values, pull = points.parts.pull(hidden)
+    moved = values.reshape(len(others), len(rows), -1)
+    slopes, share = np.zeros_like(moved), 0.0
+    for one, j in enumerate(others):
+        there, near = points.own[j], (float(radii[j]), float(smooth * radii[j]))
+        apart = cdist(moved[one], there)
+        nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
+        away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]
+        gain, push = _nearness(away, moved[one] - there[nearest], *near)
+        slopes[one] += push
+        away = np.take_along_axis(apart, comes[None], axis=0)[0]
+        more, push = _nearness(away, moved[one][comes] - there, *near)
+        np.add.at(slopes[one], comes, push)
+        share += gain + more
+    pushed = pull(slopes.reshape(len(values), -1)).reshape(len(others), len(rows), -1)
+    return share, pushed.sum(axis=1)
+
+
+def _nearness(
+    away: FloatArray, apart: FloatArray, radius: float, smooth: float
+) -> tuple[float, FloatArray]:
+    """The smoothed share of distances within the radius, and its gradient in the points."""
+    near = expit((radius - away) / smooth)
+    steep = near * (1.0 - near) / smooth / np.maximum(away, 1e-12 * radius)
+    return float(near.mean()), -steep[:, None] * apart / len(away)
+
+
+def _charges(
+    scene: FitData, points: Points, columns: IntArray
+) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
+    """What changes (q, s) of a group cost, thrice as much out of range; and the gradient."""
+    scale = scene.scale[columns]
+    cells = [own / scale for own in points.cells(columns)]
+    low, high = scene.low[columns] / scale, scene.high[columns] / scale
+    costs = scene.price[columns] * scale
+
+    def charges(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
+        moved = cells[i] + changes[:, None]
+        above, below = moved - high, low - moved
+        beyond = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
+        tilt = (above > 0.0).mean(axis=1) - (below > 0.0).mean(axis=1)
+        changed = changes != 0.0
+        cost = np.abs(changes) + 2.0 * beyond * changed
+        slope = np.sign(changes) + 2.0 * tilt * changed
+        return float((cost * costs).sum()), slope * costs
+
+    return charges

@@ -1,0 +1,419 @@
+"""`Path` and `trace`: the answers to one target after the other, such as falling weights."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Status
+from counterpoint.errors import (
+    EXPLAINER,
+    InvalidInput,
+    all_of,
+    is_comparable,
+    is_listed,
+    position_of,
+    several,
+    shown,
+)
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.problem.costs import Cost, Manhattan
+from counterpoint.problem.targets import Label, Target, as_target
+from counterpoint.results import Counterfactuals
+from counterpoint.rows.encoding import decode
+from counterpoint.rows.features import Features
+from counterpoint.rows.progress import track
+from counterpoint.rows.table import Table, repeated
+from counterpoint.solvers.base import DEFAULT_GAP
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from counterpoint.explainer import Explainer
+    from counterpoint.search.union import Task
+
+__all__ = ["Path", "checked_targets", "trace", "traced"]
+
+LABELS = ("label", "than")
+NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
+"""The fields of targets, in the order in which frames show them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The answers of each row to one target after the other; made by `trace`.
+
+    Everything is held in columns of shape (n, T): one row for each that was passed, one column for
+    each target.
+
+    Parameters
+    ----------
+    targets
+        What was wanted, T targets in the order in which they were given.
+    answers
+        The answers to each of them.
+    measure
+        The cost of a change.
+    """
+
+    targets: tuple[Target, ...]
+    answers: tuple[Counterfactuals, ...]
+    measure: Cost
+
+    def __len__(self) -> int:
+        return len(self.answers[0])
+
+    def __iter__(self) -> Iterator[Path]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, i: int) -> Path:
+        i = position_of(i, len(self))
+        row = slice(i, i + 1)
+        table = self.answers[0].table.take(row)
+        return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
+
+    @property
+    def features(self) -> Features:
+        """The kinds of the model's p columns."""
+        return self.answers[0].features
+
+    @property
+    def varied(self) -> str | None:
+        """The number that the targets vary, such as ``weight``; None if they differ otherwise."""
+        made = [_fields(target) for target in self.targets]
+        first = made[0]
+        if any(other.keys() != first.keys() for other in made):
+            return None
+        names = {name for name in first if any(other[name] != first[name] for other in made)}
+        names = names or {name for name in NUMBERS if np.isfinite(first.get(name, np.inf))}
+        return names.pop() if len(names) == 1 and names <= set(NUMBERS) else None
+
+    @cached_property
+    def probability(self) -> FloatArray:
+        """(n, T) the model's own probability of the label; NaN where a target is not about one."""
+        return self._each("probability")
+
+    @cached_property
+    def cost(self) -> FloatArray:
+        """(n, T) in cost units; NaN without an answer."""
+        return self._each("cost")
+
+    @cached_property
+    def objective(self) -> FloatArray:
+        """(n, T) what was minimised: the cost; for a `Tradeoff`, weight / 2 · cost − log p."""
+        return self._each("objective")
+
+    @cached_property
+    def bound(self) -> FloatArray:
+        """(n, T) lower bounds on the objective; infinite where there is no answer at all."""
+        return self._each("bound")
+
+    @cached_property
+    def gap(self) -> FloatArray:
+        """(n, T) (objective − bound) / objective."""
+        return self._each("gap")
+
+    @cached_property
+    def found(self) -> BoolArray:
+        """(n, T): where there is an answer."""
+        return self._each("valid")
+
+    @cached_property
+    def status(self) -> NDArray[Any]:
+        """(n, T) `Status` of each answer."""
+        return np.stack([answers.status for answers in self.answers], axis=1)
+
+    def _each(self, name: str) -> NDArray[Any]:
+        return np.stack([getattr(a.certificates, name) for a in self.answers], axis=1)
+
+    @property
+    def changed(self) -> BoolArray:
+        """(n, T, p): which features of each answer differ from the factual row."""
+        return np.stack([answers.changed for answers in self.answers], axis=1)
+
+    @property
+    def after(self) -> FloatArray:
+        """(n, T, p) codes of the answers; the factual codes where there is none."""
+        return np.stack([answers.after for answers in self.answers], axis=1)
+
+    @property
+    def changes(self) -> FloatArray:
+        """(n, T, p) answer less factual row, in feature units; NaN without an answer.
+
+        A category that changes is a change of 1. A missing cell counts as what is filled in for it.
+        """
+        change = self.after - self.answers[0].before[:, None, :]
+        words = ~self.features.is_numeric
+        change[:, :, words] = change[:, :, words] != 0.0
+        change[~self.found] = np.nan
+        return change
+
+    @property
+    def moved(self) -> FloatArray:
+        """(n, T, p) `changes` in units in which features compare: what each alone would cost.
+
+        With its sign; where the cost is the square of a length, the length.
+        """
+        price, starts = self.measure.price(self.features), [b.start for b in self.features.blocks]
+        expand = self.features.expand
+        each = [price.each(expand(a.after), expand(a.before)) for a in self.answers]
+        paid = np.stack([np.add.reduceat(part, starts, axis=1) for part in each], axis=1)
+        paid = np.sqrt(paid) if self.is_squared else paid
+        return np.where(np.isnan(self.changes), np.nan, np.copysign(paid, self.changes))
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether the cost is the square of a length: `SquaredEuclidean`, `Mahalanobis`."""
+        return self.measure.price(self.features).kind is not Manhattan
+
+    def to_frame(self) -> Any:
+        """One line for each row and target: what was wanted, what came of it, and the answer.
+
+        The columns are ``row``, the position of the row; what the targets are made of (``label``,
+        ``weight`` …); ``status``, ``probability``, ``cost`` and ``gap``; and the features of the
+        answer, missing where there is none. A column of ours that goes by the name of a feature
+        gets an underscore at its end.
+
+        A frame of the library of what was passed, with its index; of pandas for an array.
+        """
+        n, count = self.found.shape
+        first, features = self.answers[0], self.features
+        lines = np.repeat(np.arange(n), count)
+        columns: dict[str, Any] = {"row": lines}
+        columns |= {name: values * n for name, values in _wanted(self.targets).items()}
+        columns["status"] = [str(status) for status in self.status.ravel()]
+        columns |= {name: getattr(self, name).ravel() for name in ("probability", "cost", "gap")}
+        after = self.after.reshape(-1, len(features))
+        answers = decode(first.table, features, lines, first.before[lines], after)
+        answers = answers.select(features.names).emptied(features.names, ~self.found.ravel())
+        return first.table.beside(columns, lines, answers)
+
+    def plot(self, row: int = 0, features: int = 8, ax: Any = None) -> Figure:
+        """One row's path: the probability against the cost, and what changes along it.
+
+        Left, the probability of the label against the cost; where the cost is the square of a
+        length, against that length; the weights of trade-offs are marked. Where targets are not
+        about a probability, the number that they vary is in its place. Right, the changes of the
+        features that move most, each in units of the cost, with the change at the end of the path
+        in its own units.
+
+        Parameters
+        ----------
+        row
+            The position of the row.
+        features
+            How many features to show at most.
+        ax
+            Two matplotlib axes to draw on, with room for names to the right, or one for the left
+            part alone; None for a new figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        InvalidInput
+            If the targets differ in more than one number.
+        NoAnswer
+            If the row has no answer to any target.
+        """
+        from counterpoint.pictures.plots import draw
+
+        return draw(self[row], features, ax)
+
+    def summary(self) -> str:
+        """How many answers have which status, and from where to where the path goes."""
+        n, count = self.found.shape
+        size = f"{several(n, 'row')}, {several(count, 'target')}"
+        shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
+        lines = [f"{size}: {', '.join(shown) or 'none'}", f"targets: {self._described()}"]
+        if not self.found.any():
+            return "\n".join(lines)
+        ends = np.flatnonzero(self.found.any(axis=0))[[0, -1]]
+        for name in ("probability", "cost"):
+            values = getattr(self, name)[:, ends]
+            if not np.isnan(values).all(axis=0).any():
+                first, last = (f"{value:.4g}" for value in np.nanmedian(values, axis=0))
+                reached = first if count == 1 else f"{first} to {last}"
+                lines.append(f"{'median ' if n > 1 else ''}{name}: {reached}")
+        lines.append(f"largest gap: {self.gap[self.found].max():.1e}")
+        size_of = np.abs(self.moved[self.found]).max(axis=0)
+        most = [j for j in np.argsort(-size_of, kind="stable")[:8] if size_of[j]]
+        names = [str(self.features.names[j]) for j in most]
+        lines.append(f"moves most: {', '.join(names) or 'nothing'}")
+        return "\n".join(lines)
+
+    def _described(self) -> str:
+        """The number that varies, from where to where; else the first targets."""
+        targets, varied = self.targets, self.varied
+        if varied is None or len(targets) == 1:
+            more = f"; and {len(targets) - 3} more" if len(targets) > 3 else ""
+            return "; ".join(map(_words, targets[:3])) + more
+        first, last = getattr(targets[0], varied), getattr(targets[-1], varied)
+        return f"{_words(targets[0], varied)} with {varied} from {first:g} to {last:g}"
+
+    def __repr__(self) -> str:
+        return f"<Path: {self.summary().splitlines()[0]}>"
+
+
+# The parameters of targets
+
+
+def _fields(target: Target) -> dict[str, Any]:
+    """The fields of a target: labels as plain values, several of them as a tuple."""
+    made = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
+    for name in LABELS:
+        if made.get(name) is not None:
+            labels = Label(made[name]).labels
+            plain = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
+            made[name] = plain[0] if len(plain) == 1 else plain
+    return made
+
+
+def _wanted(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
+    """Field → its value in each target: None or NaN where there is none."""
+    made, out = tuple(map(_fields, targets)), dict[str, list[Any]]()
+    for name in LABELS:
+        if any(name in target for target in made):
+            out[name] = _alike([target.get(name) for target in made])
+    for name in NUMBERS:
+        numbers = [float(target.get(name, np.nan)) for target in made]
+        if np.isfinite(numbers).any():  # the model's own probability is in a column of this name
+            out["asked" if name == "probability" else name] = numbers
+    return out
+
+
+def _alike(labels: list[Any]) -> list[Any]:
+    """Labels of one type as they are; of several types, and sets of them, as text."""
+    kinds = {type(label) for label in labels if label is not None}
+    if len(kinds) <= 1 and tuple not in kinds:
+        return labels
+    return [None if label is None else ", ".join(map(str, Label(label).labels)) for label in labels]
+
+
+def _words(target: Target, without: str = "") -> str:
+    """A target as one would write it, but for fields that are as they always are."""
+    usual = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
+    made = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
+    shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in made.items())
+    return f"{type(target).__name__}({', '.join(shown)})"
+
+
+# Tracing
+
+
+def trace(
+    explainer: Explainer,
+    X: object,
+    targets: Iterable[Any],
+    *,
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """The answers of each row to one target after the other.
+
+    The trade-offs of one label are answered in one batch, which takes far less time than as many
+    calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
+
+    As the weight of a `Tradeoff` falls, neither the cost of the answer nor the probability of the
+    label falls, up to their gaps, whatever the cost and the constraints are.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    X, targets, gap, time_limit, progress
+        As for `Explainer.trace`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`.
+
+    References
+    ----------
+    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
+    section 3.4.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+    >>> explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
+    >>> path = cp.trace(explainer, X.head(1), [cp.Tradeoff(1, w) for w in (10.0, 1.0, 0.1)])
+    >>> path.probability.round(2).tolist()
+    [[0.04, 0.5, 0.92]]
+    """
+    from counterpoint.explainer import Explainer  # whose methods import this module
+
+    all_of(Explainer, (explainer,), *EXPLAINER)
+    return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
+
+
+def traced(
+    task: Task,
+    tables: tuple[Table, Table],
+    targets: tuple[Target, ...],
+    cost: Cost,
+    *,
+    progress: bool | None,
+) -> Path:
+    """The answers to one target after the other; trade-offs that differ in weight, in one batch."""
+    from counterpoint.search.answering import answers_to
+
+    n = len(tables[1])
+    found: dict[int, Counterfactuals] = {}
+    alike: dict[Hashable, list[int]] = {}
+    for k, target in enumerate(targets):
+        alone = target.requirement.weight is None
+        alike.setdefault((target.requirement, k if alone else -1), []).append(k)
+    with track(n * len(targets), show=progress) as advance:
+        for ks in alike.values():
+            one = replace(task, target=targets[ks[0]])
+            if len(ks) == 1:
+                found[ks[0]] = answers_to(one, tables, advance)
+                continue
+            weights = np.repeat([targets[k].requirement.weight for k in ks], n)
+            again = repeated(tables, np.tile(np.arange(n), len(ks)))
+            whole = answers_to(one, again, advance, weight=weights)
+            for i, k in enumerate(ks):
+                found[k] = whole.part(slice(i * n, (i + 1) * n), tables[0])
+    return Path(targets, tuple(found[k] for k in range(len(targets))), cost)
+
+
+def checked_targets(targets: Any) -> tuple[Target, ...]:
+    """Targets, or a sentence that says what is wrong with them."""
+    if isinstance(targets, Mapping | Target) or not is_listed(targets):
+        raise InvalidInput(
+            f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "
+            "Pass one target as [target]."
+        )
+    given = tuple(targets)
+    if not given:
+        raise InvalidInput(
+            "Expected at least one target, such as cp.Tradeoff(label, weight=0.1); got none."
+        )
+    for item in given:
+        if isinstance(item, type) or not is_comparable(as_target(item).requirement):
+            raise InvalidInput(
+                "Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got "
+                f"{shown(item)} ({type(item).__name__})."
+            )
+    return tuple(map(as_target, given))

@@ -1,0 +1,28 @@
+"""What a person can or may change, in feature names and feature units."""
+
+from counterpoint.problem.constraints.features import (
+    Bounds,
+    Clearance,
+    Constraint,
+    Immutable,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+    all_constraints,
+    named,
+)
+from counterpoint.problem.constraints.relations import Ellipsoid, Linear
+
+__all__ = [
+    "Bounds",
+    "Clearance",
+    "Constraint",
+    "Ellipsoid",
+    "Immutable",
+    "Linear",
+    "MaxChanges",
+    "Monotone",
+    "WithinObserved",
+    "all_constraints",
+    "named",
+]

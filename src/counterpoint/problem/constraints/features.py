@@ -1,0 +1,397 @@
+"""What may become of features one by one, and of how many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from counterpoint.errors import (
+    InvalidInput,
+    all_of,
+    check_name,
+    check_number,
+    check_reachable,
+    is_listed,
+    is_number,
+    several,
+    shown,
+    some,
+)
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.programs.conditions import AtMost, Box, MinimumChange, Transitions
+from counterpoint.programs.region import Condition, Region
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
+
+__all__ = [
+    "Bounds",
+    "Clearance",
+    "Constraint",
+    "Immutable",
+    "MaxChanges",
+    "Monotone",
+    "WithinObserved",
+    "all_constraints",
+    "between",
+    "named",
+    "numbers",
+]
+
+
+class Constraint(ABC):
+    """A demand on the counterfactual that comes from the person's side, not from the model.
+
+    Its ``str`` says it in words, for people who do not read code.
+    """
+
+    @abstractmethod
+    def region(self, features: Features) -> Region:
+        """The points that meet it, in the encoded space.
+
+        Raises
+        ------
+        InvalidInput
+            If it names an unknown feature or does not fit the feature's kind.
+        """
+
+
+def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+    parsed = " A relation is cp.Linear.parse('a <= b')."
+    return all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
+
+
+def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Names that were passed one by one, or all in one list.
+
+    A tuple may be one name, that of a column below several headings.
+    """
+    if len(given) == 1 and is_listed(given[0]) and not isinstance(given[0], Hashable):
+        given = tuple(given[0])
+    for name in given:
+        check_name(what, name)
+    return given
+
+
+def named(names: Sequence[Hashable]) -> str:
+    """``a, b and c``; of very many, how many more there are."""
+    if len(names) > 20:  # which a person would not read in a sentence
+        return some(names, 20, str)
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def between(low: float, high: float) -> str:
+    """``is at least 3``."""
+    if low == high:
+        return f"is {low:g}"
+    if np.isinf(low):
+        return f"is at most {high:g}"
+    return f"is at least {low:g}" if np.isinf(high) else f"is between {low:g} and {high:g}"
+
+
+def numbers(feature: Categorical, what: str) -> FloatArray:
+    """The categories as numbers, for a constraint that needs them."""
+    values = feature.numbers
+    if values is None:
+        raise InvalidInput(
+            f"{what} needs numbers; the categories of {feature.name!r} are "
+            f"{list(feature.categories[:5])!r}. Use Immutable, or Monotone with ordered categories."
+        )
+    return values
+
+
+def _one_by_one(
+    features: Features,
+    names: Iterable[Hashable],
+    allowed: Callable[[Categorical], BoolArray],
+    ends: Callable[[Continuous | Integer], dict[str, float]],
+) -> Region:
+    """Conditions on some features: ends of a `Box` by name, and which category may become which."""
+    box = Box.unbounded(features.width)
+    conditions: list[Condition] = [box]
+    for name in names:
+        feature, block = features[name], features.columns(name)
+        if isinstance(feature, Categorical):
+            conditions.append(Transitions(block, allowed(feature)))
+        else:
+            for end, value in ends(feature).items():
+                getattr(box, end)[block] = value
+    return Region(tuple(conditions))
+
+
+def _stays(feature: Categorical) -> BoolArray:
+    """(c, c): every category may only become itself."""
+    return np.eye(len(feature.categories), dtype=bool)
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Immutable(Constraint):
+    """These features keep their values.
+
+    Parameters
+    ----------
+    *features
+        Names.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Immutable("age", "gender")
+    Immutable(features=('age', 'gender'))
+    """
+
+    features: tuple[Hashable, ...]
+
+    def __init__(self, *features: Hashable) -> None:
+        names = some_names("Immutable", features)
+        if not names:
+            raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
+        object.__setattr__(self, "features", names)
+
+    def __str__(self) -> str:
+        return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
+
+    def region(self, features: Features) -> Region:
+        fixed = {"least": 0.0, "most": 0.0}
+        return _one_by_one(features, self.features, _stays, lambda _: fixed)
+
+
+@final
+@dataclass(frozen=True)
+class Bounds(Constraint):
+    """A feature stays between two values, and may rise and fall by so much only.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must have numbers for categories.
+    low, high
+        Smallest and largest value, in feature units.
+    fall, rise
+        The largest decrease and the largest increase from the factual value, in feature units.
+    """
+
+    feature: Hashable
+    low: float = -np.inf
+    high: float = np.inf
+    fall: float = np.inf
+    rise: float = np.inf
+
+    def __post_init__(self) -> None:
+        check_name("Bounds", self.feature)
+        for what in ("low", "high", "fall", "rise"):
+            check_number(f"{what} of {self.feature!r}", getattr(self, what))
+        if not (self.low <= self.high and self.fall >= 0 and self.rise >= 0):
+            raise InvalidInput(
+                f"Expected low <= high, fall >= 0 and rise >= 0 for {self.feature!r}; got "
+                f"low={self.low!r}, high={self.high!r}, fall={self.fall!r}, rise={self.rise!r}."
+            )
+        check_reachable(self.low, self.high, f" for {self.feature!r}")
+
+    def __str__(self) -> str:
+        said = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
+        said += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
+        said += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
+        return f"{self.feature} {' and '.join(said) or 'has no bound'}"
+
+    def region(self, features: Features) -> Region:
+        ends = {"low": self.low, "high": self.high, "least": -self.fall, "most": self.rise}
+        return _one_by_one(features, [self.feature], self._allowed, lambda _: ends)
+
+    def _allowed(self, feature: Categorical) -> BoolArray:
+        values = numbers(feature, "Bounds")
+        change = values[None, :] - values[:, None]
+        within = (values >= self.low) & (values <= self.high)
+        return within[None, :] & (change >= -self.fall) & (change <= self.rise)
+
+
+@final
+@dataclass(frozen=True)
+class Clearance(Constraint):
+    """A feature ends at least so far beyond each threshold of the trees that it crosses.
+
+    Whoever then falls short of the answer by less than the margin, in one feature or in several,
+    still reaches the same leaf of every tree, and so the same decision. A feature that crosses no
+    threshold is not concerned, however near to one it is; nor are thresholds that lie ahead.
+    Between two thresholds that are nearer to each other than the margin no answer ends.
+
+    Parameters
+    ----------
+    feature
+        A name; the feature must be a number, and the model one of trees.
+    margin
+        More than 0, in feature units.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> print(cp.Clearance("amount", 50))
+    amount ends at least 50 beyond each threshold that it crosses
+    """
+
+    feature: Hashable
+    margin: float
+
+    def __post_init__(self) -> None:
+        check_name("Clearance", self.feature)
+        check_number(f"margin of {self.feature!r}", self.margin)
+        if not 0.0 < self.margin < np.inf:
+            raise InvalidInput(
+                f"Expected a finite margin above 0 for {self.feature!r}; got {self.margin!r}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.feature} ends at least {self.margin:g} beyond each threshold that it crosses"
+
+    def region(self, features: Features) -> Region:
+        if isinstance(features[self.feature], Categorical):
+            raise InvalidInput(
+                f"Clearance needs a number; {self.feature!r} is a category, which has no "
+                "thresholds."
+            )
+        margins = np.zeros(features.width)
+        margins[features.columns(self.feature)] = self.margin
+        return Region((MinimumChange(margins),))
+
+
+@final
+@dataclass(frozen=True)
+class Monotone(Constraint):
+    """A feature only rises, or only falls.
+
+    Parameters
+    ----------
+    feature
+        A name; a categorical feature must be ordered or have numbers for categories.
+    direction
+        "increasing" or "decreasing".
+    """
+
+    feature: Hashable
+    direction: str
+
+    def __post_init__(self) -> None:
+        check_name("Monotone", self.feature)
+        if str(self.direction) not in ("increasing", "decreasing"):
+            raise InvalidInput(
+                f"Expected the direction 'increasing' or 'decreasing' for {self.feature!r}; "
+                f"got {shown(self.direction)}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.feature} only {'rises' if self.direction == 'increasing' else 'falls'}"
+
+    def region(self, features: Features) -> Region:
+        end = {"least" if self.direction == "increasing" else "most": 0.0}
+        return _one_by_one(features, [self.feature], self._allowed, lambda _: end)
+
+    def _allowed(self, feature: Categorical) -> BoolArray:
+        rank = feature.numbers
+        if rank is None and not feature.ordered:
+            raise InvalidInput(
+                f"Monotone needs an order; the categories of {feature.name!r} have none. Describe "
+                "it with Categorical(…, ordered=True), or give the column an ordered categorical "
+                "dtype."
+            )
+        if rank is None:  # what is missing has no place in the order
+            rank = np.where(feature.is_stand_in, np.nan, np.arange(len(feature.categories)))
+        step = rank[None, :] - rank[:, None]
+        return _stays(feature) | (step >= 0 if self.direction == "increasing" else step <= 0)
+
+
+@final
+@dataclass(frozen=True, init=False)
+class WithinObserved(Constraint):
+    """Features stay within what the data showed: between its extremes, or among its categories.
+
+    A row that is itself outside may stay where it is or come nearer. An `Explainer` with ``data=``
+    adds this by itself; see there.
+
+    Parameters
+    ----------
+    *features
+        Names; none for all features.
+    """
+
+    features: tuple[Hashable, ...]
+    default: str = field(default="", init=False, compare=False, repr=False)
+    """How to lift it, if nobody asked for it."""
+    stated: tuple[Bounds, ...] = field(default=(), init=False, compare=False, repr=False)
+    """Bounds that a person states: the ``low`` or ``high`` of one holds instead of that end of the
+    range."""
+
+    def __init__(self, *features: Hashable) -> None:
+        object.__setattr__(self, "features", some_names("WithinObserved", features))
+
+    @classmethod
+    def by_default(
+        cls, features: Iterable[Hashable], default: str, stated: Iterable[Bounds] = ()
+    ) -> WithinObserved:
+        """One that nobody asked for: how to lift it, and bounds on some that hold instead."""
+        made = cls(*features)
+        object.__setattr__(made, "default", default)
+        object.__setattr__(made, "stated", tuple(stated))
+        return made
+
+    def only(self, *features: Hashable) -> WithinObserved:
+        """The same of some of its features."""
+        return self.by_default(features, self.default, self.stated)
+
+    def __str__(self) -> str:
+        names = named(self.features) if self.features else "every feature"
+        verb = "stays" if len(self.features) < 2 else "stay"
+        how = f" ({self.default})" if self.default else ""
+        return f"{names} {verb} within what the data showed{how}"
+
+    def region(self, features: Features) -> Region:
+        names = self.features or features.names
+        for name in names:
+            if features[name].observed is None:
+                raise InvalidInput(
+                    f"WithinObserved needs data for {name!r}; pass data= to the Explainer, or say "
+                    "the range with Bounds."
+                )
+        return _one_by_one(features, names, self._allowed, self._ends)
+
+    @staticmethod
+    def _allowed(feature: Categorical) -> BoolArray:
+        seen = {*(feature.observed or ())}
+        return _stays(feature) | np.array([value in seen for value in feature.categories])
+
+    def _ends(self, feature: Continuous | Integer) -> dict[str, float]:
+        said = [bounds for bounds in self.stated if bounds.feature == feature.name]
+        low, high = feature.observed or (-np.inf, np.inf)
+        return {
+            "soft_low": -np.inf if np.isfinite([b.low for b in said]).any() else low,
+            "soft_high": np.inf if np.isfinite([b.high for b in said]).any() else high,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class MaxChanges(Constraint):
+    """At most so many features differ from the factual row.
+
+    Parameters
+    ----------
+    count
+        A whole number of at least 1.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        whole = is_number(self.count) and np.isfinite(self.count) and int(self.count) == self.count
+        if not whole or self.count < 1:
+            raise InvalidInput(f"Expected a count of at least 1; got {shown(self.count)}.")
+
+    def __str__(self) -> str:
+        return f"at most {several(self.count, 'feature')} may change"
+
+    def region(self, features: Features) -> Region:
+        return Region((AtMost(int(self.count), features.blocks),))

@@ -1,0 +1,443 @@
+"""What a change costs: Manhattan, squared Euclidean, Mahalanobis, percentile shifts.
+
+A cost is said in feature names; `Cost.price` turns it into the one formula that programs know,
+
+    price(y, x) = Σ_j absolute_j |δ_j| + δᵀ quadratic δ,  δ = y − x,  over the encoded columns,
+
+in which a category that changes, two entries of a one-hot block that move by 1, costs its weight.
+A feature may have a *table* besides, which says what it costs to move from the factual value to
+another: never less than the formula, so that whatever bounds the formula bounds the price.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from counterpoint.errors import InvalidInput, by_name, check_numbers, floats, shown, some
+from counterpoint.numerics import EPS, STEP_SLACK, FloatArray, IntArray
+from counterpoint.rows import lattice
+from counterpoint.rows.features import Categorical, Feature, Features
+
+__all__ = [
+    "Cost",
+    "Mahalanobis",
+    "Manhattan",
+    "Pairs",
+    "PercentileCost",
+    "PercentileShift",
+    "Price",
+    "SquaredEuclidean",
+]
+
+ByPair = Mapping[tuple[Hashable, Hashable], float]
+Weights = Mapping[Hashable, float | ByPair] | ArrayLike | None
+
+
+@final
+class Pairs(NamedTuple):
+    """What it costs to move from one category of a feature to another."""
+
+    columns: slice  # the encoded columns of the feature, c of them
+    costs: FloatArray  # (c, c): row = the factual category, column = the new one; 0 for the same
+
+
+@final
+class PercentileCost(NamedTuple):
+    """A number counts by its level: |L(y) − L(x)| for |δ|, with a piecewise linear L, L' >= 1."""
+
+    column: int
+    knots: FloatArray  # (m,) increasing; L is 0 at the first
+    slopes: FloatArray  # (m + 1,) before, between and after the knots
+
+    @property
+    def values(self) -> FloatArray:
+        """(m,) the levels of the knots."""
+        return np.append(0.0, np.cumsum(self.slopes[1:-1] * np.diff(self.knots)))
+
+    def __call__(self, y: FloatArray) -> FloatArray:
+        """The levels of numbers."""
+        at = np.searchsorted(self.knots, y, side="right")
+        last = np.maximum(at - 1, 0)
+        return np.asarray(self.values[last] + self.slopes[at] * (y - self.knots[last]))
+
+    def table(
+        self, x: FloatArray, low: FloatArray, high: FloatArray, step: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, k) changes between the (n,) least and largest, and by how much the level rises there.
+
+        Between neighbours it is linear: they are the ends, no change, and those at which it bends;
+        whole numbers of steps around these, if there is a step (0 for none). Changes are in steps,
+        or feature units.
+        """
+        here, unit = self(x)[:, None], step or 1.0
+        at, rise = (self.knots - x[:, None]) / unit, self.values - here
+        if step:
+            down, up = np.floor(at + STEP_SLACK), np.ceil(at - STEP_SLACK)
+            off = (down != up).any(axis=1)
+            at = down
+            if off.any():
+                at, rise = np.hstack([down, up]), np.hstack([rise, rise])
+                rise[off] = self(lattice.number(x[off, None], at[off], unit)) - here[off]
+        zero = np.minimum(np.maximum(0.0, low), high)
+        ends = np.stack([low, high, zero], axis=1)
+        past = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - here)
+        at = np.minimum(np.maximum(at, low[:, None]), high[:, None])
+        rise = np.minimum(np.maximum(rise, past[:, :1]), past[:, 1:2])
+        return np.hstack([at, ends]), np.hstack([rise, past])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Price:
+    """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns, or what tables say.
+
+    Of features with a table, ``absolute`` takes no more than it does: the least of its `Pairs`, or
+    what a unit of a `PercentileCost` costs.
+    """
+
+    absolute: FloatArray  # (d,) non-negative; 0 where there is a quadratic price
+    quadratic: FloatArray  # (d,) for a diagonal matrix >= 0, or (d, d) positive semidefinite
+    tables: tuple[Pairs | PercentileCost, ...] = ()  # of columns with an absolute price
+
+    def __post_init__(self) -> None:
+        if (self.absolute * self.diagonal).any():
+            raise InvalidInput(
+                "Expected each column to have an absolute or a quadratic price; got both."
+            )
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """What solvers must take: its `kind`, and the types of its tables."""
+        return frozenset({self.kind, *map(type, self.tables)})
+
+    @cached_property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """The tables of categories."""
+        return tuple(table for table in self.tables if isinstance(table, Pairs))
+
+    @cached_property
+    def levels(self) -> tuple[PercentileCost, ...]:
+        """The tables of numbers."""
+        return tuple(table for table in self.tables if isinstance(table, PercentileCost))
+
+    @cached_property
+    def kind(self) -> type[Cost]:
+        """The simplest cost with this structure; solvers list the kinds that they take."""
+        if self.quadratic.ndim == 2:
+            return Mahalanobis
+        return SquaredEuclidean if self.quadratic.any() else Manhattan
+
+    def apart(self, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(…, k) how far values of (k,) columns are apart, by their levels if they have any."""
+        away = np.abs(y - x)
+        for level in self.levels:
+            at = np.flatnonzero(columns == level.column)
+            away[..., at] = np.abs(level(y[..., at]) - level(x[..., at]))
+        return np.asarray(away)
+
+    def each(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n, d) what the change of each column costs alone, of points (n, d)."""
+        away = self.apart(np.arange(len(self.absolute)), y, x)
+        paid = self.absolute * away + self.diagonal * away * away
+        for columns, costs in self.pairs:
+            paid[:, columns] = (x[:, columns] @ costs) * y[:, columns]
+        return np.asarray(paid)
+
+    def __call__(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,) costs of moving from points x to points y (n, d)."""
+        if self.tables:
+            return np.asarray(self.each(y, x).sum(axis=1))
+        delta = y - x
+        cost = np.abs(delta) @ self.absolute if self.absolute.any() else np.zeros(len(delta))
+        if self.quadratic.ndim == 2:
+            return np.asarray(cost + np.einsum("ij,ij->i", delta @ self.quadratic, delta))
+        if self.quadratic.any():
+            return np.asarray(cost + np.einsum("ij,ij,j->i", delta, delta, self.quadratic))
+        return np.asarray(cost)
+
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """(d,) the quadratic price of each column alone."""
+        return self.quadratic if self.quadratic.ndim == 1 else np.diag(self.quadratic)
+
+    @cached_property
+    def floor(self) -> FloatArray:
+        """(d,) a diagonal D with D <= quadratic (as matrices), as large as one scaling allows.
+
+        What is left, quadratic − D, is convex, so its tangents bound it from below while D keeps
+        every column's minimum finite.
+        """
+        if self.quadratic.ndim == 1:
+            return self.quadratic
+        scale = np.sqrt(self.diagonal)
+        used = scale > 0
+        if not used.any():
+            return np.zeros(len(scale))
+        unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+        # An eigenvalue is off by a small multiple of d · eps times the norm; and a share of it is
+        # left to the rest, so that this is convex whatever else rounds.
+        noise = 4.0 * len(unit) * EPS * float(np.linalg.norm(unit))
+        smallest = max(float(np.linalg.eigvalsh(unit)[0]) - noise, 0.0)
+        return np.where(used, 0.99 * smallest * scale**2, 0.0)
+
+    @cached_property
+    def above_floor(self) -> FloatArray:
+        """(d, d): quadratic − diag(floor)."""
+        return self.quadratic - np.diag(self.floor)
+
+
+class Cost(ABC):
+    """A price of a change, 0 for no change."""
+
+    @abstractmethod
+    def price(self, features: Features) -> Price:
+        """The cost as a formula over the encoded columns.
+
+        Raises
+        ------
+        InvalidInput
+            If weights are missing, unknown, not finite or not positive.
+        """
+
+
+class Weighted(Cost):
+    """A cost with weights, which a series of pandas may say by its labels."""
+
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", by_name(self.weights))
+
+
+@final
+@dataclass(frozen=True)
+class Manhattan(Weighted):
+    """``Σ_j w_j |y_j − x_j|``; a category that changes costs w_j.
+
+    Parameters
+    ----------
+    weights
+        A mapping from names, or a series of pandas with them as labels (the others weigh 1), a
+        sequence in the order of the features, or None for all ones; in cost units for each feature
+        unit. In a mapping, the weight of a category
+        may itself be a mapping, from pairs (from, to) to costs (the other pairs cost 1).
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cp.Manhattan(weights={"age": 2.0})
+    Manhattan(weights={'age': 2.0})
+    >>> easier_down = cp.Manhattan({"home": {("own", "rent"): 0.5, ("rent", "own"): 3.0}})
+    """
+
+    weights: Weights = None
+
+    def price(self, features: Features) -> Price:
+        weights, pairs = weight_vector(self.weights, features)
+        return Price(_absolute(weights, features, numeric=True), np.zeros(features.width), pairs)
+
+
+@final
+@dataclass(frozen=True)
+class SquaredEuclidean(Weighted):
+    """Σ_j w_j (y_j − x_j)²; a category that changes costs w_j.
+
+    Parameters
+    ----------
+    weights
+        As for `Manhattan`, in cost units for each squared feature unit.
+    """
+
+    weights: Weights = None
+
+    def price(self, features: Features) -> Price:
+        weights, pairs = weight_vector(self.weights, features)
+        quadratic = np.zeros(features.width)
+        quadratic[features.numeric_columns] = weights[features.is_numeric]
+        return Price(_absolute(weights, features, numeric=False), quadratic, pairs)
+
+
+@final
+@dataclass(frozen=True)
+class PercentileShift(Weighted):
+    """``Σ_j w_j |Q_j(y_j) − Q_j(x_j)|`` with percentile ranks Q_j in the data, from 0 to 1.
+
+    To pass many others costs much, however small the step; a category that changes costs w_j. Ranks
+    are linear between the values that are given; beyond them they go on as steeply as from the
+    first to the last of these, so that no change is free.
+
+    Parameters
+    ----------
+    ranks
+        For the name of each number, pairs (value, rank), both increasing, as `percentile_ranks`
+        takes them from data. At least one pair each.
+    weights
+        As for `Manhattan`, in cost units from the lowest to the highest rank.
+
+    References
+    ----------
+    Ustun, Spangher & Liu (2019), Actionable recourse in linear classification, FAT* 2019.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> cost = cp.PercentileShift({"income": [(1e4, 0.0), (3e4, 0.6), (2e5, 1.0)]})
+    """
+
+    ranks: Mapping[Hashable, Sequence[tuple[float, float]]] = field(repr=False)
+    weights: Weights = None
+
+    def price(self, features: Features) -> Price:
+        weights, tables = weight_vector(self.weights, features)
+        absolute, levels = _absolute(weights, features, numeric=True), list[PercentileCost]()
+        for name in self.ranks:
+            features.index(name)  # an unknown name
+        for feature, block in zip(features, features.blocks, strict=True):
+            if isinstance(feature, Categorical):
+                continue
+            knots, slopes = _ranked(feature.name, self.ranks)
+            levels.append(PercentileCost(block.start, knots, slopes / slopes.min()))
+            absolute[block] *= slopes.min()
+        return Price(absolute, np.zeros(features.width), (*tables, *levels))
+
+
+@final
+@dataclass(frozen=True)
+class Mahalanobis(Cost):
+    """(y − x)ᵀ P (y − x) over the features; a category that changes counts as a difference of 1.
+
+    Parameters
+    ----------
+    matrix
+        (p, p) symmetric positive definite, rows and columns in the order of the features; those of
+        a data frame must be labelled so. The sign of a change of category has no meaning, so its
+        row may hold a diagonal entry only.
+    """
+
+    matrix: ArrayLike
+
+    def price(self, features: Features) -> Price:
+        matrix = _checked_matrix(self.matrix, features)
+        quadratic = np.zeros((features.width, features.width))
+        numeric = features.numeric_columns
+        chosen = features.is_numeric
+        quadratic[np.ix_(numeric, numeric)] = matrix[np.ix_(chosen, chosen)]
+        return Price(_absolute(np.diag(matrix), features, numeric=False), quadratic)
+
+
+def weight_vector(weights: Weights, features: Features) -> tuple[FloatArray, tuple[Pairs, ...]]:
+    """(p,) positive weights in the order of the features, and those of categories by pair.
+
+    Of these, the weight is the least.
+    """
+    out, pairs = np.ones(len(features)), list[Pairs]()
+    if isinstance(weights, Mapping):
+        check_numbers(
+            "the weight", {k: v for k, v in weights.items() if not isinstance(v, Mapping)}
+        )
+        for name, weight in weights.items():
+            j = features.index(name)
+            if isinstance(weight, Mapping):
+                costs = _by_pair(features[name], weight)
+                pairs.append(Pairs(features.blocks[j], costs))
+                weight = costs[~np.eye(len(costs), dtype=bool)].min(initial=np.inf)  # noqa: PLW2901
+            out[j] = weight
+    elif weights is not None:
+        given = floats("the weights", weights)
+        if given.shape != out.shape:
+            raise InvalidInput(
+                f"Expected {len(features)} weights, one for each feature; got shape {given.shape}."
+            )
+        out = given
+    for name, weight in zip(features.names, out.tolist(), strict=True):
+        if not (np.isfinite(weight) and weight > 0):
+            raise InvalidInput(
+                f"Expected a positive finite weight for {name!r}; got {weight!r}. To forbid a "
+                "change use Immutable; to make it cheap use a small weight."
+            )
+    return out, tuple(pairs)
+
+
+def _by_pair(feature: Feature, given: ByPair) -> FloatArray:
+    """(c, c) what it costs to move from each category to another."""
+    if not isinstance(feature, Categorical) or len(feature.categories) < 2:
+        raise InvalidInput(
+            f"Expected one weight for {feature.name!r}, which has no two categories; got costs by "
+            "pair."
+        )
+    places = {category: i for i, category in enumerate(feature.categories)}
+    check_numbers(f"the cost of {feature.name!r} from and to", given)
+    costs, known = 1.0 - np.eye(len(places)), {*permutations(places, 2)}
+    for pair, cost in given.items():
+        if pair not in known:
+            raise InvalidInput(
+                f"Expected pairs (from, to) of two categories of {feature.name!r}, which are "
+                f"{some(feature.categories, 12)}; got {shown(pair)}."
+            )
+        if not (np.isfinite(cost) and cost > 0):
+            raise InvalidInput(
+                f"Expected a positive finite cost of {feature.name!r} from {pair[0]!r} to "
+                f"{pair[1]!r}; got {cost!r}. To forbid any change use Immutable."
+            )
+        costs[places[pair[0]], places[pair[1]]] = cost
+    return costs
+
+
+def _ranked(name: Hashable, ranks: Mapping[Hashable, Any]) -> tuple[FloatArray, FloatArray]:
+    """(m,) the values of which ranks are given, and (m + 1,) how steep these are around them."""
+    if name not in ranks:
+        raise InvalidInput(
+            f"Expected percentile ranks of {name!r}; got none. Pass "
+            "PercentileShift(percentile_ranks(data)), or describe the column as Categorical."
+        )
+    pairs = floats(f"the ranks of {name!r}", ranks[name])
+    shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
+    if not shaped or not np.isfinite(pairs).all() or not (np.diff(pairs, axis=0) > 0.0).all():
+        raise InvalidInput(
+            f"Expected pairs (value, rank) for {name!r}, both increasing; got {shown(ranks[name])}."
+        )
+    if len(pairs) == 1:
+        return pairs[:, 0], np.ones(2)
+    values, levels = pairs.T
+    outside = (levels[-1] - levels[0]) / (values[-1] - values[0])
+    return values, np.concatenate([[outside], np.diff(levels) / np.diff(values), [outside]])
+
+
+def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> FloatArray:
+    """Category weights are shared by the two entries of a one-hot block that move."""
+    sizes = [block.stop - block.start for block in features.blocks]
+    shares = np.where(features.is_numeric, weights if numeric else 0.0, weights / 2.0)
+    return np.repeat(shares, sizes)
+
+
+def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
+    p = len(features)
+    out = floats("the Mahalanobis matrix", matrix, features.names)
+    if out.shape != (p, p):
+        raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
+    if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):
+        raise InvalidInput("Expected a finite symmetric Mahalanobis matrix; got one that is not.")
+    crossed = (out - np.diag(np.diag(out)))[~features.is_numeric]
+    if crossed.any():
+        names = [f.name for f in features if isinstance(f, Categorical)]
+        raise InvalidInput(
+            f"Expected zeros off the diagonal for the categorical features {names!r}: a change of "
+            "category has no sign."
+        )
+    out = (out + out.T) / 2.0
+    scale = np.sqrt(np.maximum(np.diag(out), 0.0))
+    # Scaled to ones on the diagonal, a matrix that is singular has an eigenvalue of rounding size.
+    if not (scale > 0).all() or np.linalg.eigvalsh(out / np.outer(scale, scale))[0] < 1e-10:
+        raise InvalidInput(
+            "Expected a positive definite Mahalanobis matrix; got a singular or indefinite one. "
+            "Add a small multiple of the identity, as in P + 1e-6 * np.eye(len(P))."
+        )
+    return out

@@ -1,0 +1,148 @@
+"""What data say a change should cost: spreads and ranges of columns, ranks of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput, check_number, shown
+from counterpoint.numerics import FloatArray
+from counterpoint.rows.encoding import numbers
+from counterpoint.rows.features import Categorical, Feature, Features
+from counterpoint.rows.table import Table
+
+if TYPE_CHECKING:
+    from counterpoint.problem.costs import Cost
+
+__all__ = ["described", "mad_weights", "percentile_ranks", "ranges", "spreads"]
+
+
+def mad_weights(data: object, features: Features | None = None) -> dict[Hashable, float]:
+    """1 / median absolute deviation of each column, for `Manhattan`.
+
+    A column whose MAD is 0 gets 1 / standard deviation; a constant column, 1; a category, 1, the
+    price of one MAD.
+
+    Parameters
+    ----------
+    data
+        A data frame or array.
+    features
+        The kinds of its columns; None to infer them.
+
+    Returns
+    -------
+    dict
+        Name → weight, in cost units for each feature unit.
+
+    References
+    ----------
+    Wachter, Mittelstadt & Russell (2018), Counterfactual explanations without opening the black
+    box, Harvard Journal of Law & Technology 31.
+    """
+    return {name: 1.0 / spread for name, (spread, _) in spreads(data, features).items()}
+
+
+def percentile_ranks(
+    data: object, features: Features | None = None, knots: int = 101
+) -> dict[Hashable, tuple[tuple[float, float], ...]]:
+    """The rank of each number's values in the data, for `PercentileShift`.
+
+    The rank of a value is the share of the data below it, and half of the share that is equal.
+
+    Parameters
+    ----------
+    data
+        A data frame or array.
+    features
+        The kinds of its columns; None to infer them.
+    knots
+        Of how many values a rank is kept at most, at least 2; there and at the ends it is exact.
+
+    Returns
+    -------
+    dict
+        Name → pairs (value in feature units, rank), increasing.
+    """
+    check_number("knots", knots)
+    if knots < 2:
+        raise InvalidInput(f"Expected knots to be at least 2; got {shown(knots)}.")
+    out: dict[Hashable, tuple[tuple[float, float], ...]] = {}
+    for feature, values in _numbers(data, features):
+        if not len(values):
+            raise InvalidInput(f"Column {feature.name!r} has no value to rank; describe its ranks.")
+        seen, counts = np.unique(values, return_counts=True)
+        rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
+        at = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
+        kept = np.unique(np.minimum(at, len(seen) - 1)) if len(seen) > knots else slice(None)
+        out[feature.name] = tuple(zip(seen[kept].tolist(), rank[kept].tolist(), strict=True))
+    return out
+
+
+def spreads(data: object, features: Features | None = None) -> dict[Hashable, tuple[float, str]]:
+    """Name → spread of the column, and what it is: "MAD", "standard deviation", "none"."""
+    features = _kinds(data, features)
+    out: dict[Hashable, tuple[float, str]] = dict.fromkeys(features.names, (1.0, "none"))
+    return out | {feature.name: _spread(values) for feature, values in _numbers(data, features)}
+
+
+def _kinds(data: object, features: Features | None) -> Features:
+    if features is not None and not isinstance(features, Features):
+        raise InvalidInput(f"Expected Features or None; got {shown(features)}.")
+    return features or Features.from_data(data)
+
+
+def _numbers(data: object, features: Features | None) -> Iterator[tuple[Feature, FloatArray]]:
+    """The columns of numbers, with the values that are present."""
+    table, features = Table.read(data), _kinds(data, features)
+    for feature in features:
+        if not isinstance(feature, Categorical):
+            yield feature, numbers(table, feature.name)
+
+
+def _spread(values: FloatArray) -> tuple[float, str]:
+    mad = float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    if mad > 0:
+        return mad, "MAD"
+    deviation = float(values.std()) if len(values) else 0.0
+    return (deviation, "standard deviation") if deviation > 0 else (1.0, "none")
+
+
+def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
+    """Name → (largest − smallest value, "range") from what the features themselves say.
+
+    That not every number says its range is an `InvalidInput`.
+    """
+    out: dict[Hashable, tuple[float, str]] = {}
+    for feature in features:
+        out[feature.name] = 1.0, "none"
+        if isinstance(feature, Categorical):
+            continue
+        if feature.observed is None:
+            raise InvalidInput(
+                "Expected to know what a change costs; got neither a cost nor data, and the range "
+                f"of {feature.name!r} is not known. Pass data= (--data), or a cost such as "
+                "cp.Manhattan() ([cost] in a policy file), which weighs all features alike."
+            )
+        low, high = feature.observed
+        if high > low:
+            out[feature.name] = high - low, "range"
+    return out
+
+
+def described(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
+    """The cost, and if it was taken from the data, what its units are."""
+    if not spreads:
+        return [repr(cost)]
+    kinds = {kind for _, kind in spreads.values()}
+    unit = "range" if "range" in kinds else "spread in the data"
+    return [
+        f"Manhattan, each change divided by the feature's {unit}; a category costs 1",
+        *(
+            f"{name}: median absolute deviation 0, so its standard deviation, {spread:.6g}"
+            for name, (spread, kind) in spreads.items()
+            if kind == "standard deviation"
+        ),
+    ]

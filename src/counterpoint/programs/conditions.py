@@ -1,0 +1,433 @@
+"""The conditions whose intersection a region is: on features one by one, and across features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.numerics import (
+    EPS,
+    LARGEST,
+    MISSING,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    gamma,
+    relative,
+)
+from counterpoint.programs.region import Coupling, Cut, Domain
+
+__all__ = [
+    "INTEGRAL",
+    "AtMost",
+    "Box",
+    "Cone",
+    "LinearBounds",
+    "MinimumChange",
+    "OneOf",
+    "Transitions",
+    "Whole",
+]
+
+FINE = 20
+"""How many binary places a number may have to be on a lattice."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Box(Domain):
+    """Intervals for y that may depend on x, for each column.
+
+    They are low <= y <= high, least <= y − x <= most and min(soft_low, x) <= y <= max(soft_high,
+    x): a soft bound is none to a row that lies beyond it, which may stay or come nearer.
+    """
+
+    # low, high: (d,) absolute bounds, infinite where there is none, in feature units
+    low: FloatArray
+    high: FloatArray
+    # least, most: (d,) bounds on the change, infinite where there is none, in feature units
+    least: FloatArray
+    most: FloatArray
+    # soft_low, soft_high: (d,) bounds that give way to the factual value, infinite where there is
+    # none, in feature units; none by default
+    soft_low: FloatArray = field(default_factory=lambda: np.array(-np.inf))
+    soft_high: FloatArray = field(default_factory=lambda: np.array(np.inf))
+
+    @classmethod
+    def unbounded(cls, d: int) -> Box:
+        """No bound on any of d columns."""
+        return cls(*(np.full(d, end) for _ in range(3) for end in (-np.inf, np.inf)))
+
+    def meet(self, other: Box) -> Box:
+        """The intersection of two boxes."""
+        return Box(
+            np.maximum(self.low, other.low),
+            np.minimum(self.high, other.high),
+            np.maximum(self.least, other.least),
+            np.minimum(self.most, other.most),
+            np.maximum(self.soft_low, other.soft_low),
+            np.minimum(self.soft_high, other.soft_high),
+        )
+
+    def bounds(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, d) smallest and largest values that the rows of x may take.
+
+        Where they are the same for all rows, they are one row that is repeated, and no copies.
+        """
+        low, high = self._ends
+        if self._gives_way and ((x < self.soft_low) | (x > self.soft_high)).any():
+            low = np.maximum(self.low, np.minimum(self.soft_low, x))
+            high = np.minimum(self.high, np.maximum(self.soft_high, x))
+        if self._is_relative:
+            low = np.maximum(low, np.where(self.least == 0.0, x, x + self.least))
+            high = np.minimum(high, np.where(self.most == 0.0, x, x + self.most))
+        gone = x == MISSING
+        if gone.any():  # what is missing stays so
+            low, high = np.where(gone, x, low), np.where(gone, x, high)
+        if low.ndim == 1 and len(x) == 1:  # of which a view takes less
+            return low[None], high[None]
+        return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+
+    @cached_property
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """(d,) the bounds of a row that lies within all soft ones and may change by any amount."""
+        low, high = np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
+        low.flags.writeable = high.flags.writeable = False
+        return low, high
+
+    @cached_property
+    def _is_relative(self) -> bool:
+        """Whether any change is bounded."""
+        return bool(np.isfinite(self.least).any() or np.isfinite(self.most).any())
+
+    @cached_property
+    def _gives_way(self) -> bool:
+        """Whether any bound is soft."""
+        return bool(np.isfinite(self.soft_low).any() or np.isfinite(self.soft_high).any())
+
+    @cached_property
+    def below(self) -> NDArray[np.bool_]:
+        """(d,): which columns have a bound from below."""
+        return np.isfinite(self.low) | np.isfinite(self.least) | np.isfinite(self.soft_low)
+
+    @cached_property
+    def above(self) -> NDArray[np.bool_]:
+        """(d,): which columns have a bound from above."""
+        return np.isfinite(self.high) | np.isfinite(self.most) | np.isfinite(self.soft_high)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        if not (self.below | self.above).any():
+            return np.zeros(len(y))
+        worst, (low, high) = np.zeros(len(y)), self.bounds(x)
+        if ((y >= low) & (y <= high)).all():
+            return worst
+        change = np.abs(y - x)
+        for bound, sign in ((low, -1.0), (high, 1.0)):
+            with np.errstate(invalid="ignore"):
+                rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
+                over = sign * (y - bound) - rounding
+                size = np.maximum(np.abs(bound), np.abs(y))
+                size = np.minimum(size, np.maximum(np.abs(bound - x), change))
+            worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
+        return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Whole(Domain):
+    """y − x is a whole number of steps, for these columns."""
+
+    columns: IntArray  # (k,) encoded columns
+    steps: FloatArray  # (k,) the size of one step, in feature units
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        delta = y[:, self.columns] - x[:, self.columns]
+        off = np.abs(delta - np.round(delta / self.steps) * self.steps)
+        rounding = 4.0 * EPS * (np.abs(y[:, self.columns]) + np.abs(x[:, self.columns]))
+        return np.asarray((np.maximum(off - rounding, 0.0) / self.steps).max(axis=1, initial=0.0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OneOf(Domain):
+    """Exactly one of these columns is 1 and the others are 0: a category."""
+
+    columns: slice  # the encoded columns of one categorical feature
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        block = y[:, self.columns]
+        fractional = np.minimum(np.abs(block), np.abs(1.0 - block)).max(axis=1)
+        return np.maximum(fractional, np.abs(block.sum(axis=1) - 1.0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Transitions(Domain):
+    """Which category may become which, for one categorical feature."""
+
+    columns: slice  # the encoded columns of the feature, c of them
+    allowed: NDArray[np.bool_]  # (c, c) boolean: row = the factual category, column = the new one
+
+    def permitted(self, x: FloatArray) -> FloatArray:
+        """(n, c): 1 where the category may be chosen, else 0."""
+        return np.asarray(self.allowed[x[:, self.columns].argmax(axis=1)], dtype=np.float64)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        over = y[:, self.columns] - self.permitted(x)
+        return np.asarray(np.maximum(over, 0.0).max(axis=1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AtMost(Domain):
+    """At most ``count`` of the features differ between x and y."""
+
+    count: int  # the largest number of changed features
+    blocks: tuple[slice, ...]  # the encoded columns of each feature that counts
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        changed = self.changed(y, x).sum(axis=1)
+        return np.maximum(changed - self.count, 0).astype(np.float64)
+
+    def changed(self, y: FloatArray, x: FloatArray) -> NDArray[np.bool_]:
+        """(n, number of blocks): which features differ."""
+        differs = y != x
+        return np.stack([differs[:, block].any(axis=1) for block in self.blocks], axis=1)
+
+
+INTEGRAL: tuple[type[Domain], ...] = (Whole, OneOf, AtMost)
+"""What convex programs lack."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MinimumChange(Domain):
+    """y ends at least a margin beyond each threshold that lies between x and it.
+
+    A value up to a threshold is on its lower side. A threshold counts as passed where rounding
+    leaves doubt; what does not change passes none. The margin is one up to the rounding of float32,
+    in which many models compare: so half a step beyond 2.5 is 3.
+    """
+
+    margins: FloatArray  # (d,) in feature units, 0 for none
+    # (k,) the thresholds of a model: the column of each, where it is, and how far from it doubt
+    # reaches, in feature units; None until they are known
+    thresholds: tuple[IntArray, FloatArray, FloatArray] | None = None
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        if self.thresholds is None:
+            raise ValueError("The thresholds are not known; see Form.placed.")
+        columns, at, doubt = self.thresholds
+        kept = self.margins[columns] > 0.0
+        columns, at, doubt = columns[kept], at[kept], doubt[kept]
+        before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
+        rises = (after > before) & (before <= at) & (after > at - doubt)
+        falls = (after < before) & (before > at)
+        falls &= np.where(doubt > 0.0, after < at + doubt, after <= at)
+        low, high = self.beyond(at, margins)
+        short = np.where(rises, low - after, np.where(falls, after - high, 0.0))
+        return np.asarray((np.maximum(short, 0.0) / margins).max(axis=1, initial=0.0))
+
+    @staticmethod
+    def beyond(at: FloatArray, margins: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """From where on values are clear of thresholds above them, and up to where below them."""
+        with np.errstate(invalid="ignore"):  # of a threshold at infinity
+            kept = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
+            return at + kept, at - kept
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearBounds(Coupling):
+    """low <= A y <= high, row by row.
+
+    Multipliers are signed: positive for the upper side of a row, negative for the lower.
+    """
+
+    matrix: FloatArray  # (m, d) the rows A
+    # low, high: (m,) bounds, infinite where there is none
+    low: FloatArray
+    high: FloatArray
+    # (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that are
+    # constraints and no part of a target
+    tight: FloatArray = field(default_factory=lambda: np.zeros(0))
+    # (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost
+    lost: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            bounds = np.atleast_1d(np.asarray(getattr(self, name), dtype=np.float64))
+            object.__setattr__(self, name, bounds)
+        object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
+        for name in ("tight", "lost"):
+            if len(getattr(self, name)) != len(self.matrix):
+                object.__setattr__(self, name, np.zeros(len(self.matrix)))
+
+    @property
+    def normals(self) -> FloatArray:
+        return self.matrix
+
+    def stacked(self, other: LinearBounds) -> LinearBounds:
+        """The rows of both."""
+        names = (field.name for field in fields(self))
+        return LinearBounds(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        weights, offsets = self.cut_weights(multipliers)
+        offset = np.asarray(offsets.sum(axis=1))
+        size = np.abs(offsets).sum(axis=1)
+        # A row, and its bound, may be a difference of two rows, which was rounded once itself.
+        normal, count = weights @ self.matrix, self.size + 1
+        return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        weights = np.abs(self.cut_weights(multipliers)[0])
+        return np.einsum("ij,ij->i", weights, self.closed_in(margin))
+
+    def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
+        above, high, below, low = self._sides
+        if not below.any():  # as of most targets
+            up = np.maximum(multipliers, 0.0) * above
+            return up, up * high
+        weights = np.clip(multipliers, -LARGEST * below, LARGEST * above)
+        return weights, weights * np.where(weights > 0.0, high, low)
+
+    @cached_property
+    def _sides(self) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
+        """(m,) which upper bounds there are, and these or 0; the same of the lower ones."""
+        above, below = np.isfinite(self.high), np.isfinite(self.low)
+        return above, np.where(above, self.high, 0.0), below, np.where(below, self.low, 0.0)
+
+    def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
+        shift = self.closed_in(margin)
+        return self.low + shift, self.high - shift
+
+    def tightened(self, margin: FloatArray) -> LinearBounds:
+        """The same with its bounds closed in by a (1, 2) margin."""
+        low, high = self.limits(margin)
+        return replace(self, low=low[0], high=high[0])
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
+        return np.minimum(margin @ self._closing, self.room)
+
+    @cached_property
+    def _closing(self) -> FloatArray:
+        """(2, m) `tight` and `lost`."""
+        return np.stack([self.tight, self.lost])
+
+    def decided(self, units: FloatArray) -> LinearBounds:
+        """The same points of a lattice, with each tie lost that is lost there.
+
+        Over columns that are multiples of their units, a row takes multiples of one number, so an
+        upper limit at which a tie is lost may move halfway down to the next of them. Only rows
+        whose numbers are short enough for that to be exact are changed. Units are (d,), 0 for a
+        column that may have any value.
+        """
+        longest = 0.5 / UNIT  # what whole numbers stay below to be exact
+        fine = np.ldexp(self.matrix * units, FINE)
+        limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
+        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < longest)
+        short &= (limit == np.rint(limit)) & (np.abs(limit) < longest)
+        alone = (self.lost > 0.0) & np.isneginf(self.low) & ~self.matrix[:, units == 0].any(axis=1)
+        rows = np.flatnonzero(short & alone & np.isfinite(self.high))
+        gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)
+        rows, gap = rows[gap > 0], gap[gap > 0]
+        high, lost = np.array(self.high), np.array(self.lost)
+        tied = np.fmod(limit[rows], gap) == 0.0
+        high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
+        lost[rows] = 0.0
+        return LinearBounds(self.matrix, self.low, high, self.tight, lost)
+
+    @cached_property
+    def room(self) -> FloatArray:
+        """(m,) how far each row's bounds can close in before they meet."""
+        return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        value, before = y @ self.matrix.T, x @ self.matrix.T
+        weight = np.abs(self.matrix.T)
+        terms = (np.abs(y) + np.abs(x)) @ weight
+        change = np.abs(y - x) @ weight
+        worst = np.zeros(len(y))
+        for after, came, limit in ((value, before, self.high), (-value, -before, -self.low)):
+            with np.errstate(invalid="ignore"):
+                over = after - limit - 16.0 * EPS * terms
+                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
+            worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
+        return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cone(Coupling):
+    """‖M y + c‖₂ <= slope · y + radius: a ball, an ellipsoid, or a cone that opens along its slope.
+
+    Multipliers u (m,), and with a slope one more, t, give uᵀ(M y + c) <= t′ (slope · y + radius)
+    with t′ = max(t, ‖u‖) (Cauchy–Schwarz; what is on the right is never negative).
+    """
+
+    matrix: FloatArray  # (m, d)
+    offset: FloatArray  # (m,)
+    radius: float  # A number; positive if there is no slope
+    slope: FloatArray = field(default_factory=lambda: np.zeros(0))  # (d,); zeros by default
+    # by how many score units a unit of margin lowers the radius; 0 for what is a constraint and no
+    # part of a target
+    tight: float = 0.0
+    lost: float = 0.0  # the same for the margin that only ties need: 1 where a tie is lost
+
+    def __post_init__(self) -> None:
+        if not len(self.slope):
+            object.__setattr__(self, "slope", np.zeros(self.matrix.shape[1]))
+
+    @cached_property
+    def normals(self) -> FloatArray:
+        """(size, d) the normal that each multiplier weighs."""
+        return np.vstack([self.matrix, -self.slope]) if self.slope.any() else self.matrix
+
+    def cut(self, multipliers: FloatArray) -> Cut:
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        t, offset_weights = self._heights(multipliers), np.abs(u)
+        offset = t * self.radius - u @ self.offset
+        size = np.abs(t * self.radius) + offset_weights @ np.abs(self.offset)
+        sloping = bool(self.slope.any())
+        weights = np.column_stack([offset_weights, t]) if sloping else offset_weights
+        normal = u @ self.matrix - t[:, None] * self.slope
+        return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
+
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        return np.asarray(self._heights(multipliers) * self.closed_in(margin))
+
+    def _heights(self, multipliers: FloatArray) -> FloatArray:
+        """(n,) t′, no shorter than u is, whatever its length was rounded to."""
+        u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
+        length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
+        # the last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
+        return np.asarray(margin @ np.array([self.tight, self.lost]))
+
+    def tightened(self, margin: FloatArray) -> Cone:
+        """The same with its radius lowered by a (1, 2) margin."""
+        return replace(self, radius=self.radius - float(self.closed_in(margin)[0]))
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+        length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
+        return np.asarray(length - y @ self.slope - self.radius)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(x)
+        terms = np.linalg.norm(reach @ np.abs(self.matrix.T) + np.abs(self.offset), axis=1)
+        limit = reach @ np.abs(self.slope) + abs(self.radius)
+        over = self.excess(y) - 8.0 * EPS * (terms + limit)
+        return relative(over, terms + limit if self.slope.any() else limit)

@@ -1,0 +1,207 @@
+"""What linear inequalities prove of a price over a domain of columns that are free of each other.
+
+With normal · y <= offset for all points y of a region, each of them costs at least
+
+    min over the domain of  price(y − x) + normal · y − offset                       (weak duality)
+
+The minimum is exact, integrality included, because price is separable over the domain: a sum over
+columns. (A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds
+it.) With price 0 the same minimum, if positive, proves that the region is empty (Farkas).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from counterpoint.numerics import (
+    LEAST,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    Sizes,
+    depth,
+    dots,
+    gamma,
+)
+from counterpoint.programs.region import Cases, Cut
+from counterpoint.programs.separable import Diagonal, SeparableDomain
+
+if TYPE_CHECKING:
+    from counterpoint.problem.costs import Price
+
+__all__ = ["Duality", "OneRow"]
+
+
+CANCELLED = 128 * UNIT
+"""What is left of a sum that cancels, relative to the size of its terms."""
+SHY = 1.0 - 16.0 * UNIT
+"""A slope is shrunk to a little less than what a column without curvature bears: by more than the
+roundings of the slope, of the shrinking and of all comparisons."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Duality:
+    """A price over a separable domain."""
+
+    price: Price  # what a change costs
+    domain: SeparableDomain  # where each column may be
+    # whether charges are added to the price, which then counts as each row weighs it
+    weighed: bool
+
+    def bound(
+        self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None = None
+    ) -> FloatArray:
+        """(n,) what all points cost at least that meet what was cut, rounding included.
+
+        On a column that has neither a price nor a bound, what is faint counts as 0, see `refutes`.
+        The sizes are those of the terms of the normals; at (n, d) points, by default x, a full
+        quadratic price is bounded by its tangent.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            bound = self._bound(cases, cut, sizes, at)
+        unsure = np.flatnonzero(~np.isfinite(bound))
+        if len(unsure):  # numbers beyond all bounds prove nothing; a domain without a point does
+            bound[unsure] = np.where(self.domain.is_empty(cases.take(unsure)), np.inf, 0.0)
+        return bound
+
+    def _bound(self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
+        """(n,) `bound`; not finite where there is none."""
+        normal, offset, doubt = cut.normal, cut.offset, cut.doubt
+        if self._gratis.any():
+            normal, sizes = _without_faint(cut, self._gratis, cases)
+        if self.weighed:
+            share = 1.0 / cases.weights
+            normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
+            sizes = sizes.scaled(share)
+        slope, slopes, d = normal, sizes, normal.shape[1]
+        if self.price.quadratic.ndim == 2:
+            delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
+            tangent = delta @ self.price.above_floor
+            offset = offset + np.einsum("ij,ij->i", tangent, delta)
+            slope = normal + 2.0 * tangent
+            # A matrix without a negative eigenvalue has no entry larger than these products.
+            units = np.sqrt(np.diag(self.price.quadratic))
+            reach = np.abs(delta) @ units
+            doubt = doubt + gamma(2 * d + 8) * reach * reach
+            slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
+        else:
+            shrink = self.shrinking(normal, sizes, cases)
+            if shrink is not None:
+                slope = normal = normal * shrink[:, None]
+                offset, doubt = offset * shrink, doubt * shrink
+                slopes = sizes = sizes.scaled(shrink)
+        least, lost = self.domain.lower(self.diagonal, slope, cases, slopes)
+        size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
+        lost = lost + doubt + sizes.rounding(d, 8) * size + TINY
+        bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
+        return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
+
+    @cached_property
+    def diagonal(self) -> Diagonal:
+        """The price, or what a diagonal leaves of it."""
+        price = self.price
+        return Diagonal(price.absolute, price.floor, price.pairs, price.levels)
+
+    @cached_property
+    def _flat(self) -> BoolArray:
+        """(d,) the numeric columns without curvature."""
+        return (self.price.floor == 0.0) & self.domain.numeric
+
+    @cached_property
+    def _gratis(self) -> BoolArray:
+        """(d,) those of them that cost nothing."""
+        return self._flat & (self.price.absolute == 0.0) & (self.price.quadratic.ndim == 1)
+
+    def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
+        """(n,): whether no point of the domain meets what was cut.
+
+        On a column without a bound, an entry of the normal that is no more than what rounding
+        leaves of a sum that cancels counts as 0.
+        """
+        zero = np.zeros(cut.normal.shape[1])
+        normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
+        price = Diagonal(zero, zero)
+        with np.errstate(over="ignore", invalid="ignore"):
+            least, lost = self.domain.lower(price, normal, cases, sizes)
+            size = np.abs(cut.offset) + dots(
+                np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
+            )
+            here = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
+            lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
+            value = least + dots(normal, cases.x) - cut.offset
+            # By more than rounding: points some 1e12 times as far away are not proved to be none.
+            refuted = np.asarray(value > lost + 1e-12 * size)
+        empty = np.flatnonzero(np.isposinf(least))
+        if len(empty):
+            refuted[empty] = self.domain.is_empty(cases.take(empty))
+        return refuted
+
+    def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
+        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
+
+        They do so for the exact slopes.
+        """
+        flat = self._flat
+        if not flat.any():
+            return None
+        below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
+        if not (below.any() or above.any()):  # where they are bounded anyway
+            return None
+        share = 1.0 / np.maximum(self.price.absolute[flat], LEAST)
+        slope, sizes = slope[:, flat], sizes.of(flat)
+        if cases.unbounded:
+            excess = (np.abs(slope) * share).max(axis=1)
+            excess += gamma(sizes.count) * sizes.highest(share)
+        else:
+            off = gamma(sizes.count) * sizes.each
+            up, down = np.where(above, off - slope, -np.inf), np.where(below, off + slope, -np.inf)
+            excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
+        if not (excess > SHY).any():
+            return None
+        return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
+
+
+@final
+class OneRow:
+    """What one linear row (d,) proves of a separable price over columns without bounds."""
+
+    def __init__(self, price: Price, row: FloatArray) -> None:
+        flat = price.quadratic == 0
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat])
+            self._curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
+        self._row, self._size, self._steepest = row, np.abs(row), steepest.max(initial=0.0)
+
+    def bound(self, x: FloatArray, weight: FloatArray, offset: FloatArray) -> FloatArray:
+        """(n,) `Duality.bound`, without an (n, d) array, by (n,) weights of the row and offsets."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._steepest > 0.0:
+                shrink = SHY / np.maximum(np.abs(weight) * self._steepest, SHY)
+                weight, offset = weight * shrink, offset * shrink
+            least = weight * weight * self._curved
+            size = np.abs(weight) * dots(np.abs(x), self._size) + np.abs(offset) + least
+            lost = gamma(depth(len(self._row)) + 12) * size + TINY
+            # what overflows is not a number in the end, and proves nothing.
+            return np.fmax(weight * dots(x, self._row) - least - offset - lost, 0.0)
+
+
+def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:
+    """(n, d) normals without what is faint on some columns, and the sizes of what is left."""
+    terms = cut.weights @ cut.normals
+    open_ = columns & (np.isinf(cases.low) | np.isinf(cases.high))
+    faint = open_ & (np.abs(cut.normal) <= max(CANCELLED, gamma(cut.roundings)) * terms)
+    sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
+    return np.where(faint, 0.0, cut.normal), sizes
+
+
+def _largest(cases: Cases) -> FloatArray:
+    """(n, d) the largest finite bound of each column."""
+    low = np.where(np.isfinite(cases.low), np.abs(cases.low), 0.0)
+    high = np.where(np.isfinite(cases.high), np.abs(cases.high), 0.0)
+    return np.maximum(low, high)

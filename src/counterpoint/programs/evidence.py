@@ -1,0 +1,181 @@
+"""What a search leaves behind, and how it bounds what it did not find; no solver is asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+
+from counterpoint.numerics import CLOSED, FloatArray, IntArray
+from counterpoint.programs.proof import Proof, proved
+
+if TYPE_CHECKING:
+    from counterpoint.programs.program import Program
+    from counterpoint.programs.region import Cases
+
+__all__ = ["Bounding", "Evidence", "Kept", "RowEvidence"]
+
+
+@final
+class Kept(NamedTuple):
+    """What proves bounds on one piece of a target, for n rows."""
+
+    # (n, kept_size); how far points are from the row, and not where, which would say the row
+    multipliers: FloatArray
+    trees: Sequence[tuple[IntArray, Proof]] = ()  # with the rows that they are of
+    own: Sequence[Any] | None = None  # (n,) proofs of a family's own, which it reads itself
+
+    def take(self, rows: IntArray) -> Kept:
+        """Of some rows, in order."""
+        trees = []
+        for those, proof in self.trees:
+            left = np.flatnonzero(np.isin(those, rows))
+            if len(left):
+                trees.append((np.searchsorted(rows, those[left]), proof.take(left)))
+        own = None if self.own is None else [self.own[i] for i in rows.tolist()]
+        return Kept(self.multipliers[rows], trees, own)
+
+
+class Bounding(ABC):
+    """What bounds the objectives of some rows from below, however it was found."""
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether the search looks for local optima, so that a gap may remain."""
+
+    @abstractmethod
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) bounds that are proved, and those with what was reported; infinite if refuted.
+
+        Only where a bound is below what was ``reached`` does a row need to be refuted. With (n, 2)
+        margins, see `Cases`, they may be bounds on what meets the target by so much.
+        """
+
+    @property
+    @abstractmethod
+    def kept(self) -> Kept | None:
+        """What proves its bounds of its piece of the target, for a record; None if nothing does."""
+
+
+@final
+@dataclass(eq=False)
+class Evidence(Bounding):
+    """What a search leaves behind of one piece, for each row as the piece sees it."""
+
+    program: Program
+    cases: Cases
+    multipliers: FloatArray  # (n, size), any
+    at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
+    # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
+    reported: FloatArray
+    # trees that prove some of it, and the rows that they are of
+    proofs: list[tuple[IntArray, Proof]] = field(default_factory=list)
+    # (n,) what the multipliers prove; NaN where it has not been computed
+    proved: FloatArray | None = None
+
+    @classmethod
+    def blank(cls, program: Program, cases: Cases) -> Evidence:
+        """Nothing, to be filled in."""
+        n, at = len(cases.x), np.array(cases.x) if program.has_tangents else None
+        multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
+        return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
+
+    @classmethod
+    def of_kept(cls, program: Program, cases: Cases, kept: Kept) -> Evidence:
+        """What was `kept` proves of the same program and rows."""
+        multipliers, away = np.split(kept.multipliers, [program.size], axis=1)
+        at = cases.x + away if program.has_tangents else None
+        return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*kept.trees])
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.program.nonconvex)
+
+    @property
+    def kept(self) -> Kept | None:
+        if self.at is None:
+            return Kept(self.multipliers, self.proofs)
+        away = np.nan_to_num(self.at - self.cases.x)  # of no point: the row itself
+        return Kept(np.hstack([self.multipliers, away]), self.proofs)
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        proved, program = self.proved, self.program
+        if proved is not None and margin is None and not np.isnan(proved).any():
+            bound = np.array(proved)
+        elif (
+            proved is not None
+            and margin is not None
+            and (margin <= 0.0).all()
+            and np.isfinite(proved).all()
+            and program.nonconvex_duality is None
+        ):
+            bound = program.lowered(proved, self.multipliers, margin)
+        else:
+            bound = program.bound(self.cases, self.multipliers, self.at, margin)
+        if self.proofs:
+            bound = np.maximum(bound, self._proved_by_trees)
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+        if len(doubtful):
+            part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
+            bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
+        return bound, np.maximum(bound, self.reported)
+
+    def learn(
+        self, rows: IntArray, multipliers: FloatArray, at: FloatArray | None, proved: FloatArray
+    ) -> None:
+        """Take other multipliers of some rows, and what `Program.bound` says that they prove."""
+        self.multipliers[rows] = multipliers
+        if self.at is not None and at is not None:
+            self.at[rows] = at
+        if self.proved is not None:
+            self.proved[rows] = proved
+
+    @cached_property
+    def _proved_by_trees(self) -> FloatArray:
+        """(n,) what the trees prove; 0 where there are none."""
+        bound = np.zeros(len(self.cases))
+        for rows, proof in self.proofs:
+            np.maximum.at(bound, rows, proved(self.program, self.cases.take(rows), proof))
+        return bound
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowEvidence(Bounding):
+    """What is known of each row by itself: for each, what bounds each of its pieces."""
+
+    rows: Sequence[Sequence[Bounding]]
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def kept(self) -> Kept | None:
+        """The proofs that a family reads itself, if there is one of each row."""
+        proofs = [piece.kept for pieces in self.rows for piece in pieces]
+        family_proofs = [p for proof in proofs if proof is not None for p in proof.own or ()]
+        if not len(family_proofs) == len(proofs) == len(self.rows):
+            return None
+        multipliers = np.vstack([proof.multipliers for proof in proofs if proof is not None])
+        return Kept(multipliers, own=family_proofs)
+
+    def bounds(
+        self, reached: FloatArray, margin: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        proved, best = np.full((2, len(reached)), np.inf)
+        for i, pieces in enumerate(self.rows):
+            for piece in pieces:
+                part = None if margin is None else margin[i : i + 1]
+                bound, told = piece.bounds(reached[i : i + 1], part)
+                proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
+        return proved, best

@@ -1,0 +1,317 @@
+"""Conditions, regions that are their intersections, and rows as programs see them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.programs.conditions import LinearBounds
+    from counterpoint.programs.program import Program
+
+__all__ = [
+    "Cases",
+    "Condition",
+    "Coupling",
+    "Cut",
+    "CutOracle",
+    "Domain",
+    "LazyUnion",
+    "NonConvex",
+    "NonConvexDuality",
+    "Region",
+]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Rows as a program sees them."""
+
+    x: FloatArray  # (n, d) factual points
+    # low, high: (n, d) bounds on y; a row with low > high somewhere has no feasible point
+    low: FloatArray
+    high: FloatArray
+    # (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
+    # those at which a tie is lost. (n,) for all of them
+    margin: FloatArray
+    # (n,) how much the price counts against what is charged; None for 1
+    weight: FloatArray | None = None
+    # (n, d): features that count as changed whether they are or not, by their first columns; None
+    # for none
+    forced: BoolArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.margin.ndim == 1:
+            both = np.stack([self.margin, np.zeros_like(self.margin)], axis=1)
+            object.__setattr__(self, "margin", both)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @cached_property
+    def unbounded(self) -> bool:
+        """Whether no column of any row has a bound."""
+        one_row = self.low.strides[0] == 0 and self.high.strides[0] == 0
+        low, high = (self.low[:1], self.high[:1]) if one_row else (self.low, self.high)
+        return bool(np.isinf(low).all() and np.isinf(high).all())
+
+    @cached_property
+    def empty(self) -> BoolArray:
+        """(n,): whether a row's bounds leave no point."""
+        if self.unbounded:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray((self.low > self.high).any(axis=1))
+
+    def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
+        """Some of the rows."""
+        return Cases(
+            self.x[rows],
+            _rows_of(self.low, rows),
+            _rows_of(self.high, rows),
+            self.margin[rows],
+            None if self.weight is None else self.weight[rows],
+            None if self.forced is None else self.forced[rows],
+        )
+
+    @property
+    def weights(self) -> FloatArray:
+        """(n,) `weight`, whether given or not."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def weighing(self, weight: FloatArray) -> Cases:
+        """The same rows with a weight of the price."""
+        return replace(self, weight=weight)
+
+    def with_margin(self, margin: FloatArray) -> Cases:
+        """The same rows with another margin."""
+        return replace(self, margin=margin)
+
+    def holding(self, held: BoolArray, y: FloatArray) -> Cases:
+        """The same rows of which (n, d) entries are those of points."""
+        return self.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
+
+    def within(self, low: FloatArray, high: FloatArray) -> Cases:
+        """The same rows with narrower bounds."""
+        return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))
+
+    def __iter__(self) -> Iterator[Cases]:
+        for i in range(len(self)):
+            yield self.take(slice(i, i + 1))
+
+
+def _rows_of(bounds: FloatArray, rows: NDArray[np.intp] | BoolArray | slice) -> FloatArray:
+    """Rows of an array that may be one row repeated, without repeating it in memory."""
+    if bounds.strides[0] == 0 and len(bounds):
+        count = len(np.empty(len(bounds), dtype=np.int8)[rows])
+        return np.broadcast_to(bounds[0], (count, bounds.shape[1]))
+    return bounds[rows]
+
+
+@final
+class Cut(NamedTuple):
+    """Inequalities normal · y <= offset, and how large the terms are of which they were summed."""
+
+    # normal, offset: (n, d) and (n,)
+    normal: FloatArray
+    offset: FloatArray
+    # weights, normals: (n, m) and (m, d), not negative: the sizes of the terms of the normals add
+    # up to at most ``weights @ normals``
+    weights: FloatArray
+    normals: FloatArray
+    roundings: int  # how many of them each entry of a normal is worth, see `counterpoint.numerics`
+    doubt: FloatArray  # (n,) by how much the offsets may be off
+
+    @classmethod
+    def stacked(cls, cuts: Sequence[Cut]) -> Cut:
+        """All inequalities of some, one after the other."""
+        terms = np.concatenate([cut.weights @ cut.normals for cut in cuts])
+        return cls(
+            np.concatenate([cut.normal for cut in cuts]),
+            np.concatenate([cut.offset for cut in cuts]),
+            np.eye(len(terms)),
+            terms,
+            max(cut.roundings for cut in cuts),
+            np.concatenate([cut.doubt for cut in cuts]),
+        )
+
+    def take(self, rows: IntArray) -> Cut:
+        """Some of them."""
+        return self._replace(
+            normal=self.normal[rows],
+            offset=self.offset[rows],
+            weights=self.weights[rows],
+            doubt=self.doubt[rows],
+        )
+
+
+class Condition(ABC):
+    """A simple demand on a point y, given the factual x."""
+
+    @abstractmethod
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): by how much y fails, relative to the size of what is compared; 0 if it does not."""
+
+
+class Domain(Condition):
+    """A condition on features one by one."""
+
+
+class Coupling(Condition):
+    """A convex condition that ties features together, or charges points for how they miss it."""
+
+    @property
+    @abstractmethod
+    def normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier weighs."""
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(m, d) the sizes of the numbers in `normals`."""
+        return np.abs(self.normals)
+
+    @cached_property
+    def size(self) -> int:
+        """The number m of its multipliers."""
+        return len(self.normals)
+
+    @abstractmethod
+    def cut(self, multipliers: FloatArray) -> Cut:
+        """(n, m) multipliers → normals (n, d) and offsets (n,).
+
+        Whatever the multipliers, every y that meets a coupling meets ``normals · y <= offsets``; a
+        charge takes ``normals · y − offsets`` or more (0 where all of them are 0). With t >= 0
+        times the multipliers, the cut of a coupling is t times as large.
+        """
+
+    @abstractmethod
+    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n,) by how much (n, 2) margins, see `Cases`, lower the offsets of ``cut``."""
+
+
+class NonConvex(Condition):
+    """A condition that is not convex."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def duality(self, program: Program) -> NonConvexDuality | None:
+        """What multipliers of such conditions prove of a program; None if there are none."""
+
+
+class NonConvexDuality(ABC):
+    """What multipliers of all conditions of a program that are not convex prove."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of multipliers."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on the conditions."""
+
+    @abstractmethod
+    def tightened(self, margin: FloatArray) -> Region:
+        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
+
+    @abstractmethod
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the price, with what everything convex adds up to.
+
+        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
+        """
+
+    @abstractmethod
+    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+        """(n,): whether the multipliers prove that no point of the region exists."""
+
+
+class CutOracle(Condition):
+    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
+
+    Programs are given the few half-spaces that matter: a family refines them.
+    """
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
+        """(n,) the excess at points, and for each a half-space that it misses by as much."""
+
+    @abstractmethod
+    def first(self) -> LinearBounds:
+        """Half-spaces to begin with; there may be none."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Region:
+    """All points that meet every condition; ``a & b`` intersects; ``Region()`` is everything."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def __and__(self, other: Region) -> Region:
+        return Region(self.conditions + other.conditions)
+
+    def __iter__(self) -> Iterator[Condition]:
+        return iter(self.conditions)
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of its conditions."""
+        return frozenset(type(condition) for condition in self.conditions)
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        """(n,): the largest violation of any condition; 0 inside."""
+        worst = np.zeros(len(y))
+        for condition in self.conditions:
+            worst = np.maximum(worst, condition.violation(y, x))
+        return worst
+
+
+class LazyUnion(Sequence[Region]):
+    """Regions whose union is a target, each made when it is asked for."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many rows all regions have."""
+
+    @property
+    @abstractmethod
+    def has_ties(self) -> bool:
+        """Whether some tie may be lost."""
+
+    @property
+    @abstractmethod
+    def moving(self) -> BoolArray:
+        """(d,) which columns have an effect on any region."""
+
+    @abstractmethod
+    def some(self, which: slice) -> LazyUnion:
+        """Some of the regions, still not written down."""
+
+    @abstractmethod
+    def decided(self, units: FloatArray) -> LazyUnion:
+        """The same regions with each tie decided, for points that are multiples of these units."""

@@ -1,0 +1,443 @@
+"""Separable functions over separable domains, minimised exactly and for whole batches.
+
+A function Σ_j f_j(δ_j) is least where each of its columns is, whatever the columns are: numbers
+between bounds, whole steps, categories; and under a bound on the number of changes, where the
+columns that gain most do change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.numerics import (
+    AFTER,
+    LIBRARY,
+    STEP_SLACK,
+    TINY,
+    UNIT,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Sizes,
+    dots,
+    gamma,
+    total,
+)
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
+
+if TYPE_CHECKING:
+    from counterpoint.problem.costs import Pairs, PercentileCost
+    from counterpoint.programs.conditions import AtMost
+
+__all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
+
+PART = 4096
+"""How many rows are compared with the knots of a level at once."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """The function Σ absolute |δ| + curvature δ², one column at a time."""
+
+    # absolute, curvature: (d,) non-negative; no column has both
+    absolute: FloatArray
+    curvature: FloatArray
+    # what categories cost instead, by the factual one; and numbers, where their cases have ends
+    pairs: tuple[Pairs, ...] = ()
+    levels: tuple[PercentileCost, ...] = ()
+
+    def of(self, columns: BoolArray | slice) -> Diagonal:
+        """The function of some of the columns."""
+        if isinstance(columns, slice) and columns == slice(None):
+            return self
+        return Diagonal(self.absolute[columns], self.curvature[columns])
+
+    @cached_property
+    def is_absolute(self) -> bool:
+        """Whether some column has an absolute function."""
+        return bool(self.absolute.any())
+
+    @cached_property
+    def is_curved(self) -> bool:
+        """Whether some column has curvature."""
+        return bool(self.curvature.any())
+
+    @cached_property
+    def is_curved_throughout(self) -> bool:
+        """Whether all columns have curvature."""
+        return bool(self.curvature.all())
+
+    def entered(self, x: FloatArray) -> FloatArray:
+        """(n, d) what it costs to be in each category."""
+        out = 2.0 * self.absolute * (x <= 0.5)
+        for columns, costs in self.pairs:
+            out[:, columns] = costs[x[:, columns].argmax(axis=1)]
+        return np.asarray(out)
+
+    @cached_property
+    def dearest(self) -> FloatArray:
+        """(d,) what it costs to come to a category, at most."""
+        out = 2.0 * self.absolute
+        for columns, costs in self.pairs:
+            out[columns] = costs.max(axis=0)
+        return out
+
+    def least(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, d) the least of each column's function plus slope · δ over all δ, and |δ| there."""
+        if self.is_curved_throughout:
+            reach = np.abs(slope)
+            reach *= 0.5 / self.curvature
+            value = reach * reach
+            value *= -self.curvature
+            return value, reach
+        if not self.is_curved:
+            reach = np.where(np.abs(slope) > self.absolute, np.inf, 0.0)
+            return -reach, reach
+        excess = np.maximum(np.abs(slope) - self.absolute, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = np.where(excess > 0.0, excess / (2.0 * self.curvature), 0.0)
+            value = np.where(np.isinf(reach), -np.inf, -(reach * reach * self.curvature))
+        return value, reach
+
+    def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+        """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
+        if self.is_curved_throughout:
+            free = slope * (-0.5 / self.curvature)
+        elif not self.is_curved:
+            pulled = np.abs(slope) > self.absolute
+            free = np.where(pulled, np.copysign(np.inf, -slope), 0.0)
+        else:
+            pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
+        return np.minimum(np.maximum(free, low), high)
+
+    def value(self, delta: FloatArray, slope: FloatArray) -> FloatArray:
+        """(n, d) each column's function plus slope · δ."""
+        with np.errstate(invalid="ignore"):
+            value = slope * delta
+            if self.is_absolute:
+                value += self.absolute * np.abs(delta)
+            if self.is_curved:
+                value += self.curvature * delta * delta
+        if self.is_curved_throughout:
+            return value
+        runaway = np.isinf(delta) & (self.curvature == 0)
+        if runaway.any():
+            downhill = slope * np.sign(delta) < -self.absolute
+            value = np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
+        return value
+
+
+@final
+class OneHotGroups:
+    """One-hot groups, all at once; each is given by its encoded columns."""
+
+    def __init__(self, groups: tuple[slice, ...]) -> None:
+        sizes = [group.stop - group.start for group in groups]
+        self.first = np.array([group.start for group in groups], dtype=np.intp)
+        self.columns = np.concatenate([np.arange(g.start, g.stop) for g in groups])
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        self._sizes = np.array(sizes)
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """(n, groups) → (n, columns of groups), each as often as its group has columns."""
+        return np.repeat(values, self._sizes, axis=1)
+
+    def reduce(self, how: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
+        """(n, columns of groups) → (n, groups)."""
+        return np.asarray(how.reduceat(values, self._starts, axis=1))
+
+    def violation(self, y: FloatArray) -> FloatArray:
+        """(n,) the largest `OneOf.violation` of any group."""
+        own = y[:, self.columns]
+        fractional = np.minimum(np.abs(own), np.abs(1.0 - own)).max(axis=1)
+        return np.maximum(fractional, np.abs(self.reduce(np.add, own) - 1.0).max(axis=1))
+
+    def permitted(self, cases: Cases) -> BoolArray:
+        """(n, columns of groups): which category may be chosen."""
+        allowed = cases.high[:, self.columns] > 0.5
+        demanded = cases.low[:, self.columns] > 0.5
+        if demanded.any():
+            free = ~self.reduce(np.logical_or, demanded)
+            allowed &= demanded | np.repeat(free, self._sizes, axis=1)
+        return allowed
+
+    def size(self, price: Diagonal, sizes: Sizes) -> FloatArray:
+        """(n, groups) the sums of the sizes of the terms of `least`, at most."""
+        tall = sizes.heights if sizes.units is None else sizes.units
+        tallest = self.reduce(np.maximum, tall[:, self.columns])
+        height = tallest if sizes.units is None else sizes.heights @ tallest
+        dearest = self.reduce(np.maximum, price.dearest[None, self.columns])
+        return np.asarray(2.0 * height + dearest)
+
+    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n, groups) the least price and slope, against staying."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        slopes = slope[:, self.columns]
+        value = np.where(allowed, slopes + price.entered(cases.x)[:, self.columns], np.inf)
+        staying = self.reduce(np.add, np.where(here, slopes, 0.0))
+        return np.asarray(self.reduce(np.minimum, value) - staying)
+
+    def forced(self, cases: Cases) -> BoolArray:
+        """(n, groups): whether a category must go."""
+        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        return np.asarray(~self.reduce(np.logical_or, allowed & here))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SeparableDomain:
+    """What each column may be, given the bounds of the cases."""
+
+    numeric: BoolArray  # (d,) which columns are numbers
+    steps: FloatArray  # (d,) the step of whole columns, 0 for the others
+    groups: tuple[slice, ...]  # the one-hot groups
+    at_most: AtMost | None  # A bound on the number of changed features, or None
+
+    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
+        return self._combined(self._columns(price, slope, cases)[0], price, slope, cases)
+
+    def lower(
+        self,
+        price: Diagonal,
+        slope: FloatArray,
+        cases: Cases,
+        sizes: Sizes,
+        instead: tuple[IntArray, FloatArray] | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
+
+        The sizes are those of the terms of the slopes; none is smaller than its slope. Of some
+        numeric columns, (k,) and (k, n), the least may be given ``instead``; they have no slope.
+        """
+        least, reach = self._columns(price, slope, cases)
+        self._put(least, reach, instead)
+        value = self._combined(least, price, slope, cases)
+        own, part = sizes, price
+        if self.groups:
+            slope, own, part = (
+                slope[:, self.numeric],
+                sizes.of(self.numeric),
+                price.of(self.numeric),
+            )
+        if not cases.unbounded and not part.is_curved_throughout:
+            reach = self._either(part, slope, reach, own, cases)
+        if self.steps.any():
+            reach = reach + self.steps[self.numeric]
+        share = sizes.rounding(cases.x.shape[1], LIBRARY)
+        if self.at_most is not None:
+            return value, share * self._changed(price, sizes, reach, cases) + TINY
+        size, bend = own.along(reach), np.zeros(len(slope))
+        if cases.unbounded and not self.steps.any() and not self.groups:
+            size -= value  # which is −curvature · reach²
+        else:
+            size += self._paid(part, reach)
+        if part.is_curved:
+            bend = own.bent(2.0 * part.curvature)
+        if self.groups:
+            size += self.hot.size(price, sizes).sum(axis=1)
+        return value, share * size + bend + TINY
+
+    def _put(
+        self, least: FloatArray, reach: FloatArray, instead: tuple[IntArray, FloatArray] | None
+    ) -> None:
+        """Write what is given of some numeric columns."""
+        for column, given in zip(*instead, strict=True) if instead is not None else ():
+            at = int(self.numeric[:column].sum())
+            least[:, at], reach[:, at] = given, 0.0
+
+    @staticmethod
+    def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:
+        """(n,) the price of (n, numeric columns) |δ|."""
+        paid = dots(reach, price.absolute) if price.is_absolute else 0.0
+        return paid + dots(reach * reach, price.curvature) if price.is_curved else paid
+
+    def _changed(
+        self, price: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the sum of the sizes of the terms of those columns that may change at once."""
+        assert self.at_most is not None  # noqa: S101 (asked by the caller)
+        each, size = sizes.each, np.zeros(cases.x.shape)
+        own, part = each[:, self.numeric], price.of(self.numeric)
+        nonlinear = part.curvature > 0.0
+        bend = np.where(nonlinear, own * own / np.where(nonlinear, part.curvature, 1.0), 0.0)
+        far = np.where(np.isinf(reach), 0.0, reach)
+        terms = far * (own + part.absolute + part.curvature * far)
+        terms += gamma(sizes.count + AFTER) * bend
+        size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
+        if self.groups:
+            size[:, self.hot.first] = self.hot.size(price, replace(sizes, units=None, heights=each))
+        starts = [block.start for block in self.at_most.blocks]
+        must = self.must_change(cases)[:, starts]
+        size = size[:, starts]
+        free = -np.sort(-np.where(must, 0.0, size), axis=1)
+        left = self.at_most.count - must.sum(axis=1)
+        chosen = np.where(np.arange(free.shape[1]) < left[:, None], free, 0.0)
+        return total(np.hstack([chosen, np.where(must, size, 0.0)]))
+
+    def must_change(self, cases: Cases) -> BoolArray:
+        """(n, d): which columns, of a group its first, cannot stay."""
+        forced = np.zeros(cases.x.shape, dtype=bool)
+        forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
+        if self.groups:
+            forced[:, self.hot.first] = self.hot.forced(cases)
+        return forced if cases.forced is None else forced | cases.forced
+
+    def _either(
+        self,
+        price: Diagonal,
+        slope: FloatArray,
+        reach: FloatArray,
+        sizes: Sizes,
+        cases: Cases,
+    ) -> FloatArray:
+        """(n, numeric columns) |δ|, the larger one where rounding has decided between two.
+
+        A column without curvature is least at the end of its interval, or as near to 0 as it gets.
+        """
+        size, share = np.abs(slope), gamma(sizes.count)
+        apart = np.abs(size - price.absolute)
+        # at most: |slope| is no more than its size, and most slopes are far from what decides.
+        near = apart <= (share + (AFTER + 1) * UNIT) * sizes.most
+        if not near.any():
+            return reach
+        rows, columns = np.nonzero(near & (price.curvature == 0.0))
+        size, apart = size[rows, columns], apart[rows, columns]
+        off = share * sizes.at(rows, columns) + AFTER * UNIT * size
+        doubtful, either = (apart <= off) & (off > 0.0), off >= size + price.absolute[columns]
+        rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
+        if not len(rows):
+            return reach
+        which = np.flatnonzero(self.numeric)[columns]
+        x, low, high = (v[rows, which] for v in (cases.x, cases.low, cases.high))
+        down, up = np.abs(low - x), np.abs(high - x)
+        downhill = np.where(slope[rows, columns] > 0.0, down, up)
+        far, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
+        out[rows, columns] = np.maximum(out[rows, columns], far)
+        return out
+
+    def _combined(
+        self, numeric: FloatArray, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> FloatArray:
+        """(n,) the least sum, of the least of each numeric column."""
+        if not self.groups and self.at_most is None:
+            return _total(numeric)
+        gains = np.zeros(cases.x.shape)
+        gains[:, self.numeric] = numeric
+        if self.groups:
+            gains[:, self.hot.first] = self.hot.least(price, slope, cases)
+        if self.at_most is None:
+            return _total(gains)
+        return self._best_changes(gains, self.must_change(cases), self.at_most)
+
+    def is_empty(self, cases: Cases) -> BoolArray:
+        """(n,): whether some feature has no value left."""
+        zero = np.zeros(cases.x.shape[1])
+        return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
+
+    def _columns(
+        self, price: Diagonal, slope: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
+        mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
+        levels, every = price.levels, slope
+        price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
+        if cases.unbounded and not steps.any():
+            return price.least(slope)
+        x = cases.x[:, mask]
+        low, high = cases.low[:, mask], cases.high[:, mask]
+        if steps.any():
+            whole = steps > 0
+            low, high = lattice.within_bounds(x, low, high, steps)
+        low, high = low - x, high - x
+        best = price.best(slope, low, high)
+        value = price.value(best, slope)
+        if steps.any():
+            value = np.where(whole, np.inf, value)
+            unit = np.where(whole, steps, 1.0)
+            for rounding in (np.floor, np.ceil):
+                near = np.clip(lattice.number(x, rounding(best / unit), unit) - x, low, high)
+                candidate = price.value(near, slope)
+                value = np.where(whole, np.minimum(value, candidate), value)
+        reach = np.abs(best)
+        for level in levels:
+            at = int(self.numeric[: level.column].sum())
+            ended = np.flatnonzero(np.isfinite(high[:, at] - low[:, at]))
+            for part in np.split(ended, range(PART, len(ended), PART)):
+                own = cases.take(part)
+                value[part, at], reach[part, at] = self.by_level(
+                    level, price.absolute[at], every[part, level.column], own
+                )
+        return np.where(low > high, np.inf, value), reach
+
+    def by_level(
+        self, level: PercentileCost, absolute: float, slope: FloatArray, cases: Cases
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) the least price by level and slope of a column with ends, lowered by its rounding.
+
+        And the largest |δ| within them.
+        """
+        j = level.column
+        x, step = cases.x[:, j], float(self.steps[j])
+        low, high = cases.low[:, j], cases.high[:, j]
+        if step:
+            low = lattice.first(x, low - STEP_SLACK * step, step)
+            high = lattice.last(x, high + STEP_SLACK * step, step)
+        else:
+            low, high = low - x, high - x
+        at, rise = level.table(x, low, high, step)
+        at *= step or 1.0
+        reach = np.abs(at).max(axis=1)
+        tall = np.abs(level(x)) + np.abs(rise).max(axis=1)
+        off = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * tall)
+        least = (absolute * np.abs(rise) + slope[:, None] * at).min(axis=1)
+        return least - 2.0 * absolute * off, reach
+
+    @cached_property
+    def hot(self) -> OneHotGroups:
+        """The one-hot groups, all at once."""
+        return OneHotGroups(self.groups)
+
+    def nearest(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+        """(n, d) the δ at which price and slope of each numeric column are least."""
+        low, high = cases.low - cases.x, cases.high - cases.x
+        best, whole = price.best(slope, low, high), self.steps > 0.0
+        if not whole.any():
+            return best
+        unit = np.where(whole, self.steps, 1.0)
+        down, up = (
+            np.clip(lattice.number(cases.x, rounding(best / unit), unit) - cases.x, low, high)
+            for rounding in (np.floor, np.ceil)
+        )
+        lower = price.value(down, slope) <= price.value(up, slope)
+        return np.where(whole, np.where(lower, down, up), best)
+
+    @staticmethod
+    def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:
+        """The least sum when only so many features may contribute; forced ones come first."""
+        starts = [block.start for block in most.blocks]
+        gain, must = gains[:, starts], forced[:, starts]
+        left = most.count - must.sum(axis=1)
+        free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
+        rank = np.arange(free.shape[1])
+        chosen = np.where(rank < left[:, None], free, 0.0)
+        least = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
+        return np.where(left < 0, np.inf, least)
+
+
+def _total(values: FloatArray) -> FloatArray:
+    """(n,) the sums of rows; +inf, a column without any value, outweighs −inf."""
+    with np.errstate(invalid="ignore"):
+        summed = total(values)
+    if np.isnan(summed).any():
+        summed = np.where(np.isposinf(values).any(axis=1), np.inf, summed)
+    return np.asarray(summed)

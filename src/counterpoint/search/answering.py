@@ -1,0 +1,320 @@
+"""The way of rows: predicted, searched, confirmed by the model, and certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Certificates, Status, certify
+from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray, as_slice
+from counterpoint.results import Counterfactuals
+from counterpoint.rows.encoding import PRESENT, Rows, encode
+from counterpoint.rows.table import Table
+from counterpoint.search.line import Line
+from counterpoint.search.span import ProjectedRows
+from counterpoint.search.union import Task, Union
+from counterpoint.search.validation import ModelValidation, NotForeseen, ask_about
+
+__all__ = ["answers_to"]
+
+CELLS = 1 << 18
+"""Cells of a chunk: small enough for the cache, large enough that Python's overhead is
+negligible."""
+ASKED = 1 << 23
+"""Cells of full rows about which the model is asked at a time: each call takes scikit-learn up to a
+millisecond, and steps of a pipeline make copies, of 64 MiB at most."""
+PRODUCTS = 1 << 16
+"""So many products make up the scores of all rows at least, or a search in their span costs more
+than it saves."""
+WIDE = 4
+"""Rows take so many numbers at least: with few columns, what is known of them takes more."""
+PROOFS = 1 << 25
+"""Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
+FEW = 16
+"""For so many rows, what the model says of them is foreseen, see `answers_to`: if that is wrong for
+one, all are searched again, so that little is lost. So many rows lie between two steps of the
+progress bar where each may need a solver."""
+
+
+def answers_to(
+    task: Task,
+    tables: tuple[Table, Table],
+    advance: Callable[[int], None] | None = None,
+    *,
+    weight: FloatArray | None = None,
+    held: BoolArray | None = None,
+    into: Counterfactuals | None = None,
+) -> Counterfactuals:
+    """The answers to all rows of a call, as they came and the model's columns of them.
+
+    For a few rows, what the model says of them is foreseen from its form and confirmed together
+    with their answers: one call of ``predict`` instead of two. ``advance`` is told how many more
+    rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
+    target's; ``held`` (n, p) says which features of which row must stay. What becomes of rows is
+    written into the columns of others ``into``, if there are any: those that can be used there.
+    """
+    (came, inputs), features = tables, task.question.features
+    spanned = None if held is not None else _in_span(task, inputs)
+    encoded = task.encoded(inputs, spanned)
+    codes, n = encoded.codes, len(encoded.codes)
+    missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
+    required, usable = task.target.requirement, np.ones(n, dtype=bool)
+    usable[[*encoded.problems, *(into.problems if into else ())]] = False
+    cheapest = weight is None and held is None and task.piece is None and task.span is None
+    if weight is None and required.weight is not None:
+        weight = np.full(n, required.weight)
+    after = np.array(codes) if spanned is None else spanned.answers
+    rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
+    out = _blank(task, rows_of, encoded.problems, into, cheapest=cheapest)
+    if spanned is not None:
+        line = Line.of(task, spanned) if weight is None else None
+        if line is not None:
+            usable &= ~line.settle(inputs, out, usable, advance)
+        else:
+            usable &= ~_answer_in_span(task, spanned, out, weight, advance)
+    size = max(64, CELLS // max(features.width, WIDE))
+    if task.span is not None:  # the model is asked about whole blocks
+        size = task.span.block * max(1, size // task.span.block)
+    for start in range(0, n, size):
+        index = start + np.flatnonzero(usable[start : start + size])
+        if not len(index):
+            continue
+        part = as_slice(index)  # which is not copied
+        codes = encoded.codes[part]
+        rows = Rows(
+            index,
+            np.arange(len(index)),
+            inputs if len(index) == n else inputs.take(part),
+            codes,
+            codes if features.all_numeric else features.expand(codes),
+            None if weight is None else weight[part],
+            None if held is None else held[part],
+        )
+        _answer_surely(task, rows, out, advance)
+    return out
+
+
+def _in_span(task: Task, inputs: Table) -> ProjectedRows | None:
+    """The rows in coordinates of the span in which answers move, if that is much less to look at.
+
+    Their finite lengths say that all values are finite.
+    """
+    question, model, matrix = task.question, task.model, inputs.float_matrix
+    span = None if matrix is None or task.span is not None else question.span
+    if matrix is None or span is None:
+        return None
+    if len(matrix) * span.matrix.size < PRODUCTS:
+        return None
+    if question.features.width <= 2 * span.question.features.width:
+        return None
+
+    def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
+        return inputs.with_matrix(rows, full).to_model_input(named=model.named)
+
+    options: dict[str, Any] = {"exactly": task.target.demanding, "cells": ASKED}
+    rows = ProjectedRows.of(span, model.model, matrix, keep=True, as_input=as_input, **options)
+    if np.isfinite(rows.length).all():
+        return rows
+    codes = encode(inputs, question.features, model.fills, model.unfilled).codes
+    return ProjectedRows.of(span, model.model, codes, keep=True, as_input=as_input, **options)
+
+
+def _blank(
+    task: Task,
+    rows: tuple[Table, FloatArray, FloatArray, BoolArray],
+    problems: dict[int, str],
+    into: Counterfactuals | None,
+    *,
+    cheapest: bool,
+) -> Counterfactuals:
+    """No answers yet, to rows as they came with their codes before and after, and missing cells."""
+    n = len(rows[1])
+    if into is None:
+        statuses, closed = np.full(n, Status.INVALID.code, np.int8), np.zeros(n, dtype=bool)
+        columns = statuses, Certificates.blank(n), closed
+        targets = np.full(n, task.target, dtype=object)
+        kept, effort = [], task.effort if cheapest else None
+    else:
+        columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
+        kept, effort = into.kept, into.effort
+    asked = task.question, targets, task.eps
+    return Counterfactuals(*rows, *columns, problems, *asked, {}, effort, task.model.fills, kept)
+
+
+def _answer_in_span(
+    task: Task,
+    rows: ProjectedRows,
+    out: Counterfactuals,
+    weight: FloatArray | None,
+    advance: Callable[[int], None] | None,
+) -> BoolArray:
+    """(n,): which rows are answered by what is asked in coordinates of their span.
+
+    Others are left, as they came: those that are not settled there, whose cost is not known to the
+    last digits, or whose answer is not the last one about which the model was asked.
+    """
+    asked = replace(task, model=rows.reading(task.model), question=rows.span.question, span=rows)
+    table = rows.table
+    found = answers_to(asked, (table, table), advance, weight=weight, into=out)
+    already_satisfied = found.statuses == Status.ALREADY.code
+    optimal = (found.statuses == Status.OPTIMAL.code) & rows.were_asked(found.after)
+    far = rows.span.far(np.where(optimal, found.cost, 0.0))
+    done = already_satisfied | (optimal & rows.keeps(far, CLOSED))
+    rows.stay(already_satisfied, done)
+    return done
+
+
+def _answer_surely(
+    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
+) -> None:
+    """`_answer_chunk`, but a row whose arithmetic fails is invalid, and no other is lost with it.
+
+    It is found by halves, so that it alone takes time; the progress of these is not told twice.
+    What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
+    """
+    records = len(out.kept)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            _answer_chunk(task, rows, out, advance)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        del out.kept[records:]
+        if len(rows) > 1:
+            for part in np.array_split(np.arange(len(rows)), 2):
+                half = rows.take(part)
+                table = rows.table.take(half.at)
+                _answer_surely(task, replace(half, at=np.arange(len(part)), table=table), out, None)
+            return
+        out.put(
+            rows.index,
+            rows.codes,
+            np.full(1, Status.INVALID.code, np.int8),
+            Certificates.blank(1),
+            np.zeros(1, dtype=bool),
+        )
+        out.problems[int(rows.index[0])] = (
+            "its numbers, with those of the model and the cost, are too large or too small to "
+            f"compute with ({error}). Rescale the columns, or the weights of the cost."
+        )
+
+
+def _answer_chunk(
+    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
+) -> None:
+    """What the model says of some rows, and the answers to them."""
+    if not task.target.demanding:  # then nothing depends on what the model says
+        _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
+        return
+    if rows.index.size <= FEW and task.target.requirement.at_least is None:
+        with suppress(NotForeseen):
+            _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
+            if advance is not None:
+                advance(len(rows))
+            return
+    predicted = task.model.predict(rows.table)
+    task.model.check(rows.x, predicted)
+    _answer(task, rows, predicted, out, advance, foreseen=False)
+
+
+def _answer(
+    task: Task,
+    rows: Rows,
+    predicted: NDArray[Any],
+    out: Counterfactuals,
+    advance: Callable[[int], None] | None,
+    *,
+    foreseen: bool,
+) -> None:
+    """What the target means for each row of a chunk: those that meet it, and a search for others.
+
+    Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
+    row seems to meet the target already, or if the model says otherwise in the end.
+    """
+    answered, said, tell = np.zeros(predicted.size, dtype=bool), predicted, advance or _nobody
+    if task.target.requirement.at_least is not None:
+        said = task.target.said(task.model, rows.table)
+    for parts in task.target.each(predicted, answered):
+        searches: list[Search] = []
+        for target, part in parts:
+            one = task if target is task.target else replace(task, target=target)
+            some = rows.take(part)
+            out.targets[some.index] = target
+            met = one.already_satisfied(some.x, said[some.at])
+            if met.any():
+                if foreseen:
+                    raise NotForeseen
+                _put_already(one, some.take(np.flatnonzero(met)), said, out)
+                tell(int(met.sum()))
+                some = some.take(np.flatnonzero(~met))
+            searches += _searches(one, some)
+        for group in _together(searches):
+            found = [ModelValidation(*each) for each in group]
+            ask_about(task, rows, found, predicted if foreseen else None)
+            foreseen = False
+            for each in found:
+                index = each.rows.index
+                out.put(index, *each.run())
+                pieces = len(each.pieces.proof_programs)
+                out.keep(index, [evidence.kept for evidence in each.found.evidence], pieces)
+                answered[each.rows.at] = out.certificates.valid[index]
+                tell(len(index))
+        tell = _nobody
+
+
+def _nobody(_: int) -> None:
+    """Who is told how many rows are done, if nobody is."""
+
+
+Search = tuple[Task, Rows, Union]
+"""What is asked of some rows, and the union in which their answers are looked for."""
+
+
+def _searches(task: Task, rows: Rows) -> list[Search]:
+    """Which rows are searched together, in which union; few where each may need a solver."""
+    n = rows.index.size
+    if not n:
+        return []
+    pieces, step, left = task.pieces, FEW, np.arange(n)
+    unions = [(pieces, left)]
+    if task.question.is_discrete:
+        whole = task.question.on_lattice(rows.x)
+        unions = [(pieces, left[~whole])]
+        if whole.any():
+            unions.insert(0, (task.question.decided(task.target, pieces), left[whole]))
+    if n > FEW and pieces.is_quick:
+        step = max(FEW, PROOFS // max(pieces.size, 1))
+    out: list[Search] = []
+    for union, alike in unions:
+        some = union if task.piece is None else union[task.piece : task.piece + 1]
+        out += [(task, rows.take(alike[i : i + step]), some) for i in range(0, len(alike), step)]
+    return out
+
+
+def _together(searches: list[Search]) -> list[list[Search]]:
+    """The searches about whose answers the model is asked at once: closed forms, or few rows."""
+    if len(searches) < 2:
+        return [searches] if searches else []
+    out: list[list[Search]] = []
+    count, kept = 0, 0
+    for each in searches:
+        n, pieces = each[1].index.size, each[2]
+        quick = pieces.is_quick and kept + n * pieces.size <= PROOFS
+        if not out or (count + n > FEW and not quick):
+            out.append([])
+            count, kept = 0, 0
+        out[-1].append(each)
+        count, kept = count + n, kept + n * pieces.size
+    return out
+
+
+def _put_already(task: Task, rows: Rows, said: NDArray[Any], out: Counterfactuals) -> None:
+    """Rows that meet the target as they are."""
+    actionable, n = task.question.actionable, rows.index.size
+    verdict = task.target.verdict(task.model.form, rows.x, said[rows.at], task.eps)
+    already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
+    status = np.full(n, Status.ALREADY.code, np.int8)
+    out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))

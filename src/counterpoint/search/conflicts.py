@@ -1,0 +1,396 @@
+"""Why a row has no answer: a minimal set of conflicting constraints, and how far one must give.
+
+`Conflict` says why, `Relaxation` what would give the row one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from time import thread_time
+from typing import final
+
+import numpy as np
+
+from counterpoint.numerics import FloatArray
+from counterpoint.problem.constraints import (
+    Bounds,
+    Clearance,
+    Constraint,
+    Ellipsoid,
+    Immutable,
+    Linear,
+    MaxChanges,
+    Monotone,
+    WithinObserved,
+)
+from counterpoint.problem.costs import Price
+from counterpoint.problem.targets import Guarantee, Target, rounded_down
+from counterpoint.rows import lattice
+from counterpoint.rows.features import Categorical
+from counterpoint.search.feasibility import FeasibilityOracle
+from counterpoint.search.union import Question
+
+__all__ = ["Conflict", "Relaxation", "conflict_of"]
+
+
+SECONDS, IN_ALL = 0.8, 1.2
+"""When the set of constraints has to be found, and all that would help, in seconds of this thread,
+so that what is told does not depend on what else a machine does."""
+CLOSE = 1e-4
+"""How closely a bound that the row itself breaks is found, relative to how far it moves."""
+FIRST_TO_GO: tuple[type[Constraint], ...] = (
+    WithinObserved,
+    Ellipsoid,
+    Clearance,
+    Linear,
+    Monotone,
+    MaxChanges,
+    Immutable,
+    Bounds,
+)
+"""Which constraints to try to do without first: the ones that say least about the person."""
+
+
+EXISTS = "an answer exists if "
+"""How the text of a relaxation begins."""
+
+
+@final
+@dataclass(frozen=True)
+class Relaxation:
+    """What would give a row an answer: something easier in the place of what was asked for.
+
+    It was tried with everything else kept.
+
+    Parameters
+    ----------
+    old
+        A constraint, or the target.
+    new
+        What to ask for instead.
+    text
+        The same in words.
+    least
+        Whether it is known that less does not suffice: 99 % of the move of a bound, one change
+        fewer, half the way for a `Probability`.
+    """
+
+    old: Constraint | Target
+    new: Constraint | Target
+    text: str
+    least: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@final
+@dataclass(frozen=True)
+class Conflict:
+    """Why a row has no answer.
+
+    Parameters
+    ----------
+    constraints
+        A minimal set of constraints that together with the target exclude every answer: without
+        any one of them (for `Immutable` and `WithinObserved`, for any one feature) there is an
+        answer. Empty if the target alone is impossible.
+    relaxed
+        For each bound in the set, on either side, and for `MaxChanges`: what it alone would have to
+        become for an answer to exist, with all other constraints kept, and not those of the set
+        alone. None where nothing that it alone could become would do. The same of the probability
+        of a `Probability` or a `Robust`.
+    minimal
+        False if it is not known for some smaller set whether it has an answer, because time ran
+        out, say; then the set may hold more than it need.
+    attainable
+        For a `Probability` or a `Robust`, the highest probability that was reached within all
+        constraints.
+    """
+
+    constraints: tuple[Constraint, ...]
+    relaxed: tuple[Relaxation, ...]
+    minimal: bool = True
+    attainable: float | None = None
+
+    @property
+    def relaxations(self) -> tuple[str, ...]:
+        """`relaxed`, in words."""
+        return tuple(map(str, self.relaxed))
+
+    def __str__(self) -> str:
+        if not self.constraints:
+            return self._relaxed("No point at all gives the target, even without constraints.")
+        head = "These exclude every answer"
+        if not self.minimal:
+            head += " (it is not known whether fewer do)"
+        text = f"{head}: {'; '.join(map(str, self.constraints))}."
+        return self._relaxed(text)
+
+    def _relaxed(self, text: str) -> str:
+        """The text, and what would help."""
+        told = ", or if ".join(said.removeprefix(EXISTS) for said in self.relaxations)
+        return f"{text} {EXISTS.capitalize()}{told}." if told else text
+
+
+def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -> Conflict:
+    """A minimal conflict by deletion: constraints without which the row stays infeasible go.
+
+    The question's constraints are what may conflict; an `OtherLabel` must name its labels; x is
+    (1, d), encoded; eps is the distance from 1 to the next number where the model computes.
+    """
+    start = thread_time()
+    possible = FeasibilityOracle(question, target, x, eps, start + SECONDS)
+    needed = sorted(possible.atoms, key=_rank)
+    if not possible.refuted([needed])[0]:
+        possible.answers([needed])  # for its proof
+    needed = _proved(possible, needed)
+    before: list[Constraint] = []
+    while len(needed) != len(before):  # once more where less may exclude what more does not
+        before, parts = needed, [needed]
+        if possible.refuted([needed])[0]:
+            parts = [[atom] for atom in needed]  # few can go
+            possible.answers(_but_one(needed))  # all at once: each is asked for below
+        for part in parts:
+            needed = _without(part, needed, lambda some: not possible.answers([some])[0])
+    minimal = all(map(possible.has, _but_one(needed)))
+    possible.end = start + IN_ALL
+    attainable, found = _probability(possible)
+    alone = possible.refuted([[b for b in possible.atoms if b is not a] for a in needed])
+    relaxed = [
+        one
+        for atom, hopeless in zip(needed, alone, strict=True)
+        if not hopeless
+        for one in _relaxations(possible, atom)
+    ]
+    return Conflict(_joined(needed), (*relaxed, *found), minimal, attainable)
+
+
+def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
+    """The atoms without the first, without the second, and so on."""
+    return [[*atoms[:i], *atoms[i + 1 :]] for i in range(len(atoms))]
+
+
+def _proved(possible: FeasibilityOracle, atoms: Sequence[Constraint]) -> list[Constraint]:
+    """What is left of atoms if those go, one after the other, without which a known proof holds."""
+    kept, left = list[Constraint](), list(atoms)
+    while left:
+        goes = possible.refuted([[*kept, *fewer] for fewer in _but_one(left)]).tolist()
+        kept += [atom for atom, can in zip(left, goes, strict=True) if not can]
+        left = [atom for atom, can in zip(left, goes, strict=True) if can]
+        many = possible.refuted([[*kept, *left[i + 1 :]] for i in range(len(left))])
+        left = left[int(np.logical_and.accumulate(many).sum()) :]  # the first ones go at once
+    return [atom for atom in atoms if any(atom is one for one in kept)]
+
+
+def _without(
+    superfluous: Sequence[Constraint],
+    needed: list[Constraint],
+    is_impossible: Callable[[list[Constraint]], bool],
+) -> list[Constraint]:
+    """What is left of constraints that exclude every answer if some go that need not stay.
+
+    The same as if they went one after the other; but many that can go, go at once.
+    """
+    gone = set(map(id, superfluous))
+    fewer = [atom for atom in needed if id(atom) not in gone]
+    if not superfluous or is_impossible(fewer):
+        return fewer
+    if len(superfluous) == 1:
+        return needed
+    half = len(superfluous) // 2
+    for part in (superfluous[:half], superfluous[half:]):
+        needed = _without(part, needed, is_impossible)
+    return needed
+
+
+def _rank(atom: Constraint) -> int:
+    kind = type(atom)
+    return FIRST_TO_GO.index(kind) if kind in FIRST_TO_GO else len(FIRST_TO_GO)
+
+
+def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The atoms again as constraints on several features, the telling ones first."""
+    frozen = [a.features[0] for a in atoms if isinstance(a, Immutable)]
+    observed: dict[str, list[WithinObserved]] = {}
+    for atom in atoms:
+        if isinstance(atom, WithinObserved):
+            observed.setdefault(atom.default, []).append(atom)
+    rest = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
+    joined: list[Constraint] = list(reversed(rest))
+    joined += [Immutable(*frozen)] if frozen else []
+    joined += [some[0].only(*(a.features[0] for a in some)) for some in observed.values()]
+    return tuple(joined)
+
+
+def _relaxations(possible: FeasibilityOracle, atom: Constraint) -> Iterator[Relaxation]:
+    """How a constraint alone would have to give, all others kept: bounds and numbers of changes."""
+    if possible.is_by_price:
+        return
+    if isinstance(atom, MaxChanges):
+        found = _more_changes(possible, atom)
+        if found is not None:
+            yield found
+    if isinstance(atom, Bounds) and not isinstance(possible.features[atom.feature], Categorical):
+        for up in (True, False):
+            found = _further(possible, atom, up=up)
+            if found is not None:
+                yield found
+
+
+def _more_changes(possible: FeasibilityOracle, atom: MaxChanges) -> Relaxation | None:
+    """The least number of changes with which there is an answer, by bisection."""
+    without = [other for other in possible.atoms if other is not atom]
+    low, high, sure = int(atom.count), len(possible.features.names), True
+    widest = possible.point(without)[0] if high > low else None
+    if widest is None:
+        return None
+    moved = (widest != possible.x[0]).tolist()
+    high = max(low + 1, sum(any(moved[block]) for block in possible.features.blocks))
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = [*without, MaxChanges(middle)]
+        point, refuted = possible.point(tried)
+        low, high = (low, middle) if point is not None else (middle, high)
+        sure &= point is not None or refuted
+    new = MaxChanges(high)
+    if not possible.surely([*without, new]):
+        return None
+    text = _said(f"{high} features may change", f"at most {atom.count}")
+    return Relaxation(atom, new, text, sure)
+
+
+def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxation | None:
+    """How much further one side of a bound would have to be, in as many digits as tell."""
+    name, without = atom.feature, [other for other in possible.atoms if other is not atom]
+    here = float(possible.x[0, possible.features.columns(name).start])
+    limit = min(atom.high, here + atom.rise) if up else max(atom.low, here - atom.fall)
+    if np.isinf(limit):
+        return None
+    lifted = {"high": np.inf, "rise": np.inf} if up else {"low": -np.inf, "fall": np.inf}
+    others = [*without, replace(atom, **lifted)]
+    value = _nearest(possible, name, here, limit, others, up=up)
+    if value is None or value == limit:
+        return None
+    step = float(possible.question.actionable.steps[possible.features.columns(name).start])
+    if step > 0.0:
+        value = float(lattice.nearest(here, value, step))
+    for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
+        said = _outwards(value + wider * (value - limit), limit, up=up)
+        new = _moved(atom, here, said, up=up)
+        if possible.surely([*without, new]):
+            nearly = limit + 0.99 * (said - limit)  # must not suffice, if it is the least
+            short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
+            tried = [*others, short]
+            least = possible.point(tried)[1]
+            way, side = ("up", "at most") if up else ("down", "at least")
+            easier = f"{name} may go {way} to {_number(said)}"
+            now = f"{side} {limit:.10g}{'' if least else '; perhaps less is enough'}"
+            return Relaxation(atom, new, _said(easier, now), least)
+    return None
+
+
+def _nearest(
+    possible: FeasibilityOracle,
+    name: Hashable,
+    here: float,
+    limit: float,
+    others: Sequence[Constraint],
+    *,
+    up: bool,
+) -> float | None:
+    """The value of a feature nearest to a limit, and beyond it, at which some piece has a point.
+
+    Between the limit and the row there is no price to find it by, but bisection. Where every change
+    needs a price, as where boundaries bend, or few columns without ends may change, the other
+    columns have a small one, and the value is one at which there is a point, near to the nearest.
+    """
+    column = possible.features.columns(name).start
+
+    def reached(end: float, price: Price | None = None) -> float | None:
+        """The value of a point between the limit and an end."""
+        within = [*others, Bounds(name, low=min(limit, end), high=max(limit, end))]
+        point = possible.point(within, price)[0]
+        return None if point is None else float(point[column])
+
+    if (here > limit) if up else (here < limit):  # the row itself is beyond
+        best, last, share = reached(here), limit, 1.0 - CLOSE
+        if best is not None:
+            for _ in range(12):
+                middle = last + share * (best - last)
+                nearer, share = reached(middle), 0.5
+                best, last = (best, middle) if nearer is None else (nearer, last)
+                if abs(best - last) <= CLOSE * abs(best - limit):
+                    break
+            return best
+        limit = here
+    for others_cost in (1e-4,) if possible.bends else (0.0, 1e-4):
+        weights = np.full(possible.features.width, others_cost)
+        weights[column] = 1.0
+        found = reached(np.inf if up else -np.inf, Price(weights, np.zeros(len(weights))))
+        if found is not None:
+            return found
+    return None
+
+
+def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:
+    """A bound that allows a value on one side."""
+    if up:
+        rise = atom.rise
+        while here + rise < value:
+            rise = max(value - here, float(np.nextafter(rise, np.inf)))
+        return replace(atom, high=max(atom.high, value), rise=rise)
+    fall = atom.fall
+    while here - fall > value:
+        fall = max(here - value, float(np.nextafter(fall, np.inf)))
+    return replace(atom, low=min(atom.low, value), fall=fall)
+
+
+def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
+    """The highest probability that was reached, if one was asked for, and what that would be."""
+    question, target, x = possible.question, possible.target, possible.x
+    end = 0.5 * (thread_time() + possible.end)
+    reached = target.attainable(question, x, end)
+    field = target.sought
+    if reached is None or field is None:
+        return None, []
+    is_exact = target.promise is Guarantee.NONE  # else it was searched for in three digits
+    said, least = rounded_down(reached, 6 if is_exact else 3), False
+
+    def other(probability: float) -> FeasibilityOracle:
+        wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
+        return FeasibilityOracle(question, wanted, x, possible.eps, possible.end)
+
+    easier = other(float(said))
+    if is_exact and question.form.margin(x, easier.target)[0] >= 0.0:
+        return reached, []  # the row itself has as much
+    if not easier.surely(question.constraints):
+        return reached, []
+    asked = getattr(target, field)
+    if is_exact:  # else a search takes long
+        least = other(0.5 * (float(said) + asked)).point(question.constraints)[1]
+    text = _said(f"a probability of {said} is enough", f"at least {asked:.6g}")
+    return reached, [Relaxation(target, easier.target, text, least)]
+
+
+def _said(easier: str, now: str) -> str:
+    """What would give an answer, and what holds now."""
+    return f"{EXISTS}{easier} (now {now})"
+
+
+def _outwards(value: float, limit: float, *, up: bool) -> float:
+    """The value in six digits, or in as many as leave two of its distance to the limit exact.
+
+    Rounded away from the limit.
+    """
+    digits = Decimal(value)
+    fine = min(digits.adjusted() - 5, Decimal(value - limit).adjusted() - 2)
+    place = Decimal(1).scaleb(max(fine, digits.adjusted() - 15))
+    return float(digits.quantize(place, rounding=ROUND_CEILING if up else ROUND_FLOOR))
+
+
+def _number(value: float) -> str:
+    """All digits of a number."""
+    return repr(value).removesuffix(".0")

@@ -1,0 +1,507 @@
+"""Confirmation: answers are decoded as they will be returned, and the model itself is asked.
+
+A row that the model does not confirm as returned (a tie, float32, rounding) is searched again with
+a larger margin; no point is ever pushed out of its constraints.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Certificates, Claim, certify, judge, lower_bounds, relative_gap
+from counterpoint.numerics import (
+    CLOSED,
+    EPS,
+    VIOLATION,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    as_slice,
+    clock,
+)
+from counterpoint.problem.targets import Validation
+from counterpoint.rows.encoding import Rows, as_returned
+from counterpoint.rows.table import Table
+from counterpoint.search.search import Found, Leads, search
+from counterpoint.search.union import Task, Union
+from counterpoint.search.witnesses import TRIED, Witness, Witnesses, shortened
+from counterpoint.solvers.base import Effort
+
+__all__ = ["SINGLE", "SPARE", "ModelValidation", "NotForeseen", "ask_about"]
+
+ROUNDS = 12
+"""How often a row whose answer the model does not confirm is searched again."""
+GROWTH = 8.0
+"""How many times as much margin a row gets each time. `ROUNDS` of them make up 7e10: from rounding
+errors, a relative 1e-16, to 1e-5."""
+SPARE = 2.0
+"""The margin that is asked for, in units of the model's rounding error at the row: 2 and not 1,
+because the error at the answer may exceed the error at the row, and solvers and float32 columns
+round the answer. Rows that do not lead by as much are searched again, at 1.5 some in each batch."""
+SINGLE = 8.0 * float(np.finfo(np.float32).eps)
+"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
+which `VIOLATION` is less than one."""
+HAIR = 1e-14
+"""A share of a row's change, or of a value, that is rounding and no change: some fifty roundings of
+float64."""
+NEARBY = 1.0 + 1e-3
+"""How many times as much an answer off the edge may cost; what costs more is taken for a point
+elsewhere."""
+
+FEW = 16
+"""So many rows that closed forms settle are compared with rows of the data; of more, only those
+without an answer, where whole steps or categories were branched on."""
+LATE = 0.05
+"""The share of a row's time in which it is answered by witnesses, or moved off the edge, when that
+may have run out."""
+NOBODY = Witness(np.empty((0, 0)), np.empty(0))
+CONTRADICTED = (
+    "What was proved of a row is contradicted by a point near a row of data=, to which the model "
+    "gives the target at a cost of {cost:.6g}. The row is returned as unproved; please report it."
+)
+
+
+@final
+class NotForeseen(Exception):
+    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
+
+
+def ask_about(
+    task: Task, rows: Rows, searches: list[ModelValidation], foreseen: NDArray[Any] | None
+) -> None:
+    """Ask the model about the first answers of some searches, which are of one kind, in one table.
+
+    What is ``foreseen`` of the factual rows, if it has not been asked about them, it is asked
+    together with their answers: `NotForeseen` is raised if it gives one of them the target already.
+    """
+    which, codes, places = _joined(rows, searches)
+    if not len(which):  # there is no answer at all
+        if foreseen is not None:
+            _compare(rows, searches, foreseen, task.model.predict(rows.table))
+        for each in searches:
+            each.answer(codes, each.rows.x[:0], Validation.none(0))
+        return
+    here = as_slice(which)
+    features, followed = task.question.features, foreseen is not None
+    returned, after, y = as_returned(
+        rows.table, features, here, rows.codes[here], codes, followed=followed
+    )
+    if foreseen is None:
+        said = task.target.said(task.model, returned[0])
+    else:
+        both = task.model.predict(*returned)
+        said = both[: len(which)]
+        _compare(rows, searches, foreseen, both[len(which) :])
+    for each, place in zip(searches, places, strict=True):
+        there, own = each.proposed
+        own = own if after is codes else after[place]
+        point = own if y is after else y[place]
+        verdict = each.verdict_of(there, returned[0], own, point, said[place])
+        each.answer(own, point, verdict)
+
+
+def _joined(
+    rows: Rows, searches: list[ModelValidation]
+) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
+    """Which of the rows have an answer, their codes, and where those of each search are there."""
+    found = [(each.rows.at[each.proposed[0]], each.proposed[1]) for each in searches]
+    if len(found) == 1:
+        return *found[0], [slice(None)]
+    codes, asked = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
+    for part, some in found:
+        codes[part], asked[part] = some, True
+    which = np.flatnonzero(asked)
+    if len(which) == len(rows):
+        return which, codes, [as_slice(part) for part, _ in found]
+    return which, codes[which], [as_slice(np.searchsorted(which, part)) for part, _ in found]
+
+
+def _compare(
+    rows: Rows,
+    searches: list[ModelValidation],
+    foreseen: NDArray[Any],
+    predicted: NDArray[Any],
+) -> None:
+    """What was foreseen of the factual rows with what the model predicts."""
+    if (foreseen == predicted).all():
+        return
+    searches[0].task.model.check(rows.x, predicted, foreseen)
+    for each in searches:
+        if each.task.already_satisfied(each.rows.x, predicted[each.rows.at]).any():
+            raise NotForeseen
+
+
+@final
+class ModelValidation:
+    """Answers to a part of some rows, from a union of programs, that the model confirms."""
+
+    def __init__(self, task: Task, rows: Rows, pieces: Union) -> None:
+        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
+        self.features, x = task.question.features, rows.x
+        self.leads: Leads | None = task.target.leads(task.question, x)
+        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
+        # its own margin only; so there only those rows are tightened at which a tie is lost, by
+        # less than the rounding error of a score.
+        integral = pieces.is_integral
+        rounding = task.target.requirement.rounding(
+            task.model.form, x, EPS if integral else task.eps
+        )
+        n = rows.index.size
+        self.margin = np.zeros((n, 2))
+        self.margin[:, int(integral)] = SPARE * rounding
+        self.cases = task.question.actionable.cases(x, np.array(self.margin))
+        if rows.weight is not None:
+            self.cases = self.cases.weighing(0.5 * rows.weight)
+        if rows.held is not None:
+            width = [block.stop - block.start for block in self.features.blocks]
+            self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), x)
+        single = float(np.finfo(np.float32).eps)
+        self.effort = replace(task.effort, eps=single) if rows.table.singles else task.effort
+        self.witnesses: dict[int, Witness] = {}
+        self.least = np.full(n, np.inf)  # the objective of points that gave way to what leads more
+        self.found = self._search(np.arange(n), self.margin)
+        if (self.found.piece < 0).any():
+            self._without_margin()
+        self.exact = np.array(self.found.points)  # before they become rows
+        self.proposed = self._proposed(np.arange(n), self.found)
+
+    def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
+        """Search again for all rows whose answers are not confirmed, and certify what there is.
+
+        (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
+        row, what the answers are worth, and whether closed forms settled the row.
+        """
+        found, effort, target = self.found, self.task.effort, self.task.target
+        if target.demanding and not self.verdict.leads.all():
+            self._search_again()
+        taught = self._learn_from_witnesses()
+        resolution = SINGLE if self.rows.table.singles else VIOLATION
+        asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
+        margin, stretch, span = None, 0.0, self.task.span
+        if span is not None:
+            price = asked.objective(y, self.cases) / self.cases.weights
+            numbers, stretch = np.rint(self.rows.codes[:, -1]).astype(np.intp), span.span.stretch
+            lost = span.slack(numbers, span.span.far(np.where(np.isfinite(price), price, 0.0)))
+            margin = np.stack([-lost, np.zeros_like(lost)], axis=1)
+        certificates = certify(
+            asked,
+            y,
+            self.cases,
+            verdict,
+            found.evidence,
+            gap=effort.gap,
+            resolution=resolution,
+            margin=margin,
+            stretch=stretch,
+        )
+        for i in taught:
+            self._judge(i, certificates)
+        above = certificates.bound > self.least
+        certificates.bound[above] = self.least[above]
+        beyond = above & (certificates.gap > effort.gap)
+        certificates.claims[beyond] = Claim.NONE.code
+        if span is not None:  # the margins allow for points that cost no more than the answers
+            short = ~verdict.valid & np.isfinite(certificates.bound)
+            certificates.bound[short] = 0.0
+        answered = certificates.holds
+        if not answered.all():
+            self.after[~answered] = self.rows.codes[~answered]
+            certificates = certificates.withheld(~answered, target.promise)
+        # Without a limit of time, a branch and bound may still have run out of nodes.
+        limited = found.limited & (effort.seconds is not None)
+        return self.after, judge(certificates, effort.gap, limited), certificates, found.closed
+
+    def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
+        """The cheapest points of some rows with other margins, perhaps with entries held."""
+        cases = self.cases.take(rows).with_margin(margin)
+        if held is not None:
+            cases = cases.holding(held, self.exact[rows])
+        leads = None if self.leads is None else self.leads.take(rows)
+        if held is not None:
+            return search(self.pieces, cases, self._briefly, leads)
+
+        def incumbents(k: int, end: float) -> FloatArray:
+            return self._incumbents(int(rows[k]), cases.margin[k], end)
+
+        return search(self.pieces, cases, self.effort, leads, incumbents)
+
+    @property
+    def _briefly(self) -> Effort:
+        """For searches that take long only where arithmetic fails, when a row's time may be up."""
+        seconds = self.effort.seconds
+        return self.effort if seconds is None else replace(self.effort, seconds=LATE * seconds)
+
+    # --- witnesses ---
+
+    @property
+    def _may_be_known(self) -> Witnesses | None:
+        """Rows of the data that may be answers; None if all that is asked for is not said here."""
+        task = self.task
+        asked = task.target.demanding and task.span is None and task.piece is None
+        return task.witnesses if asked else None
+
+    def _ask(self, i: int, points: FloatArray) -> tuple[FloatArray, FloatArray, Validation]:
+        """Codes of points as answers to one row, the same encoded, and what the model says."""
+        rows, codes = np.full(len(points), i), points
+        if not self.features.all_numeric:
+            codes = self.features.compress(points)
+        codes = self._representable(codes, rows)
+        at = self.rows.at[rows]
+        (asked,), codes, y = as_returned(
+            self.rows.table, self.features, at, self.rows.codes[rows], codes
+        )
+        said = self.task.target.said(self.task.model, asked)
+        return codes, y, self.verdict_of(rows, asked, codes, y, said)
+
+    def _witness(self, i: int, end: float) -> Witness:
+        """Witnesses of a row that are moved towards it, once."""
+        known = self._may_be_known
+        if i not in self.witnesses and known is not None:
+            program, case = self.pieces.asked, self.cases.take(np.array([i]))
+            points = known.nearest(self.task.target, program, case, TRIED[-1])
+
+            def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
+                _, y, verdict = self._ask(i, points)
+                return y, verdict.valid
+
+            blocks = self.features.blocks
+            self.witnesses[i] = shortened(points, program, case, blocks, ask, end)
+        return self.witnesses.get(i, NOBODY)
+
+    def _incumbents(self, i: int, margin: FloatArray, end: float) -> FloatArray:
+        """(m, d) witnesses of a row that lead by a margin.
+
+        By how much more where ties are lost, the search itself has to ask.
+        """
+        points = self._witness(i, end).points
+        if not len(points):
+            return points
+        lead = self._ask(i, points)[2].margin
+        return points[lead >= margin[0]]
+
+    def _learn_from_witnesses(self) -> list[int]:
+        """Rows whose answers are witnesses now, for they are cheaper than what the search left.
+
+        Rows of a batch for which closed forms found the answer are passed over.
+        """
+        known, found, taught = self._may_be_known, self.found, list[int]()
+        if known is None:
+            return taught
+        asked, quick = self.pieces.asked, self.pieces.is_quick
+        reached = np.where(self.verdict.valid, asked.cost(self.y, self.cases.x), np.inf)
+        branched, few = not quick or self.pieces.is_integral, not quick or len(reached) <= FEW
+        rows = (np.isinf(reached) & (branched or few)) | (branched and few)
+        unsettled = np.isinf(reached) & rows & quick
+        if unsettled.any():
+            unsettled &= np.isfinite(lower_bounds(found.evidence, np.full(len(rows), np.inf))[0])
+        for i in np.flatnonzero(rows | found.limited).tolist():
+            case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
+            points = known.inside(self.task.target, asked, case, cutoff)
+            if found.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
+                seconds = self.task.effort.seconds
+                end = np.inf if seconds is None else clock() + LATE * seconds
+                other = self._witness(i, end).points
+                points = np.concatenate([other, points.reshape(-1, case.x.shape[1])])
+            if len(points) and self._take_witness(i, points, cutoff):
+                taught.append(i)
+        return taught
+
+    def _take_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
+        """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
+        program, row = self.pieces.asked, np.array([i])
+        codes, y, verdict = self._ask(i, points)
+        x = np.broadcast_to(self.cases.x[i], y.shape)
+        inside = program.violation(y, x) <= VIOLATION
+        cost = np.where(verdict.valid & inside, program.cost(y, x), np.inf)
+        best = int(cost.argmin())
+        if not cost[best] < cutoff:
+            return False
+        self.after[i], self.y[i], self.exact[i] = codes[best], y[best], y[best]
+        self.verdict.put(row, verdict, slice(best, best + 1))
+        self.found.closed[i] = False
+        return True
+
+    def _judge(self, i: int, certificates: Certificates) -> None:
+        """A proof that excludes the witness by which a row is answered is none.
+
+        A bound that rests on the word of a solver is one on points that lead by a margin.
+        """
+        none = np.full(len(self.y), np.inf)
+        proved = min(known.bounds(none)[0][i] for known in self.found.evidence)
+        cost = float(certificates.cost[i])
+        if proved > cost * (1.0 + CLOSED):
+            warnings.warn(CONTRADICTED.format(cost=cost), stacklevel=2)
+            self.verdict.valid[i] = certificates.valid[i] = False
+            proved = 0.0
+        certificates.bound[i] = min(proved, cost)
+        closed = relative_gap(certificates.objective, certificates.bound)[i] <= self.effort.gap
+        certificates.claims[i] = (Claim.PROVED if closed else Claim.NONE).code
+
+    # --- searching again ---
+
+    def _without_margin(self) -> None:
+        """Rows for which the first margin left nothing, though nothing refutes them: without it."""
+        found = self.found
+        lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
+        if len(lost):
+            bound = lower_bounds(found.evidence, np.full(len(found.piece), np.inf))[0]
+            lost = lost[np.isfinite(bound[lost])]
+        if len(lost):
+            self.margin[lost] = 0.0
+            again = self._search(lost, self.margin[lost])
+            found.points[lost], found.piece[lost] = again.points, again.piece
+            found.limited[lost] = again.limited
+            found.written |= {int(lost[i]): y for i, y in again.written.items()}
+
+    def _search_again(self) -> None:
+        """Rows that the model does not confirm, or that do not lead by enough: larger margins.
+
+        A tie of whole columns and categories that the model confirms is an answer, for the next
+        point of their lattice is far; only other columns are moved to take it off the edge. A row
+        is ``left`` until a larger margin does not improve an answer that the model confirms; those
+        that are ``near`` keep their whole columns and categories.
+        """
+        found, verdict, margin = self.found, self.verdict, self.margin
+        integral, left = self.pieces.is_integral, found.piece >= 0
+        smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
+        for k in range(ROUNDS):
+            again = np.flatnonzero(left & ~np.where(smooth, verdict.leads, verdict.valid))
+            near = integral & (verdict.valid[again] | (k == 0))
+            here = near | ~found.limited[again]
+            again, near = again[here], near[here]
+            if not len(again):
+                return
+            valid = verdict.valid[again]
+            asked = margin[again, 0]
+            short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
+            # what the model does not confirm, though its form is exact, was rounded on the way
+            noise = 0.5 * self.task.model.form.noise(self.y[again], self.eps)
+            rounding = SPARE * np.maximum(verdict.rounding[again], np.where(valid, 0.0, noise))
+            grown = np.where(valid & (k == 0), asked, GROWTH * asked)
+            margin[again, 0] = np.maximum(grown, rounding) + short
+            for part, look in ((near, self._off_the_edge), (~near, self._search)):
+                rows = again[part]
+                if len(rows):
+                    other = look(rows, margin[rows, 0])
+                    better = self._keep_better(rows, other)
+                    # each of these searches has all the time of a row, so the first is the last
+                    left[rows[(valid[part] & ~better) | other.limited]] = False
+
+    def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
+        """Write the answers of another search that lead by more, or alone are confirmed; which."""
+        here, codes = self._proposed(rows, other)
+        which, valid = rows[here], self.verdict.valid[rows]
+        self._remember(rows, self.y[rows], valid)
+        better, told = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
+        self.verdict.put(rows[told], Validation.none(len(told)))
+        if not len(here):
+            return better
+        table = self.rows.table
+        (asked,), codes, y = as_returned(
+            table, self.features, self.rows.at[which], self.rows.codes[which], codes
+        )
+        said = self.verdict_of(
+            which, asked, codes, y, self.task.target.said(self.task.model, asked)
+        )
+        self._remember(which, y, said.valid)
+        ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
+        kept, better[here] = which[ahead], ahead
+        self.after[kept], self.y[kept] = codes[ahead], y[ahead]
+        self.exact[kept] = other.points[better]
+        heard = ahead | ~valid[here]
+        self.verdict.put(which[heard], said, heard)
+        return better
+
+    def _remember(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
+        """What points cost that the model confirms, for no bound is above it."""
+        program, cases = self.pieces.asked, self.cases.take(rows)
+        inside = valid & (program.violation(y, cases.x) <= VIOLATION)
+        cost_cutoff = np.where(inside, program.objective(y, cases), np.inf)
+        self.least[rows] = np.minimum(self.least[rows], cost_cutoff)
+
+    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
+        """The same answers with a margin: whole columns and categories held, the others free."""
+        actionable, points = self.task.question.actionable, self.exact[rows]
+        x = self.rows.x[rows]
+        off = self._search(rows, margin, actionable.held(points, x))
+        # Where a target is not convex the search may end elsewhere; that is no way off the edge.
+        if any(piece.program.nonconvex for piece in self.pieces.listed):
+            astray = actionable.cost(off.points, x) > actionable.cost(points, x) * NEARBY
+            off.points[astray], off.piece[astray] = np.nan, -1
+        return off
+
+    def _proposed(self, rows: IntArray, found: Found) -> tuple[IntArray, FloatArray]:
+        """Which of some rows have a point that the model takes, and their (m, p) codes."""
+        points = found.points
+        here = np.flatnonzero(~np.isnan(points[:, 0]))
+        if self.eps > EPS:
+            here = here[~self.task.model.overflows(points[here], self.eps)]
+        if not len(here):
+            return here, np.empty((0, len(self.features)))
+        self._snap(found, here, rows)
+        codes = points[here]
+        if found.written:
+            codes = np.array([found.written.get(i, points[i]) for i in here.tolist()])
+        if not self.features.all_numeric:
+            codes = self.features.compress(codes)
+        return here, self._representable(codes, rows[here])
+
+    def answer(self, codes: FloatArray, y: FloatArray, said: Validation) -> None:
+        """Take what was ``proposed`` as it is returned, and what the model says of it."""
+        n, rows = self.rows.index.size, self.proposed[0]
+        self.after, self.y, self.verdict = codes, y, said
+        if len(rows) < n:
+            self.after, self.y = np.array(self.rows.codes), np.array(self.rows.x)
+            self.after[rows], self.y[rows], self.verdict = codes, y, Validation.none(n)
+            self.verdict.put(rows, said)
+
+    def verdict_of(
+        self, rows: IntArray, returned: Table, codes: FloatArray, y: FloatArray, said: NDArray[Any]
+    ) -> Validation:
+        """What the model says of some rows, and whether they lead by what is asked for."""
+        model, target = self.task.model, self.task.target
+        verdict = target.verdict(model.form, y, said, self.eps)
+        if not (target.demanding or verdict.valid.all()):
+            model.check(y, model.predict(returned))
+        if self.leads is None:
+            return verdict
+        cost = self.task.question.actionable.cost(y, self.rows.x[rows])
+        margin = verdict.margin - self.leads.take(rows).required(y, cost)
+        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
+
+    def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
+        """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
+        if not self.rows.table.singles:
+            return codes
+        cases, codes = self.cases.take(which), np.array(codes)
+        for j in self.rows.table.singles:
+            if self.features.is_numeric[j]:
+                column = self.features.blocks[j].start
+                low, high = cases.low[:, column], cases.high[:, column]
+                single = codes[:, j].astype(np.float32)
+                down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+                inside = np.where(single > high, down, np.where(single < low, up, single))
+                same = codes[:, j] == self.rows.x[which, column]  # of single precision, or missing
+                codes[:, j] = np.where(same, codes[:, j], inside)
+        return codes
+
+    def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:
+        """Values that solvers left a hair from the factual value, or a bound, put onto it."""
+        solved = here[~found.closed[here]]
+        if not len(solved):
+            return
+        cases, price, which = self.cases, self.task.question.price, rows[solved]
+        x, y = cases.x[which], found.points[solved]
+        length = (price.absolute + np.sqrt(price.diagonal)) * np.abs(y - x)
+        y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
+        if not cases.unbounded:
+            hair = HAIR * (np.abs(x) + np.abs(y))
+            for bound in (cases.low[which], cases.high[which]):
+                y = np.where(np.abs(y - bound) <= hair, bound, y)
+        found.points[solved] = y

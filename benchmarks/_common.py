@@ -36,7 +36,7 @@ class Goal:
     what: str
     goal: str
     measured: str
-    met: bool
+    satisfied: bool
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,10 @@ def main() -> None:
     quick = is_quick()
     lines, goals = [], list[Goal]()
     for setting in settings(quick=quick):
-        line, *met = measured(setting)
+        line, *satisfied = measured(setting)
         print(*line, flush=True)
         lines.append(line)
-        goals += met
+        goals += satisfied
     report = Report(
         "additive",
         "Additive scores",

@@ -118,10 +118,10 @@ def cone(model: PrivateSVC, x: np.ndarray, p: float, sign: float) -> float | Non
     half = 0.5 * (high - low)
     scaled = cvxpy.multiply(1.0 / half, y) - (low + half) / half
     phi = cvxpy.hstack([scaled, [model.intercept_scaling_]])
-    lead = sign * (model.coef_ @ phi)
+    safety_margin = sign * (model.coef_ @ phi)
     problem = cvxpy.Problem(
         cvxpy.Minimize(cvxpy.norm(y - x)),
-        [model.scale_ * k_paper(p) * cvxpy.norm(phi) <= lead],
+        [model.scale_ * k_paper(p) * cvxpy.norm(phi) <= safety_margin],
     )
     problem.solve(solver=cvxpy.CLARABEL)
     return float(problem.value) if problem.status == "optimal" else None

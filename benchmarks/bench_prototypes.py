@@ -312,9 +312,13 @@ def batches(*, quick: bool) -> list[Any]:
             rows = pd.DataFrame(values + noise, columns=frame.columns)
             for constraints in ([], [cp.WithinObserved()]):
                 for kind, cost in COSTS.items():
-                    price = cost or cp.Manhattan(cp.mad_weights(frame))
+                    encoded_cost = cost or cp.Manhattan(cp.mad_weights(frame))
                     explainer = cp.Explainer(
-                        fitted, data=frame, extrapolate=True, cost=price, constraints=constraints
+                        fitted,
+                        data=frame,
+                        extrapolate=True,
+                        cost=encoded_cost,
+                        constraints=constraints,
                     )
                     explainer.explain(rows.head(100), cp.OtherLabel())
                     held: list[Any] = []

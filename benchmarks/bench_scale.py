@@ -166,8 +166,8 @@ def main() -> None:
             data.head(1).assign(x0=float(k)).to_parquet(few / f"{k}.parquet")
         small = measured(partial(run, explainer, few, Path(scratch, "small"), "granted"))[2] / 20
 
-    def goal(what: str, asked: str, found: float, met: bool, unit: str = "×") -> Goal:  # noqa: FBT001
-        return Goal(what, asked, f"{number(found)}{unit}", met)
+    def goal(what: str, asked: str, found: float, satisfied: bool, unit: str = "×") -> Goal:  # noqa: FBT001
+        return Goal(what, asked, f"{number(found)}{unit}", satisfied)
 
     two, faster = clocks[2], clocks[1] / clocks[2]
     what, limit = "two workers, on the clock", number(clock / both[0])

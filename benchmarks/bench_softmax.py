@@ -359,8 +359,10 @@ def public(every: list[Timed]) -> Measured:
             )
         )
         most = 2 if case.D >= 8192 else 4
-        asked, met = f"≤ {most}×", multiple <= most
-        goals.append(Goal(f"{size}, public, against its limit", asked, f"{number(multiple)}×", met))
+        asked, satisfied = f"≤ {most}×", multiple <= most
+        goals.append(
+            Goal(f"{size}, public, against its limit", asked, f"{number(multiple)}×", satisfied)
+        )
         for name, limit, goal in (
             ("public", "public limit", case.public),
             ("public, alone", "public limit, alone", case.alone),

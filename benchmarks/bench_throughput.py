@@ -137,9 +137,9 @@ def main() -> None:
                         measured = f"{number(speed)} rows/s"
                         goals.append(Goal(name, "at least 500 000 rows/s", measured, speed >= GOAL))
                     if kind == "none" and cost_name == "L2":
-                        met, asked = reported <= MULTIPLE, f"≤ {MULTIPLE} × predict"
+                        satisfied, asked = reported <= MULTIPLE, f"≤ {MULTIPLE} × predict"
                         measured = f"{number(reported)}× (limit: {number(limit)}×)"
-                        goals.append(Goal(f"{name}, with report", asked, measured, met))
+                        goals.append(Goal(f"{name}, with report", asked, measured, satisfied))
     sizes = (20_000, 40_000) if quick else (100_000, 200_000, 400_000, 800_000)
     goals.append(memory_goal([memory_of(size) for size in sizes], sizes))
     report = Report(

@@ -124,7 +124,7 @@ class Statement:
         for constraint in late:  # they need the bounds that the others give
             self.restrict(constraint)
         self.scores = self._score(scores)
-        self.cost = self.price(explainer.cost)
+        self.cost = self.encoded_cost(explainer.cost)
 
     def _constant(self) -> list[cp.Immutable]:
         """Columns that the data show with one value only do not move."""
@@ -174,36 +174,36 @@ class Statement:
     # Costs
 
     @singledispatchmethod
-    def price(self, cost: Any) -> Any:
+    def encoded_cost(self, cost: Any) -> Any:
         """The cost as an expression."""
         raise NotImplementedError(cost)
 
-    @price.register
+    @encoded_cost.register
     def _(self, cost: cp.Manhattan) -> Any:
         weight = self._weights(cost.weights)
         return sum(weight[n] * cvxpy.abs(d) for n, d in self.delta.items()) + self._categories(
             weight
         )
 
-    @price.register
+    @encoded_cost.register
     def _(self, cost: cp.SquaredEuclidean) -> Any:
         weight = self._weights(cost.weights)
         return sum(weight[n] * cvxpy.square(d) for n, d in self.delta.items()) + self._categories(
             weight
         )
 
-    @price.register
+    @encoded_cost.register
     def _(self, cost: cp.Mahalanobis) -> Any:
         matrix = np.asarray(cost.matrix)
         names = list(self.features)
         numeric = [names.index(n) for n in self.delta]
         weight = dict(zip(names, np.diag(matrix), strict=True))
-        price = self._categories(weight)
+        encoded_cost = self._categories(weight)
         if numeric:
             root = np.linalg.cholesky(matrix[np.ix_(numeric, numeric)]).T
             moved = cvxpy.hstack([self.delta[names[j]] for j in numeric])
-            price = price + cvxpy.sum_squares(root @ moved)
-        return price
+            encoded_cost = encoded_cost + cvxpy.sum_squares(root @ moved)
+        return encoded_cost
 
     def _weights(self, weights: Any) -> dict[Any, float]:
         return {name: float((weights or {}).get(name, 1.0)) for name in self.features}

@@ -119,7 +119,7 @@ def step(piece: Subproblem, x: np.ndarray, at: np.ndarray, *, square: bool) -> n
     return x + np.asarray(result.x)[:d] if result.status in solved else None
 
 
-def price(x: np.ndarray, y: np.ndarray, *, square: bool) -> float:
+def encoded_cost(x: np.ndarray, y: np.ndarray, *, square: bool) -> float:
     """Squared Euclidean or Manhattan."""
     return float(((y - x) ** 2).sum() if square else np.abs(y - x).sum())
 
@@ -131,7 +131,7 @@ def descend(piece: Subproblem, x: np.ndarray, start: np.ndarray, *, square: bool
         after = step(piece, x, y, square=square)
         if after is None:
             break
-        y, before, best = after, best, price(x, after, square=square)
+        y, before, best = after, best, encoded_cost(x, after, square=square)
         if best > before * (1.0 - STALLED):
             break
     return best
@@ -157,8 +157,8 @@ def from_anywhere(task: Task, starts: int, *, square: bool) -> float:
         piece, outside, inside = task.pieces[int(np.flatnonzero(own == nearest)[0])], 0.0, 1.0
         for _ in range(30):
             middle = (outside + inside) / 2.0
-            met = piece.excess(task.x + middle * (y - task.x)).max() <= 0.0
-            outside, inside = (outside, middle) if met else (middle, inside)
+            satisfied = piece.excess(task.x + middle * (y - task.x)).max() <= 0.0
+            outside, inside = (outside, middle) if satisfied else (middle, inside)
         start = task.x + inside * (y - task.x)
         best = min(best, descend(piece, task.x, start, square=square))
         starts -= 1

@@ -18,9 +18,9 @@ from private import (
     differences,
     distance,
     instance,
-    leads,
     neighbours,
     plane,
+    safety_margins,
     violation,
 )
 from private.grid import FULL, QUICK, Amount
@@ -77,7 +77,7 @@ def sections(amount: Amount) -> list[Section]:
         table,
         by_p(real),
         *(every_cell(one) for one in real),
-        leads.section(*amount.leads),
+        safety_margins.section(*amount.safety_margins),
     ]
 
 

@@ -143,11 +143,11 @@ def rated(condition: object, y: np.ndarray, half: np.ndarray) -> tuple[np.ndarra
 
 def cheapest(program: Program, delta: np.ndarray, half: np.ndarray) -> np.ndarray:
     """(n,) what changes within boxes cost at least."""
-    price = program.price
+    encoded_cost = program.encoded_cost
     near = np.maximum(np.abs(delta) - half, 0.0)
-    least = near @ price.absolute
-    if price.quadratic.ndim == 1:
-        return least + near**2 @ price.quadratic
-    slope = 2.0 * delta @ price.quadratic
-    square = np.einsum("ij,ij->i", delta @ price.quadratic, delta)
+    least = near @ encoded_cost.absolute
+    if encoded_cost.quadratic.ndim == 1:
+        return least + near**2 @ encoded_cost.quadratic
+    slope = 2.0 * delta @ encoded_cost.quadratic
+    square = np.einsum("ij,ij->i", delta @ encoded_cost.quadratic, delta)
     return least + np.maximum(square - np.abs(slope) @ half, 0.0)

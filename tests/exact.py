@@ -108,20 +108,24 @@ def demands(matrix: list[Vector], high: Vector, x: Vector) -> list[tuple[Vector,
     return [(row, limit - dot(row, x)) for row, limit in zip(matrix, high, strict=True)]
 
 
-def quadratic_program(price: list[Vector], matrix: list[Vector], high: Vector, x: Vector) -> Exact:
+def quadratic_program(
+    encoded_cost: list[Vector], matrix: list[Vector], high: Vector, x: Vector
+) -> Exact:
     """min δᵀ price δ, matrix (x + δ) <= high: the active set that is optimal."""
-    d, asked = len(price), demands(matrix, high, x)
+    d, asked = len(encoded_cost), demands(matrix, high, x)
     for count in range(min(d, len(asked)) + 1):
         for active in combinations(asked, count):
             rows = [g for g, _ in active]
-            system = [[2 * price[i][j] for j in range(d)] + [g[i] for g in rows] for i in range(d)]
+            system = [
+                [2 * encoded_cost[i][j] for j in range(d)] + [g[i] for g in rows] for i in range(d)
+            ]
             system += [[*g, *[Fraction(0)] * count] for g in rows]
             found = solved(system, [Fraction(0)] * d + [h for _, h in active])
             if found is None or any(v < 0 for v in found[d:]):
                 continue
             delta = found[:d]
             if all(dot(g, delta) <= h for g, h in asked):
-                return dot([dot(row, delta) for row in price], delta)
+                return dot([dot(row, delta) for row in encoded_cost], delta)
     return None
 
 
@@ -250,5 +254,5 @@ def log_loss(
         tol = mpmath.mpf(10) ** (-2 * DIGITS + 20)
         delta = list(mpmath.findroot(slopes, guess.tolist(), tol=tol))
         parts = [mpmath.exp(z) for z in _scores(matrix, offset, x, delta)]
-        price = mpmath.fsum(p * v**2 for p, v in zip(w, delta, strict=True))
-        return price + mpmath.log(1 + mpmath.fsum(parts))
+        encoded_cost = mpmath.fsum(p * v**2 for p, v in zip(w, delta, strict=True))
+        return encoded_cost + mpmath.log(1 + mpmath.fsum(parts))

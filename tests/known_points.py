@@ -49,27 +49,30 @@ def slack_of(question: Question, points: Columns) -> dict[str, np.ndarray]:
 
 def cost(question: Question, points: Columns, rows: Columns, slack: Columns) -> np.ndarray:
     """(n,) what the change costs, where each number changes by ``slack`` more."""
-    price, names = question.explainer.cost, question.names
-    if isinstance(price, cp.PercentileShift):
-        delta = {n: np.abs(rank(price, n, points[n]) - rank(price, n, rows[n])) for n in names}
-        steep = {n: steepness(price, n) * slack[n] for n in names if n != "c"}
+    encoded_cost, names = question.explainer.cost, question.names
+    if isinstance(encoded_cost, cp.PercentileShift):
+        delta = {
+            n: np.abs(rank(encoded_cost, n, points[n]) - rank(encoded_cost, n, rows[n]))
+            for n in names
+        }
+        steep = {n: steepness(encoded_cost, n) * slack[n] for n in names if n != "c"}
     else:
         delta = {n: points[n] - rows[n] for n in names}
         steep = dict(slack)
     if "c" in names:
         delta["c"] = (points["c"] != rows["c"]).astype(float)
         steep["c"] = 0.0 * delta["c"]
-    if isinstance(price, cp.Mahalanobis):
+    if isinstance(encoded_cost, cp.Mahalanobis):
         change = np.column_stack([delta[n] for n in names])
         more = np.column_stack([steep[n] for n in names])
-        matrix = np.asarray(price.matrix)
+        matrix = np.asarray(encoded_cost.matrix)
         exact = np.einsum("ij,jk,ik->i", change, matrix, change)
         off = 2.0 * np.einsum("ij,jk,ik->i", np.abs(change), np.abs(matrix), more)
         return exact + off + np.einsum("ij,jk,ik->i", more, np.abs(matrix), more)
-    power = 2 if isinstance(price, cp.SquaredEuclidean) else 1
+    power = 2 if isinstance(encoded_cost, cp.SquaredEuclidean) else 1
     total = np.zeros(len(points[names[0]]))
     for name in names:
-        weight = (price.weights or {}).get(name, 1.0)
+        weight = (encoded_cost.weights or {}).get(name, 1.0)
         if isinstance(weight, Mapping):
             at = zip(rows[name].astype(int), points[name].astype(int), strict=True)
             moves = [(LETTERS[i], LETTERS[j]) for i, j in at]
@@ -79,17 +82,17 @@ def cost(question: Question, points: Columns, rows: Columns, slack: Columns) -> 
     return total
 
 
-def rank(price: cp.PercentileShift, name: str, values: np.ndarray) -> np.ndarray:
-    if name not in price.ranks:
+def rank(encoded_cost: cp.PercentileShift, name: str, values: np.ndarray) -> np.ndarray:
+    if name not in encoded_cost.ranks:
         return values
-    known, ranks = np.array(price.ranks[name]).T
+    known, ranks = np.array(encoded_cost.ranks[name]).T
     slope = (ranks[-1] - ranks[0]) / (known[-1] - known[0])
     beyond = np.minimum(values - known[0], 0.0) + np.maximum(values - known[-1], 0.0)
     return np.interp(values, known, ranks) + slope * beyond
 
 
-def steepness(price: cp.PercentileShift, name: str) -> float:
-    known, ranks = np.array(price.ranks[name]).T
+def steepness(encoded_cost: cp.PercentileShift, name: str) -> float:
+    known, ranks = np.array(encoded_cost.ranks[name]).T
     return float((np.diff(ranks) / np.diff(known)).max())
 
 

@@ -471,8 +471,8 @@ class Question:
 
     def _rows(self) -> pd.DataFrame:
         """A few rows that do not have the target, as far as there are such; one lies outside."""
-        rng, met = self.rng, self.meets(self.X, self.X)
-        order = np.argsort(met + rng.random(len(met)) * 0.5)[: self.count]
+        rng, satisfied = self.rng, self.meets(self.X, self.X)
+        order = np.argsort(satisfied + rng.random(len(satisfied)) * 0.5)[: self.count]
         rows = self.X.iloc[order].copy()
         ends = self.X["b"].max(), (self.X["b"].max() - self.X["b"].min())
         far = 2.0 * self.step_of("b") if self.is_lattice("b") else 0.2 * ends[1]
@@ -535,9 +535,11 @@ class Question:
             return (predicted >= target.low) & (predicted <= target.high)
         if isinstance(target, cp.OtherLabel):
             return predicted != model.predict(rows)
-        return (predicted == target.label) & (self.lead(points) >= target.margin * (1.0 - short))
+        return (predicted == target.label) & (
+            self.safety_margin(points) >= target.margin * (1.0 - short)
+        )
 
-    def lead(self, points: pd.DataFrame) -> np.ndarray:
+    def safety_margin(self, points: pd.DataFrame) -> np.ndarray:
         """(n,) by how much the score of the label exceeds all others."""
         if not self.target.margin:
             return np.zeros(len(points))

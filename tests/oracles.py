@@ -283,7 +283,7 @@ class Question:
     cost: cp.Cost
     constraints: Sequence[cp.Constraint]
     row: Row
-    charge: Charge | None = None
+    objective_term: Charge | None = None
 
     @property
     def is_continuous(self) -> bool:
@@ -378,11 +378,11 @@ def _cvxpy(q: Question, piece: Subproblem, free: set[Hashable], start: Row) -> O
     for constraint in q.constraints:
         demands += list(_cvxpy_constraint(constraint, q, y))
     demands = _plain(demands)
-    price, loss = _price(q, names, start), _cvxpy_loss(q, change, slopes, here)
-    problem = cvxpy.Problem(cvxpy.Minimize(price.cvxpy(change) + loss), demands)
+    encoded_cost, loss = _price(q, names, start), _cvxpy_loss(q, change, slopes, here)
+    problem = cvxpy.Problem(cvxpy.Minimize(encoded_cost.cvxpy(change) + loss), demands)
     options = dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-11)
     try:
-        if price.is_absolute and problem.is_qp():
+        if encoded_cost.is_absolute and problem.is_qp():
             problem.solve(solver="HIGHS")
         else:
             with warnings.catch_warnings():
@@ -394,11 +394,11 @@ def _cvxpy(q: Question, piece: Subproblem, free: set[Hashable], start: Row) -> O
         return NOTHING
     if problem.status not in ("optimal", "optimal_inaccurate"):
         return None
-    return bracketed(price, loss, demands, change)
+    return bracketed(encoded_cost, loss, demands, change)
 
 
 @dataclass(frozen=True)
-class Price:
+class EncodedCost:
     """``fixed + curvature(δ + shift)`` or ``fixed + absolute · |δ|`` of a change δ."""
 
     fixed: float
@@ -422,14 +422,14 @@ class Price:
         return float(self.fixed + self.slope @ change + change @ self.matrix @ change)
 
 
-def _price(q: Question, names: list[Hashable], start: Row) -> Price:
+def _price(q: Question, names: list[Hashable], start: Row) -> EncodedCost:
     """What changes of continuous columns cost, beyond those of the start."""
-    factor = 1.0 if q.charge is None else 0.5 * q.charge.weight
+    factor = 1.0 if q.objective_term is None else 0.5 * q.objective_term.weight
     fixed = factor * cost_of(q.cost, q.features, q.row, start)
     every = list(q.features.names)
     at = [every.index(n) for n in names]
     if isinstance(q.cost, cp.Manhattan):
-        return Price(fixed, factor * weights_of(q.cost, every)[at], None, np.zeros(len(at)))
+        return EncodedCost(fixed, factor * weights_of(q.cost, every)[at], None, np.zeros(len(at)))
     is_full = isinstance(q.cost, cp.Mahalanobis)
     matrix = np.asarray(q.cost.matrix, float) if is_full else np.diag(weights_of(q.cost, every))
     gone = [
@@ -437,18 +437,18 @@ def _price(q: Question, names: list[Hashable], start: Row) -> Price:
         for f in q.features
     ]
     slope = 2.0 * factor * (matrix @ gone)[at]
-    return Price(fixed, None, factor * matrix[np.ix_(at, at)], slope)
+    return EncodedCost(fixed, None, factor * matrix[np.ix_(at, at)], slope)
 
 
 def _cvxpy_loss(q: Question, change: Any, slopes: np.ndarray, here: np.ndarray) -> Any:
     """What is added to the cost."""
-    if q.charge is None:
+    if q.objective_term is None:
         return cvxpy.Constant(0.0)
-    k = q.charge.label
+    k = q.objective_term.label
     return cvxpy.log_sum_exp((slopes - slopes[k]) @ change + here - here[k])
 
 
-def bracketed(price: Price, loss: Any, demands: Sequence[Any], change: Any) -> Optimum:
+def bracketed(encoded_cost: EncodedCost, loss: Any, demands: Sequence[Any], change: Any) -> Optimum:
     """What a solver's point and multipliers prove, however good they are, in floats.
 
     The Lagrangian ``L = price + loss + Σ λ g`` lies above its tangents. From below by its slope at
@@ -463,14 +463,14 @@ def bracketed(price: Price, loss: Any, demands: Sequence[Any], change: Any) -> O
             cost_cutoff = np.maximum(cost_cutoff, 0.0)
         total += float(cost_cutoff @ np.atleast_1d(demand.expr.value))
         sloped = sloped + cost_cutoff @ _gradient(demand.expr, change)
-    high = _kept(price, loss, demands, change, at)
-    if price.matrix is None:
-        over = np.maximum(np.abs(sloped) - price.absolute, 0.0)
-        reach = np.where(over > 0, (high - price.fixed) / price.absolute, 0.0)
-        low = price.fixed + total - sloped @ at - over @ reach
+    high = _kept(encoded_cost, loss, demands, change, at)
+    if encoded_cost.matrix is None:
+        over = np.maximum(np.abs(sloped) - encoded_cost.absolute, 0.0)
+        reach = np.where(over > 0, (high - encoded_cost.fixed) / encoded_cost.absolute, 0.0)
+        low = encoded_cost.fixed + total - sloped @ at - over @ reach
     else:
-        fall = sloped + price.slope + 2.0 * price.matrix @ at
-        low = price(at) + total - fall @ np.linalg.solve(price.matrix, fall) / 4.0
+        fall = sloped + encoded_cost.slope + 2.0 * encoded_cost.matrix @ at
+        low = encoded_cost(at) + total - fall @ np.linalg.solve(encoded_cost.matrix, fall) / 4.0
     return Optimum(float(low) - ROUNDING * (1.0 + abs(low)), high)
 
 
@@ -484,7 +484,9 @@ def _gradient(expression: Any, change: Any) -> np.ndarray:
     )
 
 
-def _kept(price: Price, loss: Any, demands: Sequence[Any], change: Any, start: np.ndarray) -> float:
+def _kept(
+    encoded_cost: EncodedCost, loss: Any, demands: Sequence[Any], change: Any, start: np.ndarray
+) -> float:
     """What a point costs that keeps the demands: Newton steps onto those that a point breaks."""
     at = np.array(start)
     for _ in range(20):
@@ -499,7 +501,7 @@ def _kept(price: Price, loss: Any, demands: Sequence[Any], change: Any, start: n
             short.append(values[near] if equal else np.maximum(values[near], 0.0))
         off = np.concatenate([*short, np.zeros(0)])
         if np.abs(off).max(initial=0.0) <= KEPT * (1.0 + np.abs(at).max(initial=0.0)):
-            value = price(at) + float(loss.value)
+            value = encoded_cost(at) + float(loss.value)
             return value + ROUNDING * (1.0 + abs(value))
         at = at - np.linalg.lstsq(np.vstack(rows), off)[0]
     return np.inf
@@ -712,17 +714,19 @@ class _Scip:
             root = np.linalg.cholesky(matrix[np.ix_(at, at)]).T if at else []
             terms = [self._square(_dot(row, changes)) for row in root]
         cost = total + pyscipopt.quicksum(terms)
-        self.model.setObjective(cost if q.charge is None else self._charged(q.charge, cost))
+        self.model.setObjective(
+            cost if q.objective_term is None else self._charged(q.objective_term, cost)
+        )
 
-    def _charged(self, charge: Charge, cost: Any) -> Any:
+    def _charged(self, objective_term: Charge, cost: Any) -> Any:
         """The loss is the least t with Σ exp(z − z_label − t) <= 1."""
         loss, parts, eye = self.model.addVar(), [], np.eye(len(self.q.model.offset))
         for row in eye:
             z = self.model.addVar(lb=None)
-            self._at_least(z + loss - self.score(row - eye[charge.label]), 0.0)
+            self._at_least(z + loss - self.score(row - eye[objective_term.label]), 0.0)
             parts.append(pyscipopt.exp(z))
         self._exponential(pyscipopt.quicksum(parts) <= 1.0)
-        return 0.5 * charge.weight * cost + loss
+        return 0.5 * objective_term.weight * cost + loss
 
     def polished(self, piece: Subproblem) -> Optimum | None:
         """The optimum where the discrete columns, and those that stay, are what SCIP found."""
@@ -738,7 +742,7 @@ class _Scip:
                 moves[f.name] = abs(self._at(self.steps[f.name]))
         if not moves:
             cost = cost_of(q.cost, q.features, q.row, row)
-            value = cost if q.charge is None else q.charge(cost, q.model(row))
+            value = cost if q.objective_term is None else q.objective_term(cost, q.model(row))
             off = ROUNDING * (1.0 + abs(value))
             return Optimum(value - off, value + off)
         spent = sum(row[n] != q.row[n] for n in row)
@@ -827,7 +831,7 @@ def brute_force(q: Question, reach: int) -> float:
         scores = q.model(after)
         if any(meets(piece, scores) for piece in q.pieces):
             cost = cost_of(q.cost, q.features, q.row, after)
-            best = min(best, cost if q.charge is None else q.charge(cost, scores))
+            best = min(best, cost if q.objective_term is None else q.objective_term(cost, scores))
     return best
 
 
@@ -902,8 +906,8 @@ def log_loss(scores: np.ndarray, label: np.ndarray) -> Loss:
     rest = parts.copy()
     np.put_along_axis(rest, label[:, None], 0.0, 1)
     total, others = parts.sum(axis=1), rest.sum(axis=1)
-    leads = (own == top)[:, 0]
-    value = np.where(leads, np.log1p(others), (top - own)[:, 0] + np.log(total))
+    safety_margins = (own == top)[:, 0]
+    value = np.where(safety_margins, np.log1p(others), (top - own)[:, 0] + np.log(total))
     return Loss(value, _pulling(parts / total[:, None], label, others / total))
 
 
@@ -990,13 +994,13 @@ def least_change(matrix: np.ndarray, scores: np.ndarray, label: int, goal: float
     rows = np.delete(matrix, label, axis=0) - matrix[label]
     change = cvxpy.Variable(matrix.shape[1])
     ahead = np.delete(scores, label) - scores[label]
-    met = cvxpy.log_sum_exp(rows @ change + ahead) <= -goal
-    price = Price(0.0, None, np.eye(change.size) / 2.0, np.zeros(change.size))
-    problem = cvxpy.Problem(cvxpy.Minimize(price.cvxpy(change)), [met])
+    satisfied = cvxpy.log_sum_exp(rows @ change + ahead) <= -goal
+    encoded_cost = EncodedCost(0.0, None, np.eye(change.size) / 2.0, np.zeros(change.size))
+    problem = cvxpy.Problem(cvxpy.Minimize(encoded_cost.cvxpy(change)), [satisfied])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # how inaccurate it is, the bracket says
         problem.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_gap_abs"), 1e-11))
-    return bracketed(price, cvxpy.Constant(0.0), [met], change)
+    return bracketed(encoded_cost, cvxpy.Constant(0.0), [satisfied], change)
 
 
 def newton_in_all_columns(

@@ -389,7 +389,7 @@ def planted(
     for name in (*CONDITIONS, "nearer"):
         if name in wanted:
             region = region & Region(tuple(makers[name]()))
-    return Planted(described, Program(cost.price(described), region), x, points)
+    return Planted(described, Program(cost.encoded_cost(described), region), x, points)
 
 
 def _limit(away: np.ndarray, here: np.ndarray, count: int, rng: np.random.Generator) -> None:

@@ -100,7 +100,7 @@ def test_few_columns_that_are_binned_change_where_ranks_are_what_counts(classes:
     columns = make_column_transformer((bins, ["a", "b"]), remainder="passthrough")
     model = make_pipeline(columns, LogisticRegression()).fit(X, y)
     ranks = cp.percentile_ranks(X)
-    price = {name: np.array(pairs).T for name, pairs in ranks.items()}
+    encoded_cost = {name: np.array(pairs).T for name, pairs in ranks.items()}
     found = cp.explain(
         model, X.head(20), 1, data=X, cost=cp.PercentileShift(ranks), constraints=cp.MaxChanges(1)
     )
@@ -112,7 +112,9 @@ def test_few_columns_that_are_binned_change_where_ranks_are_what_counts(classes:
             values = np.append(values, X[name])
             grid = pd.DataFrame([x] * len(values)).assign(**{name: values})
             there = values[model.predict(grid) == 1]
-            cost = np.abs(np.interp(there, *price[name]) - np.interp(x[name], *price[name]))
+            cost = np.abs(
+                np.interp(there, *encoded_cost[name]) - np.interp(x[name], *encoded_cost[name])
+            )
             best = min([best, *cost])
         assert answer.found == np.isfinite(best)
         if answer.found:

@@ -26,7 +26,7 @@ import counterpoint as cp
 from counterpoint.errors import UnsupportedModel
 from counterpoint.families.additive.curves import Curve, sizes_of
 from counterpoint.families.additive.pieces import Bends
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
@@ -155,7 +155,7 @@ def test_naive_bayes_of_two_classes_is_a_sum_of_parabolas(kind, cost, target):
         there = points[said != now if target == cp.OtherLabel() else probable >= 0.6]
         after = features.expand(there)
         before = np.broadcast_to(features.expand(row[None]), after.shape)
-        paid = np.asarray(cost.price(features)(after, before)).min(initial=np.inf)
+        paid = np.asarray(cost.encoded_cost(features)(after, before)).min(initial=np.inf)
         if report.status[i] == "already":
             continue
         assert report.status[i] == "optimal"
@@ -215,7 +215,7 @@ def test_the_least_of_a_column_is_lowered_by_its_rounding():
     rows, curve = np.array([[0.0, 1.0]]), Curve.polynomial([1.0, 0.3, 0.7, 0.1], 0.3)
     bends = Bends.of(rows, ((0, curve),))
     region = Region((LinearBounds(np.ones((1, 1)), np.zeros(1), np.full(1, np.inf)),))
-    program = Program(Price(np.ones(1), np.zeros(1)), region)
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), region)
     x = np.linspace(-1.0, 2.0, 7)[:, None]
     cases = program.cases(x).within(x - 2.0, x + 2.0)
     weights, slope = np.ones((7, 1)), np.zeros((7, 1))

@@ -371,12 +371,12 @@ def test_an_empty_label_set():
 
 def test_a_target_that_is_met_is_already_there_at_cost_0():
     rows = DATA[LABELS == "yes"][:4]
-    met = rows[MODEL.predict(rows) == "yes"]
-    answers = explain(met)
+    satisfied = rows[MODEL.predict(rows) == "yes"]
+    answers = explain(satisfied)
     assert set(answers.status.tolist()) == {cp.Status.ALREADY}
-    assert answers.cost.tolist() == answers.gap.tolist() == [0.0] * len(met)
+    assert answers.cost.tolist() == answers.gap.tolist() == [0.0] * len(satisfied)
     assert not answers.changed.any()
-    pd.testing.assert_frame_equal(answers.to_frame(), met)
+    pd.testing.assert_frame_equal(answers.to_frame(), satisfied)
     assert answers[0].certificate.claim == cp.Claim.PROVED
 
 
@@ -584,10 +584,10 @@ def test_float32_rows_and_models():
     assert (back.dtypes == np.float32).all()
     assert (model.predict(back) == "yes").all()
     # float32 rounds a value by 6e-8 of itself, whatever the size of the change.
-    price = max(cp.mad_weights(rows).values())
-    rounding = 1e-6 * np.abs(rows.to_numpy(float)).max() * price
-    lead = answers.certificates.rounding / np.abs(model.coef_).min() * price
-    assert (answers.cost - answers.bound <= rounding + lead).all()
+    encoded_cost = max(cp.mad_weights(rows).values())
+    rounding = 1e-6 * np.abs(rows.to_numpy(float)).max() * encoded_cost
+    safety_margin = answers.certificates.rounding / np.abs(model.coef_).min() * encoded_cost
+    assert (answers.cost - answers.bound <= rounding + safety_margin).all()
 
 
 def test_object_columns_of_numbers_are_numbers():

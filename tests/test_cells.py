@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import counterpoint as cp
 from counterpoint.families.prototypes.cells import CellRelaxation, VoronoiCells, spread_of
 from counterpoint.families.prototypes.form import Prototypes
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
@@ -71,14 +71,18 @@ class Oracle:
         self.offset = 2.0 * kept @ origin[0] - (kept**2).sum(axis=1)
         self.cost, self.whole, self.d = cost, whole, d
 
-    def best(self, x: np.ndarray, wanted: np.ndarray, box: tuple, more: tuple, lead: float):
+    def best(
+        self, x: np.ndarray, wanted: np.ndarray, box: tuple, more: tuple, safety_margin: float
+    ):
         """The least cost of any cell of the wanted labels."""
         inside = np.isin(self.labels, wanted)
         rivals = np.flatnonzero(~inside)
         found = []
         for i in np.flatnonzero(inside).tolist():
             rows = np.vstack([self.rows[rivals] - self.rows[i], more[0]])
-            high = np.append(self.offset[i] - self.offset[rivals] - lead, more[1]) - rows @ x
+            high = (
+                np.append(self.offset[i] - self.offset[rivals] - safety_margin, more[1]) - rows @ x
+            )
             found.append(self._solve(rows, high, box[0] - x, box[1] - x))
         return min(found)
 
@@ -169,15 +173,15 @@ def test_every_class_is_as_cheap_as_the_cheapest_of_all_cells(
     celled, before: Any, cost: str, limits: str
 ):
     X, y = points(70, 4)
-    model, price = nearest(X, y, *before), costs(4)[cost]
+    model, encoded_cost = nearest(X, y, *before), costs(4)[cost]
     constraints, box, more = LIMITS[limits]
     explainer = cp.Explainer(
         model,
         features=[cp.Continuous(f"x{j}") for j in range(4)],
-        cost=price,
+        cost=encoded_cost,
         constraints=constraints,
     )
-    oracle, rows, moved = Oracle(model, 4, price), X[:2] + 0.1, 0
+    oracle, rows, moved = Oracle(model, 4, encoded_cost), X[:2] + 0.1, 0
     for target in [*map(cp.Label, (3, 4, 5)), cp.OtherLabel(4, margin=0.2), cp.Label([3, 5])]:
         answers = explainer.explain(rows, target)
         is_label = isinstance(target, cp.Label)
@@ -193,10 +197,10 @@ def test_every_class_is_as_cheap_as_the_cheapest_of_all_cells(
 @pytest.mark.parametrize("cost", sorted(costs(6)))
 def test_three_hundred_points(cost: str):
     X, y = points(300, 6)
-    model, price = nearest(X[:-1], y[:-1]), costs(6)[cost]
+    model, encoded_cost = nearest(X[:-1], y[:-1]), costs(6)[cost]
     free = np.full(6, np.inf)
-    oracle, x = Oracle(model, 6, price), X[-1]
-    answers = cp.Explainer(model, cost=price).explain(x, 4)
+    oracle, x = Oracle(model, 6, encoded_cost), X[-1]
+    answers = cp.Explainer(model, cost=encoded_cost).explain(x, 4)
     best = oracle.best(x, [4], (-free, free), (np.zeros((0, 6)), []), 0.0)
     assert_best(answers, 0, best)
 
@@ -205,20 +209,20 @@ def test_whole_columns_are_as_cheap_as_the_cheapest_of_all_cells(celled):
     X, y = points(60, 3)
     X = np.round(3.0 * X)
     X, first = np.unique(X, axis=0, return_index=True)
-    model, price = nearest(X, y[first]), costs(3)["manhattan"]
+    model, encoded_cost = nearest(X, y[first]), costs(3)["manhattan"]
     features = [cp.Integer(f"x{j}", observed=(-12, 12)) for j in range(3)]
     explainer = cp.Explainer(
-        model, features=features, cost=price, constraints=[cp.WithinObserved()]
+        model, features=features, cost=encoded_cost, constraints=[cp.WithinObserved()]
     )
-    oracle, rows, box = Oracle(model, 3, price, whole=True), X[::20], (np.full(3, -12.0),)
+    oracle, rows, box = Oracle(model, 3, encoded_cost, whole=True), X[::20], (np.full(3, -12.0),)
     for label in (3, 4, 5):
         answers = explainer.explain(rows, label)
         for i, x in enumerate(rows):
             if answers.status[i] != cp.Status.ALREADY:
                 # No tie is lost by less than one step of a squared distance of whole numbers.
                 best = [
-                    oracle.best(x, [label], (*box, -box[0]), (np.zeros((0, 3)), []), lead)
-                    for lead in (0.0, 0.5)
+                    oracle.best(x, [label], (*box, -box[0]), (np.zeros((0, 3)), []), safety_margin)
+                    for safety_margin in (0.0, 0.5)
                 ]
                 assert best[0] * (1.0 - RELATIVE) <= answers.cost[i] <= best[1] * (1.0 + RELATIVE)
                 assert answers[i].certificate.gap <= RELATIVE
@@ -241,12 +245,12 @@ def test_among_few_whole_numbers_and_categories_the_model_itself_is_asked(celled
     every = pd.DataFrame(product(range(5), range(5), ["ash", "elm", "fir"]), columns=list("abc"))
     predicted, rows = model.predict(every), data.iloc[[3, 30]]
     squares = cost != "manhattan"
-    price = {
+    encoded_cost = {
         "manhattan": cp.Manhattan({"a": 0.7, "c": 1.5}),
         "squared": cp.SquaredEuclidean({"a": 0.7, "c": 1.5}),
         "mahalanobis": cp.Mahalanobis(np.diag([0.7, 1.0, 1.5])),
     }[cost]
-    explainer = cp.Explainer(model, data=data, cost=price, constraints=[cp.WithinObserved()])
+    explainer = cp.Explainer(model, data=data, cost=encoded_cost, constraints=[cp.WithinObserved()])
     for label in range(3):
         answers = explainer.explain(rows, label)
         for i, row in enumerate(rows.to_dict("records")):
@@ -272,7 +276,7 @@ def test_cells_and_pieces_that_are_written_down_agree(seed: int):
     y[:2] = 3, 4
     omega = [None, rng.normal(size=(d, d)), np.abs(rng.normal(size=d))][rng.integers(3)]
     form = Prototypes.from_arrays(X, y, omega, first_wins=bool(rng.random() < 0.8))
-    price = list(costs(d).values())[rng.integers(3)].price(
+    encoded_cost = list(costs(d).values())[rng.integers(3)].encoded_cost(
         cp.Features([cp.Continuous(f"x{j}") for j in range(d)])
     )
     box = Box.unbounded(d)
@@ -282,7 +286,7 @@ def test_cells_and_pieces_that_are_written_down_agree(seed: int):
     conditions: list[Any] = [box]
     if rng.random() < 0.3:
         conditions.append(Whole(np.arange(1), np.array([0.5])))
-    program = Program(price, Region(tuple(conditions)))
+    program = Program(encoded_cost, Region(tuple(conditions)))
     target = cp.Label(int(rng.choice(form.classes)), margin=float(rng.choice([0.0, 0.3])))
     regions = form.regions(target)
     if not isinstance(regions, VoronoiCells):
@@ -322,12 +326,12 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         return
     full = rng.normal(size=(d, d))
     prices = [
-        Price(rng.uniform(0.5, 2.0, size=d), np.zeros(d)),
-        Price(np.zeros(d), rng.uniform(0.5, 2.0, size=d)),
-        Price(np.zeros(d), full.T @ full + 0.1 * np.eye(d)),
+        EncodedCost(rng.uniform(0.5, 2.0, size=d), np.zeros(d)),
+        EncodedCost(np.zeros(d), rng.uniform(0.5, 2.0, size=d)),
+        EncodedCost(np.zeros(d), full.T @ full + 0.1 * np.eye(d)),
     ]
-    price = prices[rng.integers(3)]
-    program = Program(price, Region((Box.unbounded(d),)))
+    encoded_cost = prices[rng.integers(3)]
+    program = Program(encoded_cost, Region((Box.unbounded(d),)))
     x = rng.normal(size=(2, d))
     y = x[:, None] + 3.0 * rng.normal(size=(2, 200, d))
     low = np.where(rng.random(d) < 0.3, x, -np.inf)
@@ -340,10 +344,10 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         rivals = np.where(rng.random(count) < 0.7, known, rivals)
         weights = rng.choice([-1.0, 0.0, np.nan, np.inf, 1e100, 1e-300], size=count)
         weights = np.where(rng.random(count) < 0.7, rng.exponential(size=count), weights)
-        some = spread_of(price, rng.random(d) < 0.7)
+        some = spread_of(encoded_cost, rng.random(d) < 0.7)
         relaxation = CellRelaxation(program, cells, case, rivals, weights, some)
         bounds = relaxation.each()
-        paid = price(y[i], np.broadcast_to(x[i], y[i].shape))
+        paid = encoded_cost(y[i], np.broadcast_to(x[i], y[i].shape))
         for s in range(count):
             inside = cells[s].violation(y[i], y[i]) == 0.0
             assert (bounds[s] <= paid[inside] * (1.0 + 1e-9) + 1e-12).all()
@@ -356,7 +360,7 @@ def test_a_margin_is_a_lead_besides():
     form = Prototypes.from_arrays([[0.0], [4.0]], ["low", "high"])
     cells = form.regions(cp.Label("high"))
     assert isinstance(cells, VoronoiCells)
-    program = Program(Price(np.ones(1), np.zeros(1)), Region((Box.unbounded(1),)))
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((Box.unbounded(1),)))
     case = program.cases(np.zeros((1, 1)))
     weight = 1.0 / np.abs(np.diff(cells.matrix[:, 0]))
     relaxation = CellRelaxation(program, cells, case, np.zeros(1, dtype=np.intp), weight, None)
@@ -371,7 +375,7 @@ def test_only_what_was_reached_needs_to_be_refuted():
     """A cell that is held back by a bound is out of reach, and only then infinitely dear."""
     form = Prototypes.from_arrays([[0.0], [4.0]], ["low", "high"])
     cells = form.regions(cp.Label("high"))
-    program = Program(Price(np.ones(1), np.zeros(1)), Region())
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region())
     low, high = np.full((1, 1), -np.inf), np.ones((1, 1))
     case = Cases(np.zeros((1, 1)), low, high, np.zeros(1))
     relaxation = CellRelaxation(
@@ -393,8 +397,8 @@ def many() -> tuple[Any, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("cost", sorted(costs(10)))
 def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     model, data, rows = many
-    price = costs(10)[cost]
-    answers = cp.Explainer(model, data=data, extrapolate=True, cost=price).explain(rows, 5)
+    encoded_cost = costs(10)[cost]
+    answers = cp.Explainer(model, data=data, extrapolate=True, cost=encoded_cost).explain(rows, 5)
     assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
     assert (answers.certificates.claim == cp.Claim.PROVED).all()
     assert (answers.gap <= RELATIVE).all()
@@ -402,8 +406,8 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     rng = np.random.default_rng(0)
     way = rng.normal(size=(2_000, 10))
     for i in np.flatnonzero(answers.cost > 0.0):
-        explainer = cp.Explainer(model, data=data, extrapolate=True, cost=price)
-        away = explainer._default_question.price(way, np.zeros_like(way))
+        explainer = cp.Explainer(model, data=data, extrapolate=True, cost=encoded_cost)
+        away = explainer._default_question.encoded_cost(way, np.zeros_like(way))
         root = 1.0 if cost == "manhattan" else 0.5
         length = rng.random(len(way)) ** 0.1 * (answers.cost[i] * (1.0 - 1e-6)) ** root
         ball = rows[i] + way * (length / away**root)[:, None]

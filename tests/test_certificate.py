@@ -32,7 +32,7 @@ from counterpoint.certificate import (
 )
 from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Validation
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
@@ -48,7 +48,7 @@ ROUNDING = 1e-10
 def triangle() -> Program:
     """min |y₁| + 2|y₂| s.t. y₁ + y₂ >= 4 and y₁ <= 3, from 0: (3, 1), cost 5, multipliers 2, 1."""
     rows = LinearBounds(np.array([[1.0, 1.0], [1.0, 0.0]]), [4.0, -np.inf], [np.inf, 3.0])
-    return Program(Price(np.array([1.0, 2.0]), np.zeros(2)), Region((rows,)))
+    return Program(EncodedCost(np.array([1.0, 2.0]), np.zeros(2)), Region((rows,)))
 
 
 RIGHT = np.array([[-2.0, 1.0]])
@@ -139,7 +139,7 @@ def test_what_was_learned_is_lowered_by_a_margin_as_if_it_were_computed_with_it(
 def test_what_a_lead_gains_is_not_given_away():
     """y >= 1 costs 1 from 0; by a margin of a half, 1.5."""
     row = LinearBounds(np.array([[1.0]]), np.array([1.0]), np.array([np.inf]), np.array([1.0]))
-    program = Program(Price(np.ones(1), np.zeros(1)), Region((row,)))
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((row,)))
     cases, given = program.cases(np.zeros((1, 1))), np.array([[-1.0]])
     proved = program.bound(cases, given)
     known = Evidence(program, cases, given, None, np.zeros(1), proved=proved)
@@ -224,9 +224,11 @@ def test_a_bound_that_leaves_a_gap_claims_nothing(told: float):
 
 def test_a_union_is_bounded_by_its_least_piece():
     near = Program(
-        Price(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [1.0], [np.inf]),))
+        EncodedCost(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [1.0], [np.inf]),))
     )
-    far = Program(Price(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [9.0], [np.inf]),)))
+    far = Program(
+        EncodedCost(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [9.0], [np.inf]),))
+    )
     right, nothing = np.array([[-1.0]]), np.zeros((1, 1))
     proved, claim = lower_bounds([evidence(near, right), evidence(far, right)], np.ones(1))
     assert (proved[0], claim[0]) == (pytest.approx(1.0), PROVED)
@@ -236,7 +238,7 @@ def test_a_union_is_bounded_by_its_least_piece():
 
 def test_a_refuted_piece_leaves_the_union():
     rows = LinearBounds(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
-    never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
+    never = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((rows,)))
     contradiction = np.array([[-1.0, 1.0]])
     bound, _ = bounds(never, contradiction, np.inf)
     assert np.isposinf(bound[0])
@@ -289,15 +291,17 @@ def test_objectives_in_other_coordinates_are_larger_by_a_share_and_bounds_hold_f
     y, x = np.array([[3.0, 1.0]]), ORIGIN
     verdict = Validation.plain(np.ones(1, dtype=bool), *np.zeros((3, 1)))
     program = triangle()
-    for stretch, claim in ((0.0, cp.Claim.PROVED), (0.1, cp.Claim.NONE)):
+    for cost_inflation, claim in ((0.0, cp.Claim.PROVED), (0.1, cp.Claim.NONE)):
         known = [evidence(program, RIGHT)]
-        result = certify(program, y, program.cases(x), verdict, known, stretch=stretch)[0]
+        result = certify(
+            program, y, program.cases(x), verdict, known, cost_inflation=cost_inflation
+        )[0]
         assert result.claim == claim
-        assert result.bound == pytest.approx(5.0 / (1.0 + stretch))
+        assert result.bound == pytest.approx(5.0 / (1.0 + cost_inflation))
 
 
 def test_staying_costs_nothing_which_is_proved():
-    free = Program(Price(np.ones(2), np.zeros(2)), Region())
+    free = Program(EncodedCost(np.ones(2), np.zeros(2)), Region())
     result = certificate(free, ORIGIN)
     assert (result.cost, result.gap, result.claim) == (0.0, 0.0, cp.Claim.PROVED)
 

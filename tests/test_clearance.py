@@ -86,9 +86,11 @@ def cheapest(
     change = np.abs(grid.to_numpy() - x)
     good = (model.predict(grid) == target) & ((change > 0).sum(axis=1) <= most)
     shares = model.predict_proba(grid)
-    leads = good & (shares[:, target] > np.delete(shares, target, axis=1).max(axis=1) + 1e-9)
+    safety_margins = good & (
+        shares[:, target] > np.delete(shares, target, axis=1).max(axis=1) + 1e-9
+    )
     cost = change.sum(axis=1)
-    return float(cost[good].min(initial=np.inf)), float(cost[leads].min(initial=np.inf))
+    return float(cost[good].min(initial=np.inf)), float(cost[safety_margins].min(initial=np.inf))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import cvxpy
 import numpy as np
 import pytest
 
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
@@ -27,14 +27,14 @@ def wide(seed: int, *, charged: bool, reach: float = np.inf, limit: float = 0.1)
     conditions.append(LinearBounds(rng.normal(size=(1, WIDTH)), np.ones(1), np.full(1, np.inf)))
     box = Box.unbounded(WIDTH)
     box.least[:], box.most[:] = -reach, reach
-    price = Price(rng.uniform(0.5, 2.0, WIDTH), np.zeros(WIDTH))
-    return Program(price, Region((*conditions, box)))
+    encoded_cost = EncodedCost(rng.uniform(0.5, 2.0, WIDTH), np.zeros(WIDTH))
+    return Program(encoded_cost, Region((*conditions, box)))
 
 
 def optimum(program: Program, x: np.ndarray, weight: float, reach: float) -> float:
     """The same by CVXPY."""
     delta = cvxpy.Variable(WIDTH)
-    paid, y = program.price.absolute @ cvxpy.abs(delta), x + delta
+    paid, y = program.encoded_cost.absolute @ cvxpy.abs(delta), x + delta
     (rows,) = (c for c in program.region if isinstance(c, LinearBounds))
     conditions = [rows.matrix @ y >= rows.low]
     if np.isfinite(reach):
@@ -77,5 +77,5 @@ def test_where_no_column_helps_that_is_proved():
 
 def test_what_is_not_wide_or_gratis_is_solved_whole():
     program = wide(1, charged=True)
-    free = Program(Price(np.zeros(WIDTH), np.zeros(WIDTH)), program.region)
+    free = Program(EncodedCost(np.zeros(WIDTH), np.zeros(WIDTH)), program.region)
     assert not is_wide(free)

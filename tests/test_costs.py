@@ -20,7 +20,7 @@ from strategies import seeds, spd
 
 import counterpoint as cp
 from counterpoint.noise import ProjectedGaussian
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 
 
 def test_mad_weights_are_one_over_the_median_absolute_deviation():
@@ -57,17 +57,17 @@ def test_the_floor_lies_below_the_matrix(seed: int):
     """quadratic − diag(floor) is positive semidefinite: what is left is convex."""
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.uniform(-6, 6, size=4)
-    price = Price(np.zeros(4), spd(rng, 4) * np.outer(scale, scale))
-    rest = price.above_floor / np.outer(scale, scale)
-    assert (price.floor > 0).all()
+    encoded_cost = EncodedCost(np.zeros(4), spd(rng, 4) * np.outer(scale, scale))
+    rest = encoded_cost.above_floor / np.outer(scale, scale)
+    assert (encoded_cost.floor > 0).all()
     assert np.linalg.eigvalsh(rest)[0] >= -1e-12 * np.abs(rest).max()
 
 
 def test_a_full_matrix_over_categories_alone_has_no_floor():
     features = cp.Features([cp.Categorical("a", ("p", "q"))])
-    price = cp.Mahalanobis([[2.0]]).price(features)
-    assert price.floor.tolist() == [0.0, 0.0]
-    assert price(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])).tolist() == [2.0]
+    encoded_cost = cp.Mahalanobis([[2.0]]).encoded_cost(features)
+    assert encoded_cost.floor.tolist() == [0.0, 0.0]
+    assert encoded_cost(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])).tolist() == [2.0]
 
 
 def test_the_labels_of_a_series_say_which_weight_is_whose():
@@ -75,11 +75,11 @@ def test_the_labels_of_a_series_say_which_weight_is_whose():
     for series in (pd.Series({"c": 5.0, "b": 3.0}), pd.Series({"a": 1.0, "b": 3.0, "c": 5.0})):
         cost = cp.Manhattan(series)
         assert cost.weights == series.to_dict()
-        assert cost.price(features).absolute.tolist() == [1.0, 3.0, 5.0]
+        assert cost.encoded_cost(features).absolute.tolist() == [1.0, 3.0, 5.0]
     counted = cp.SquaredEuclidean(pd.Series([1.0, 3.0, 5.0]))
-    assert counted.price(features).diagonal.tolist() == [1.0, 3.0, 5.0]
+    assert counted.encoded_cost(features).diagonal.tolist() == [1.0, 3.0, 5.0]
     with pytest.raises(cp.InvalidInput, match="'d'"):
-        cp.Manhattan(pd.Series({"d": 3.0})).price(features)
+        cp.Manhattan(pd.Series({"d": 3.0})).encoded_cost(features)
 
 
 def test_the_labels_of_a_matrix_are_the_features_in_their_order():
@@ -87,19 +87,19 @@ def test_the_labels_of_a_matrix_are_the_features_in_their_order():
     matrix = pd.DataFrame([[2.0, 0.5], [0.5, 1.0]], index=["a", "b"], columns=["a", "b"])
     for one in (matrix, pd.DataFrame(matrix.to_numpy())):
         cost = cp.Mahalanobis(one)
-        assert cost.price(features).quadratic.tolist() == matrix.to_numpy().tolist()
+        assert cost.encoded_cost(features).quadratic.tolist() == matrix.to_numpy().tolist()
         assert cp.Problem(cost=cost).to_dict()["cost"]["matrix"] == matrix.to_numpy().tolist()
     turned = matrix.loc[["b", "a"], ["b", "a"]]
     expected = r"in the order \['a', 'b'\]; got \['b', 'a'\]. Reorder them."
     with pytest.raises(cp.InvalidInput, match=expected):
-        cp.Mahalanobis(turned).price(features)
+        cp.Mahalanobis(turned).encoded_cost(features)
     with pytest.raises(cp.InvalidInput, match=expected):
         cp.Ellipsoid({"a": 0.0, "b": 0.0}, turned)
 
 
 def test_a_mapping_may_leave_features_out():
     features = cp.Features([cp.Continuous("a"), cp.Continuous("b")])
-    assert cp.Manhattan({"b": 3.0}).price(features).absolute.tolist() == [1.0, 3.0]
+    assert cp.Manhattan({"b": 3.0}).encoded_cost(features).absolute.tolist() == [1.0, 3.0]
 
 
 def test_a_rank_is_the_share_below_and_half_of_what_is_equal():
@@ -132,7 +132,7 @@ def test_a_rank_is_the_share_below_and_half_of_what_is_equal():
 )
 def test_tables_that_are_none_are_refused(cost: cp.Cost, sentence: str):
     with pytest.raises(cp.InvalidInput, match=sentence):
-        cost.price(cp.Features([cp.Continuous("a"), cp.Categorical("c", ("p", "q"))]))
+        cost.encoded_cost(cp.Features([cp.Continuous("a"), cp.Categorical("c", ("p", "q"))]))
 
 
 def people() -> pd.DataFrame:
@@ -165,11 +165,11 @@ def test_answers_are_the_cheapest_by_the_tables(kind: Any, cost: Any, tmp_path: 
     every = product(range(20, 32), range(6), ["free", "own", "rent"])
     points = pd.DataFrame(list(every), columns=[*data])
     points = points[model.predict(points)]
-    price, codes = asked.price(answers.features), {"free": 0, "own": 1, "rent": 2}
+    encoded_cost, codes = asked.encoded_cost(answers.features), {"free": 0, "own": 1, "rent": 2}
     y = answers.features.expand(points.replace({"home": codes}).to_numpy(dtype=float))
     for i, (_, row) in enumerate(refused.iterrows()):
         x = np.array([[row["age"], row["loans"], codes[row["home"]]]], dtype=float)
-        costs = price(y, np.repeat(answers.features.expand(x), len(y), axis=0))
+        costs = encoded_cost(y, np.repeat(answers.features.expand(x), len(y), axis=0))
         assert answers.cost[i] == pytest.approx(costs.min(), rel=1e-9)
     answers.to_records(tmp_path / "answers.jsonl")
     assert cp.recheck(tmp_path / "answers.jsonl", model).ok

@@ -14,8 +14,8 @@ from coverings import covering, is_left_to_the_slow_run
 def test_all_values_meet_in_few_combinations(sizes: tuple[int, ...], strength: int):
     kept = covering(sizes, strength)
     for at in combinations(range(len(sizes)), strength):
-        met = {tuple(one[k] for k in at) for one in kept}
-        assert met == set(product(*(range(sizes[k]) for k in at)))
+        satisfied = {tuple(one[k] for k in at) for one in kept}
+        assert satisfied == set(product(*(range(sizes[k]) for k in at)))
     largest = sorted(sizes)[-strength:]
     assert len(kept) <= (1.0 if strength == 1 else 1.5) * largest[0] * largest[-1] ** (strength - 1)
     assert (0,) * len(sizes) in kept

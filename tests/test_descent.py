@@ -14,12 +14,12 @@ import pyscipopt
 import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
-from test_nearer import CCP, PRICES, local, missing, price, rivals
+from test_nearer import CCP, PRICES, encoded_cost, local, missing, rivals
 
 import counterpoint as cp
 from counterpoint.families.prototypes.nearer import curvature_of
 from counterpoint.lvq import LGMLVQ
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (
     AtMost,
     Box,
@@ -57,8 +57,8 @@ def costs(program: Program, x: np.ndarray) -> float:
 
 def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
     """A local optimum by SciPy over (rise, fall); infinite if it ends outside."""
-    d, absolute = program.width, program.price.absolute
-    quadratic = program.price.quadratic
+    d, absolute = program.width, program.encoded_cost.absolute
+    quadratic = program.encoded_cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     cases = program.cases(x)
 
@@ -127,11 +127,11 @@ def scip(program: Program, x: np.ndarray) -> float:
         bent = pyscipopt.quicksum(form[i, j] * delta[i] * delta[j] for i, j in pairs)
         along = pyscipopt.quicksum(slope[i] * delta[i] for i in range(d))
         model.addCons(bent + along + value <= 0)
-    quadratic = program.price.quadratic
+    quadratic = program.encoded_cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     paid = model.addVar(lb=0.0)
     nonlinear = pyscipopt.quicksum(full[i, j] * delta[i] * delta[j] for i, j in pairs)
-    weighed = pyscipopt.quicksum(program.price.absolute[i] * size[i] for i in range(d))
+    weighed = pyscipopt.quicksum(program.encoded_cost.absolute[i] * size[i] for i in range(d))
     model.addCons(nonlinear + weighed <= paid)
     model.setObjective(paid)
     model.setParam("limits/gap", 1e-7)
@@ -156,9 +156,9 @@ def papers(program: Program, x: np.ndarray) -> float:
             far = condition.rival @ y + condition.rival_offset
             tangent = far @ far + 2.0 * (far @ condition.rival) @ (point - y)
             demands.append(near <= tangent + condition.limit)
-        quadratic = program.price.quadratic
+        quadratic = program.encoded_cost.quadratic
         full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
-        paid = program.price.absolute @ cvxpy.abs(point - x[0])
+        paid = program.encoded_cost.absolute @ cvxpy.abs(point - x[0])
         paid += cvxpy.quad_form(point - x[0], cvxpy.psd_wrap(full))
         problem = cvxpy.Problem(cvxpy.Minimize(paid), demands)
         with warnings.catch_warnings():
@@ -246,7 +246,7 @@ def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: 
             -curvature_of(plain).quadrics.conditions[0].offset,
         )
         made: Sequence[Condition] = EXTRA[extra](rng, place)
-        program = Program(plain.price, Region((*plain.region, *made)))
+        program = Program(plain.encoded_cost, Region((*plain.region, *made)))
         solution, cases = answer(program, x)
         best = several(program, x, 2)
         if not solution.found[0]:
@@ -280,13 +280,15 @@ def test_units_of_columns_change_no_answer(kind: str):
         program = local(seed, kind, 4, 3)
         x = missing(program, seed)
         unit = 2.0 ** np.random.default_rng(seed).integers(-20, 21, 4)
-        quadratic = program.price.quadratic
+        quadratic = program.encoded_cost.quadratic
         outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
         scaled = [
             replace(c, matrix=c.matrix / unit, rival=c.rival / unit)
             for c in curvature_of(program).quadrics.conditions
         ]
-        other = Program(Price(program.price.absolute / unit, quadratic / outer), Region((*scaled,)))
+        other = Program(
+            EncodedCost(program.encoded_cost.absolute / unit, quadratic / outer), Region((*scaled,))
+        )
         assert costs(other, x * unit) == pytest.approx(costs(program, x), rel=1e-6)
 
 
@@ -327,7 +329,7 @@ def test_nothing_is_found_where_there_is_nothing():
     program = local(0, "square", 3, 3)
     x = missing(program, 0)
     far = Box(np.full(3, -INF), np.full(3, INF), np.full(3, -1e-3), np.full(3, 1e-3))
-    solution, _ = answer(Program(program.price, program.region & Region((far,))), x)
+    solution, _ = answer(Program(program.encoded_cost, program.region & Region((far,))), x)
     assert solution.outcomes[0] in {Outcome.NOTHING, Outcome.INFEASIBLE}
     assert not solution.found[0]
 
@@ -343,12 +345,12 @@ def test_whole_steps_are_as_cheap_as_by_brute_force(kind: str):
     for seed in range(6):
         rng = np.random.default_rng(seed)
         whole = Whole(np.arange(3), steps)
-        program = Program(price(kind, rng, 3), Region((*rivals(rng, 3, 3), whole)))
+        program = Program(encoded_cost(kind, rng, 3), Region((*rivals(rng, 3, 3), whole)))
         x = missing(program, seed)
         points = x + grid
-        met = curvature_of(program).quadrics.excess(points).max(axis=1) <= 0.0
-        if met.any():
-            best = program.cost(points[met], np.repeat(x, met.sum(), axis=0)).min()
+        satisfied = curvature_of(program).quadrics.excess(points).max(axis=1) <= 0.0
+        if satisfied.any():
+            best = program.cost(points[satisfied], np.repeat(x, satisfied.sum(), axis=0)).min()
             dearer.append(costs(program, x) / best)
     assert len(dearer) >= 4
     assert min(dearer) >= 1.0 - 1e-12
@@ -362,7 +364,7 @@ def test_a_category_and_numbers_are_as_cheap_as_each_category_alone(kind: str):
         rng = np.random.default_rng(seed)
         weights = np.array([0.4, 0.4, 0.4, 1.0, 1.0])
         quadratic = np.where(np.arange(5) < 3, 0.0, weights) * (kind == "square")
-        bent = Price(np.where(quadratic > 0.0, 0.0, weights), quadratic)
+        bent = EncodedCost(np.where(quadratic > 0.0, 0.0, weights), quadratic)
         allowed = np.ones((3, 3), dtype=bool)
         allowed[0, 1] = False
         group = slice(0, 3)
@@ -393,9 +395,11 @@ def test_few_changes_are_as_cheap_as_each_choice_of_columns(kind: str):
     ratios = []
     for seed in range(4):
         plain = local(seed, kind, 4, 2)
-        program = Program(plain.price, plain.region & Region((AtMost(3, blocks),)))
+        program = Program(plain.encoded_cost, plain.region & Region((AtMost(3, blocks),)))
         x = missing(plain, seed)
-        parts = (Program(plain.price, plain.region & Region((held(stay),))) for stay in range(4))
+        parts = (
+            Program(plain.encoded_cost, plain.region & Region((held(stay),))) for stay in range(4)
+        )
         best = min(scip(part, x) for part in parts)
         assert np.isfinite(best)
         solution, _ = answer(program, x)
@@ -432,7 +436,7 @@ def test_models_with_local_metrics_are_explained(cost: cp.Cost):
 def test_columns_of_a_cone_may_be_closed_in():
     """A second-order cone of a target gives way to a margin, as rows do."""
     cone = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]), 1.0, 0.5)
-    program = Program(Price(np.zeros(2), np.ones(2)), Region((cone,)))
+    program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((cone,)))
     cases = replace(program.cases(np.zeros((1, 2))), margin=np.array([[0.5, 1.0]]))
     solver = next(s for s in cp.solvers.all_solvers() if s.takes(program))
     solution = solver(program).solve(cases, Effort())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
@@ -52,9 +52,9 @@ def test_rays_refute_what_they_are_near_to_refuting(known: Known):
 @pytest.mark.parametrize("weight", [1.0, 1e-2, 1e-4])
 def test_small_prices_lose_nothing_to_noise(weight: float):
     """The slopes of a probability and of a row cancel but for the price, however small that is."""
-    price = Price(np.full(2, weight), np.zeros(2))
+    encoded_cost = EncodedCost(np.full(2, weight), np.zeros(2))
     rows = LinearBounds(np.ones((1, 2)), np.array([-np.inf]), np.array([-1.0]))
-    program = Program(price, Region((rows, LogLoss(-8.0 * np.ones((1, 2)), np.zeros(1)))))
+    program = Program(encoded_cost, Region((rows, LogLoss(-8.0 * np.ones((1, 2)), np.zeros(1)))))
     case = program.cases(np.zeros((1, 2)))
     share = 1.0 / (1.0 + np.exp(-8.0))
     exact = np.array([8.0 * share + weight, share])
@@ -76,7 +76,7 @@ def test_the_way_to_no_slope_is_not_to_no_multipliers():
         row, share = rng.normal(size=3), rng.uniform(0.1, 0.9)
         rows = np.array([row, -row * share / (1.0 - share)])
         program = Program(
-            Price(np.ones(3), np.zeros(3)),
+            EncodedCost(np.ones(3), np.zeros(3)),
             Region((LinearBounds(rows, np.ones(2), np.full(2, np.inf)),)),
         )
         case = program.cases(np.zeros((1, 3)))

@@ -38,10 +38,10 @@ COSTS = {
 def lattice_optimum(model: Any, cost: cp.Cost, x: np.ndarray, target: int, reach: int) -> float:
     """By trying every whole change up to a reach, and asking the model."""
     steps = np.array(list(product(range(-reach, reach + 1), repeat=len(x))), dtype=float)
-    price = cost.price(cp.Features([cp.Integer("x0"), cp.Integer("x1")]))(
+    encoded_cost = cost.encoded_cost(cp.Features([cp.Integer("x0"), cp.Integer("x1")]))(
         steps, np.zeros_like(steps)
     )
-    return float(price[model.predict(x + steps) == target].min())
+    return float(encoded_cost[model.predict(x + steps) == target].min())
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

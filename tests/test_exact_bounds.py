@@ -28,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.numerics import CLOSED, depth, dots, gamma, total
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, Whole
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
@@ -79,9 +79,9 @@ def boxed(rng: np.random.Generator, x: np.ndarray, unit: np.ndarray) -> Box:
     return box
 
 
-def priced(weight: np.ndarray, power: int) -> Price:
+def priced(weight: np.ndarray, power: int) -> EncodedCost:
     none = np.zeros(len(weight))
-    return Price(weight, none) if power == 1 else Price(none, weight)
+    return EncodedCost(weight, none) if power == 1 else EncodedCost(none, weight)
 
 
 def one_row(
@@ -105,14 +105,14 @@ def quadratic(rng: np.random.Generator, *, full: bool, wide: bool) -> Problem:
     if full:
         factor = rng.normal(size=(d, d)) / unit
         whole = factor.T @ factor + rng.choice([1e-6, 0.05]) * np.diag(1.0 / unit**2)
-        price = Price(np.zeros(d), (whole + whole.T) / 2.0)
-        form = [fractions(row) for row in price.quadratic]
+        encoded_cost = EncodedCost(np.zeros(d), (whole + whole.T) / 2.0)
+        form = [fractions(row) for row in encoded_cost.quadratic]
     else:
-        price = Price(np.zeros(d), rng.uniform(0.2, 3.0, d) / unit**2)
-        form = [fractions(row) for row in np.diag(price.quadratic)]
+        encoded_cost = EncodedCost(np.zeros(d), rng.uniform(0.2, 3.0, d) / unit**2)
+        form = [fractions(row) for row in np.diag(encoded_cost.quadratic)]
     normals, limits = [fractions(row) for row in matrix], fractions(high)
     costs = [quadratic_program(form, normals, limits, fractions(v)) for v in x]
-    return Problem(Program(price, Region((rows_of(matrix, high),))), x, costs)
+    return Problem(Program(encoded_cost, Region((rows_of(matrix, high),))), x, costs)
 
 
 def linear(rng: np.random.Generator, *, wide: bool) -> Problem:
@@ -167,7 +167,7 @@ def categories(rng: np.random.Generator) -> Problem:
         ]
         costs.append(min(found, default=None))
     groups = OneOf(slice(0, 3)), OneOf(slice(3, 6))
-    program = Program(Price(weight, np.zeros(6)), Region((rows_of(matrix, high), *groups)))
+    program = Program(EncodedCost(weight, np.zeros(6)), Region((rows_of(matrix, high), *groups)))
     return Problem(program, x, costs)
 
 

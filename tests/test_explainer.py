@@ -251,15 +251,15 @@ def test_what_is_impossible_by_far_is_proved_impossible(kind: str, cost: str, se
         2: [cp.Linear({"a": 1.0, "b": 1.0}, low=1e3), cp.WithinObserved("a", "b")],
     }[seed % 3]
     target = cp.Probability(other, 0.97) if seed % 2 else cp.Label(other, 0.5)
-    price = make.COSTS[cost](rng, given.features)
-    if optimum(question(given, target, price, near, record).stricter(-0.01)).exists:
+    encoded_cost = make.COSTS[cost](rng, given.features)
+    if optimum(question(given, target, encoded_cost, near, record).stricter(-0.01)).exists:
         pytest.skip("the target is within reach")
     explainer = cp.Explainer(
         given.model,
         data=given.data,
         extrapolate=True,
         features=given.features,
-        cost=price,
+        cost=encoded_cost,
         constraints=near,
     )
     assert explainer.explain(row, target).status[0] == cp.Status.INFEASIBLE
@@ -303,8 +303,8 @@ def zoo_problem(name: str) -> tuple[Problem, Any]:
 @pytest.mark.parametrize("name", ZOO)
 def test_every_class_is_a_target(name: str, cost: str):
     given, demands = zoo_problem(name)
-    price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), given.features)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=encoded_cost)
     rows = given.data.iloc[::41]
     for label in given.classes:
         for target in (cp.Label(label), cp.OtherLabel(label, 0.1)):
@@ -313,7 +313,7 @@ def test_every_class_is_a_target(name: str, cost: str):
             after = rows_after(answers)
             for i, row in enumerate(rows.to_dict("records")):
                 asked = demands(target, given.classes)
-                whole = Question(given.features, given.known, asked, price, [], row)
+                whole = Question(given.features, given.known, asked, encoded_cost, [], row)
                 assert_right(answers, i, whole, after.get(i))
 
 
@@ -404,12 +404,12 @@ def test_a_margin_is_kept_in_score_units(name: str):
     if name == "votes":
         k = len(given.classes)
         scores = -scores[:, [k * (k - 1) // 2 - 1]]  # the last pair, for its second class
-        lead = scores[:, 0]
+        safety_margin = scores[:, 0]
     elif scores.shape[1] == 1:
-        lead = scores[:, 0]
+        safety_margin = scores[:, 0]
     else:
-        lead = scores[:, -1] - scores[:, :-1].max(axis=1)
-    assert (lead >= 0.7 - 1e-12 * np.abs(scores).max()).all()
+        safety_margin = scores[:, -1] - scores[:, :-1].max(axis=1)
+    assert (safety_margin >= 0.7 - 1e-12 * np.abs(scores).max()).all()
 
 
 # Laws of batches
@@ -440,9 +440,9 @@ def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str, seed: int
     """Not at a tie that one summation order of the model's own decides and another does not."""
     rng = np.random.default_rng(seed)
     given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
-    price = make.COSTS[cost](rng, given.features)
+    encoded_cost = make.COSTS[cost](rng, given.features)
     for constraints in ([], [cp.MaxChanges(1)]):
-        options = {"data": given.data, "features": given.features, "cost": price}
+        options = {"data": given.data, "features": given.features, "cost": encoded_cost}
         answers = cp.explain(
             given.model, given.data[:20], "class 1", **options, constraints=constraints
         )
@@ -454,13 +454,13 @@ def test_an_answer_stands_alone_and_in_any_batch(kind: str, cost: str, seed: int
 
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
-    price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(1), mixed.features)
     ask = cp.Explainer(
         mixed.model,
         data=mixed.data,
         extrapolate=True,
         features=mixed.features,
-        cost=price,
+        cost=encoded_cost,
         constraints=POLICY,
     )
     rows = mixed.data[:12]
@@ -473,8 +473,13 @@ def test_an_answer_does_not_depend_on_the_batch(mixed: Problem, cost: str):
 
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_the_same_call_gives_the_same_bits(mixed: Problem, cost: str):
-    price = make.COSTS[cost](np.random.default_rng(1), mixed.features)
-    options = {"data": mixed.data, "features": mixed.features, "cost": price, "constraints": POLICY}
+    encoded_cost = make.COSTS[cost](np.random.default_rng(1), mixed.features)
+    options = {
+        "data": mixed.data,
+        "features": mixed.features,
+        "cost": encoded_cost,
+        "constraints": POLICY,
+    }
     ask = cp.Explainer(mixed.model, **options)
     first = ask.explain(mixed.data[:12], "class 0")
     ask.explain(mixed.data[12:30], "class 1")  # what was asked in between leaves no trace
@@ -616,8 +621,8 @@ def test_index_columns_and_dtypes_come_back(people: Any, cost: str):
     frame, labels = people
     model = named(frame, labels)
     features = cp.Features.from_data(frame)
-    price = make.COSTS[cost](np.random.default_rng(2), features)
-    answers = cp.explain(model, frame[:25], True, data=frame, extrapolate=True, cost=price)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(2), features)
+    answers = cp.explain(model, frame[:25], True, data=frame, extrapolate=True, cost=encoded_cost)
     back = answers.to_frame()
     assert answers.found.all()
     assert back.index.equals(frame[:25].index)

@@ -291,8 +291,10 @@ def test_what_all_classes_share_does_not_count(common: float):
     dense = explainer.explain(X, cp.Probability(2, 0.9))
     few = explainer.explain_factored(X, cp.Probability(2, 0.9))
     # Each leads by what the model's own sums of such terms may be off, at about 1 a log-odds.
-    leads = [answers.certificates.margin[0] for answers in (dense, few.answers)]
-    assert few.cost == pytest.approx(dense.cost, rel=1e-9, abs=2.0 * abs(leads[0] - leads[1]))
+    safety_margins = [answers.certificates.margin[0] for answers in (dense, few.answers)]
+    assert few.cost == pytest.approx(
+        dense.cost, rel=1e-9, abs=2.0 * abs(safety_margins[0] - safety_margins[1])
+    )
     assert few.bound[0] <= dense.cost[0] * (1.0 + 1e-9)
 
 

@@ -158,7 +158,7 @@ def test_no_worse_than_a_naive_search_and_no_worse_with_time(monkeypatch: pytest
     ticking(monkeypatch)
     predicted = DEEP.predict(frame)
     rows, known = frame[predicted == 0].iloc[[0, 100]], frame[predicted == 1]
-    price = np.array([1.0 / explainer.spreads[name][0] for name in frame])
+    encoded_cost = np.array([1.0 / explainer.spreads[name][0] for name in frame])
     costs = []
     for seconds in (1.0, 4.0):
         answers = explainer.explain(rows, 1, time_limit=seconds)
@@ -168,15 +168,15 @@ def test_no_worse_than_a_naive_search_and_no_worse_with_time(monkeypatch: pytest
     assert (np.diff(costs, axis=0) <= 1e-9).all()
     for i in range(len(rows)):
         x = rows.iloc[i].to_numpy()
-        away = price * np.abs(known.to_numpy() - x)
+        away = encoded_cost * np.abs(known.to_numpy() - x)
         nearest = known.to_numpy()[np.argsort(away.sum(axis=1))[:15]]
         for point in nearest:
-            for j in np.argsort(-price * np.abs(point - x)):
+            for j in np.argsort(-encoded_cost * np.abs(point - x)):
                 trial = point.copy()
                 trial[j] = x[j]
                 if DEEP.predict(pd.DataFrame([trial], columns=frame.columns))[0] == 1:
                     point[j] = x[j]
-        assert costs[-1][i] <= (price * np.abs(nearest - x)).sum(axis=1).min() * (1.0 + 1e-9)
+        assert costs[-1][i] <= (encoded_cost * np.abs(nearest - x)).sum(axis=1).min() * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])

@@ -25,7 +25,7 @@ from counterpoint.families.uncertain.waves import FourierConstraint, Waves, para
 from counterpoint.models import read
 from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
 from counterpoint.search.union import Question, StartHint
@@ -85,7 +85,7 @@ def valid(answers: cp.Counterfactuals) -> np.ndarray:
     return answers.report()["valid"].to_numpy(dtype=bool)
 
 
-def lead(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
+def safety_margin(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
     sign = 1.0 if label == LABELS[1] else -1.0
     return sign * model.decision_function(pd.DataFrame(np.asarray(y), columns=NAMES))
 
@@ -94,7 +94,7 @@ def sureness(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
     """P(the true weights give the label) at fixed points, by other formulas than the code's own."""
     phi = model.features(pd.DataFrame(np.asarray(y), columns=NAMES))
     far = 30.0 * model.scale_ * np.linalg.norm(phi, axis=1)  # beyond, the midpoint rule repeats
-    t = np.clip(lead(model, y, label), -far, far)
+    t = np.clip(safety_margin(model, y, label), -far, far)
     if model.mechanism_ == "gaussian":
         return norm.cdf(t / (model.scale_ * np.linalg.norm(phi, axis=1)))
     # Gil-Pelaez: P(S > t) = ½ − 1/π ∫₀^∞ sin(t s) ψ(s) / s ds, by the midpoint rule
@@ -114,7 +114,7 @@ def paper(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
     """By how much (16b) is met."""
     phi = model.features(pd.DataFrame(np.asarray(y), columns=NAMES))
     asked = -np.sqrt(2.0) * np.log(2.0 * (1.0 - P)) * model.scale_ * np.linalg.norm(phi, axis=1)
-    return lead(model, y, label) - asked
+    return safety_margin(model, y, label) - asked
 
 
 def grid(steps: int = 121) -> np.ndarray:
@@ -218,9 +218,9 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
     """By a root, or by a convex program; none where the model is above 0 everywhere."""
     rng = np.random.default_rng(seed)
     root, bent = rng.normal(size=(2, 3, 3))
-    price = Price(np.zeros(3), root @ root.T + np.eye(3))
+    encoded_cost = EncodedCost(np.zeros(3), root @ root.T + np.eye(3))
     waves = Waves(rng.normal(size=(4, 3)), rng.normal(size=4))
-    program = Program(price, Region((FourierConstraint(waves, rng.normal(size=8)),)))
+    program = Program(encoded_cost, Region((FourierConstraint(waves, rng.normal(size=8)),)))
     case = program.cases(rng.normal(size=(1, 3)))
     row = RowSearch(program, case, Effort(), StartHint(), None)
     y, slope, form = rng.normal(size=3), rng.normal(size=3), bent @ bent.T + 0.1 * np.eye(3)
@@ -246,15 +246,15 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
 def test_answers_are_those_of_a_grid(kind: str, label: str, cost: cp.Cost):
     model = fitted(kind)
     X, points = factual(model, label), grid()
-    inside = lead(model, points, label) >= 0.0
+    inside = safety_margin(model, points, label) >= 0.0
     sure = np.zeros(len(points), dtype=bool)
     some = np.flatnonzero(inside)
     sure[some] = sureness(model, points[some], label) >= P
     asked = {cp.Label(label): inside, cp.Robust(label, P, "fixed", search="optimal"): sure}
-    for target, met in asked.items():
+    for target, satisfied in asked.items():
         answers = explainer(model, cost).explain(X, target)
         for i, before in enumerate(X.to_numpy()):
-            best = costs(cost, before, points[met]).min()
+            best = costs(cost, before, points[satisfied]).min()
             said = answers[i].certificate
             assert said.holds
             assert said.bound <= best + 1e-12, "a grid point is nearer than the bound"
@@ -323,9 +323,9 @@ def test_the_rule_of_the_paper_is_kept_as_it_stands(label: str):
     target = cp.Robust(label, P, "fixed", "paper", search="segment", prototype=z)
     answers = explainer(model, COSTS["squared euclidean"]).explain(X, target)
     y = answers.to_frame()[NAMES].to_numpy()
-    met = paper(model, y, label)
+    satisfied = paper(model, y, label)
     assert valid(answers).all()
-    assert ((met >= 0.0) & (met < 1e-9)).all()
+    assert ((satisfied >= 0.0) & (satisfied < 1e-9)).all()
 
 
 def test_constraints_are_kept():
@@ -514,9 +514,9 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
         question = Question.ask(read(model), features, limits, cost)
-        leads = target.leads(question, factual(fitted(), "yes").to_numpy())
-        assert isinstance(leads, WaveLeads)
-        asked.append(leads.balls)
+        safety_margins = target.safety_margins(question, factual(fitted(), "yes").to_numpy())
+        assert isinstance(safety_margins, WaveLeads)
+        asked.append(safety_margins.balls)
     np.testing.assert_array_equal(*asked)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, linprog
 from strategies import seeds
 
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
@@ -49,7 +49,7 @@ def boxed(rng: np.random.Generator, program: Program, x: np.ndarray, share: floa
 
 def linear_optimum(program: Program, cases: Cases, i: int) -> float:
     """The least weighted Manhattan cost of one row by SciPy's linear programming; inf for none."""
-    weights, d, row = program.price.absolute, program.width, program.affine
+    weights, d, row = program.encoded_cost.absolute, program.width, program.affine
     x, low, high = cases.x[i], cases.low[i], cases.high[i]
     size = np.abs(row.matrix).max()
     both = np.hstack([row.matrix, -row.matrix]) / size
@@ -71,7 +71,7 @@ def root_optimum(program: Program, cases: Cases, i: int) -> float:
     sign = 1.0 if np.isfinite(row.low).all() else -1.0
     a = sign * row.matrix[0]
     b = float(sign * (row.low if sign > 0 else row.high)[0])
-    x, q, low, high = cases.x[i], program.price.quadratic, cases.low[i], cases.high[i]
+    x, q, low, high = cases.x[i], program.encoded_cost.quadratic, cases.low[i], cases.high[i]
     at = lambda log: np.clip(x + np.exp(log) * a / (2.0 * q), low, high)  # noqa: E731
     missed = lambda log: float(at(log) @ a - b)  # noqa: E731
     cost = lambda y: float(((y - x) ** 2 * q).sum())  # noqa: E731
@@ -102,8 +102,8 @@ def check_settled(program: Program, cases: Cases, optima: np.ndarray) -> None:
 @settings(max_examples=30)
 def test_one_row_at_a_linear_price_is_settled_at_its_optimum(seed: int, d: int, share: float):
     rng = np.random.default_rng(seed)
-    price = Price(10.0 ** rng.uniform(-2, 2, d), np.zeros(d))
-    program = Program(price, Region((demand(rng, d),)))
+    encoded_cost = EncodedCost(10.0 ** rng.uniform(-2, 2, d), np.zeros(d))
+    program = Program(encoded_cost, Region((demand(rng, d),)))
     cases = boxed(rng, program, rng.normal(size=(ROWS, d)), share)
     check_settled(
         program, cases, np.array([linear_optimum(program, cases, i) for i in range(ROWS)])
@@ -116,8 +116,8 @@ def test_one_row_at_a_diagonal_quadratic_price_is_settled_at_its_optimum(
     seed: int, d: int, share: float
 ):
     rng = np.random.default_rng(seed)
-    price = Price(np.zeros(d), 10.0 ** rng.uniform(-2, 2, d))
-    program = Program(price, Region((demand(rng, d),)))
+    encoded_cost = EncodedCost(np.zeros(d), 10.0 ** rng.uniform(-2, 2, d))
+    program = Program(encoded_cost, Region((demand(rng, d),)))
     cases = boxed(rng, program, rng.normal(size=(ROWS, d)), share)
     check_settled(program, cases, np.array([root_optimum(program, cases, i) for i in range(ROWS)]))
 
@@ -128,7 +128,7 @@ def test_one_row_at_a_full_quadratic_price_is_settled_at_its_optimum(seed: int, 
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(d, d + 2))
     quadratic, row = root @ root.T, demand(rng, d)
-    program = Program(Price(np.zeros(d), quadratic), Region((row,)))
+    program = Program(EncodedCost(np.zeros(d), quadratic), Region((row,)))
     x = rng.normal(size=(ROWS, d))
     sign = 1.0 if np.isfinite(row.low).all() else -1.0
     limit = float((row.low if sign > 0 else row.high)[0])
@@ -147,8 +147,8 @@ def test_closed_forms_alone_settle_a_whole_batch(square: bool):
         weights, none = rng.uniform(0.5, 2.0, d), np.zeros(d)
         row, box = demand(rng, d), Box.unbounded(d)
         box.high[:] = rng.uniform(0.0, 3.0, d)
-        price = Price(none, weights) if square else Price(weights, none)
-        actionable = Program(price, Region((box,)))
+        encoded_cost = EncodedCost(none, weights) if square else EncodedCost(weights, none)
+        actionable = Program(encoded_cost, Region((box,)))
         cases = actionable.cases(rng.normal(size=(ROWS, d)))
         findings = search(Union.of(actionable, [Region((row,))]), cases, Effort())
         assert findings.closed.all()
@@ -164,7 +164,7 @@ def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: 
     rng = np.random.default_rng(seed)
     step, a = float(rng.choice([0.25, 1.0, 3.0])), float(rng.normal())
     program = Program(
-        Price(np.ones(1), np.zeros(1)),
+        EncodedCost(np.ones(1), np.zeros(1)),
         Region(
             (
                 Whole(np.zeros(1, dtype=np.intp), np.array([step])),
@@ -190,6 +190,6 @@ def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
         LinearBounds(np.array([[0.1 * sign]]), [0.2], [np.inf]),
         Whole(np.array([0]), np.ones(1)),
     )
-    program = Program(Price(np.zeros(1), np.ones(1)), Region((row, whole)))
+    program = Program(EncodedCost(np.zeros(1), np.ones(1)), Region((row, whole)))
     solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
     assert solution.points.tolist() == [[2.0 * sign]]

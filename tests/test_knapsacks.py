@@ -22,7 +22,7 @@ from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.numerics import clock
-from counterpoint.problem.costs import Pairs, PercentileCost, Price
+from counterpoint.problem.costs import EncodedCost, Pairs, PercentileCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof, proved
@@ -119,7 +119,9 @@ def problem(rng: np.random.Generator, *, curves: bool = False, priced: bool = Fa
             absolute[table.columns] = 0.5 * costs.min(initial=np.inf)
         else:
             absolute[table.column], quadratic[table.column] = weights[table.column], 0.0
-    program = Program(Price(absolute, quadratic, tuple(some_tables)), Region(tuple(conditions)))
+    program = Program(
+        EncodedCost(absolute, quadratic, tuple(some_tables)), Region(tuple(conditions))
+    )
     points = [np.concatenate([np.atleast_1d(v) for v in chosen]) for chosen in product(*choices)]
     return Problem(program, x[None], np.array(points).reshape(-1, d))
 
@@ -129,8 +131,8 @@ def least_of(one: Problem) -> float:
     if not len(one.points):
         return np.inf
     x = np.repeat(one.x, len(one.points), axis=0)
-    met = one.program.region.violation(one.points, x) <= 1e-12
-    return float(one.program.price(one.points, x)[met].min(initial=np.inf))
+    satisfied = one.program.region.violation(one.points, x) <= 1e-12
+    return float(one.program.encoded_cost(one.points, x)[satisfied].min(initial=np.inf))
 
 
 def check(seed: int, *, curves: bool = False, priced: bool = False) -> tuple[str, int]:
@@ -148,7 +150,9 @@ def check(seed: int, *, curves: bool = False, priced: bool = False) -> tuple[str
     else:
         assert found.outcomes[0] == Outcome.FOUND, seed
         assert one.program.violation(found.points, one.x)[0] <= 1e-9, seed
-        assert one.program.price(found.points, one.x)[0] == pytest.approx(best, rel=1e-9), seed
+        assert one.program.encoded_cost(found.points, one.x)[0] == pytest.approx(best, rel=1e-9), (
+            seed
+        )
     closed = bound >= best * (1.0 - 1e-8)
     return "proved" if closed else "unproved", len(found.proof.row)
 
@@ -211,7 +215,7 @@ def test_numbers_priced_by_level(
             [] if changes is None else [AtMost(changes, tuple(slice(j, j + 1) for j in range(d)))]
         )
         region = Region((limit, Box(low, high, -free, free), *most))
-        program = Program(Price(rng.uniform(0.5, 2.0, d), np.zeros(d), tuple(levels)), region)
+        program = Program(EncodedCost(rng.uniform(0.5, 2.0, d), np.zeros(d), tuple(levels)), region)
         ends = [np.array([low[j], high[j], x[0, j], *levels[j].knots]) for j in range(d)]
         points = []
         for j in range(d):
@@ -228,7 +232,7 @@ def test_numbers_priced_by_level(
         bound = float(proved(program, cases, found.proof)[0])
         assert bound <= best * (1.0 + 1e-9), seed
         if np.isfinite(best):
-            assert program.price(found.points, x)[0] == pytest.approx(best, rel=1e-8), seed
+            assert program.encoded_cost(found.points, x)[0] == pytest.approx(best, rel=1e-8), seed
         assert bound >= best * (1.0 - 1e-8), seed
 
 
@@ -250,7 +254,7 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     box = Box(np.zeros(d), np.ones(d), np.full(d, -np.inf), np.full(d, np.inf))
     demands = LinearBounds(rows, low, np.full(len(low), np.inf))
     region = Region((demands, Whole(np.arange(d), np.ones(d)), box))
-    program = Program(Price(rng.uniform(0.3, 1.0, d), np.zeros(d)), region)
+    program = Program(EncodedCost(rng.uniform(0.3, 1.0, d), np.zeros(d)), region)
     x = np.tile([1.0, 0.0], pairs)[None]
     points = np.array(list(product([0.0, 1.0], repeat=d)))
     best = least_of(Problem(program, x, points))
@@ -276,7 +280,7 @@ def test_a_demand_that_all_together_only_just_meet_is_met(
         box = Box(np.zeros(d), most, np.full(d, -np.inf), np.full(d, np.inf))
         demand = LinearBounds(row[None], low, np.array([np.inf]))
         region = Region((demand, Whole(np.arange(d), np.ones(d)), box))
-        program = Program(Price(np.ones(d), np.zeros(d)), region)
+        program = Program(EncodedCost(np.ones(d), np.zeros(d)), region)
         found = Knapsacks(program).solve(program.cases(np.zeros((1, d))), Effort())
         assert found.outcomes[0] == Outcome.FOUND
         assert found.points[0].tolist() == most.tolist()
@@ -289,8 +293,8 @@ def test_no_replacement_changes_more_features_than_may():
     demand = LinearBounds(
         np.array([[0.0, 2.0, 0.0, 1.0, 3.0]]), np.array([3.0]), np.array([np.inf])
     )
-    price = Price(np.array([0.5, 0.5, 2.0, 2.0, 9.0]), np.zeros(5))
-    program = Program(price, Region((demand, *groups, AtMost(1, blocks))))
+    encoded_cost = EncodedCost(np.array([0.5, 0.5, 2.0, 2.0, 9.0]), np.zeros(5))
+    program = Program(encoded_cost, Region((demand, *groups, AtMost(1, blocks))))
     k = Knapsack(program)
     given, _ = k.given(program.cases(np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])))
     moves = k.moves(given, np.zeros((1, 0)), np.array([[0, 1]]))
@@ -323,8 +327,11 @@ def of_scip(program: Program, x: np.ndarray) -> float:
         model.addCons(pyscipopt.quicksum(gained) >= low)
     for group in program.groups:
         model.addCons(pyscipopt.quicksum(moves[group]) == 0)
-    price = program.price
-    absolute, quadratic = (price.absolute * units).tolist(), (price.quadratic * units**2).tolist()
+    encoded_cost = program.encoded_cost
+    absolute, quadratic = (
+        (encoded_cost.absolute * units).tolist(),
+        (encoded_cost.quadratic * units**2).tolist(),
+    )
     cost = pyscipopt.quicksum(
         a * size + q * move * move
         for a, q, size, move in zip(absolute, quadratic, sizes, moves, strict=True)
@@ -353,20 +360,20 @@ def test_it_finds_what_scip_finds(seed: int):
     square = np.where((np.arange(d) < numbers) & (seed % 2 == 1), weights, 0.0)
     conditions = Whole(np.arange(numbers), np.ones(numbers)), Box(low, high, -none, none)
     region = Region((rows, *conditions, *map(OneOf, blocks)))
-    program = Program(Price(np.where(square > 0.0, 0.0, weights), square), region)
+    program = Program(EncodedCost(np.where(square > 0.0, 0.0, weights), square), region)
     cases, best = program.cases(x), of_scip(program, x[0])
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
-    assert program.price(found.points, x)[0] == pytest.approx(best, rel=1e-6)
+    assert program.encoded_cost(found.points, x)[0] == pytest.approx(best, rel=1e-6)
     assert proved(program, cases, found.proof)[0] >= best * (1.0 - 1e-6)
 
 
-def metric(rng: np.random.Generator, program: Program) -> Price:
+def metric(rng: np.random.Generator, program: Program) -> EncodedCost:
     """A price by a full matrix over the numbers; categories as they are."""
     some = np.flatnonzero(program.numeric)
     root, quadratic = rng.normal(size=(len(some), len(some))), np.zeros((program.width,) * 2)
     quadratic[np.ix_(some, some)] = root @ root.T + 0.2 * np.eye(len(some))
-    return Price(np.where(program.numeric, 0.0, program.price.absolute), quadratic)
+    return EncodedCost(np.where(program.numeric, 0.0, program.encoded_cost.absolute), quadratic)
 
 
 def branched(seed: int, *, full: bool) -> tuple[Problem, Proof | None, float, float]:
@@ -375,8 +382,8 @@ def branched(seed: int, *, full: bool) -> tuple[Problem, Proof | None, float, fl
     one = problem(rng)
     around = one.x[0] + np.random.default_rng(seed).normal(size=one.x.shape[1])
     ball = Region(() if full else (Cone(np.eye(len(around)), -around, 4.0),))
-    price = metric(rng, one.program) if full else one.program.price
-    one = one._replace(program=Program(price, one.program.region & ball))
+    encoded_cost = metric(rng, one.program) if full else one.program.encoded_cost
+    one = one._replace(program=Program(encoded_cost, one.program.region & ball))
     cases = one.program.cases(one.x)
     found = Branching(one.program).solve(cases, Effort())
     bound = np.zeros(1) if found.proof is None else proved(one.program, cases, found.proof)
@@ -421,8 +428,8 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     rows = LinearBounds(matrix, matrix @ at - rng.uniform(0, 1, some), np.full(some, np.inf))
     nonlinear = rng.random(d) < 0.3
     weights = rng.uniform(0.1, 3.0, d)
-    price = Price(np.where(nonlinear, 0.0, weights), np.where(nonlinear, weights, 0.0))
-    program = Program(price, Region((rows, Whole(np.arange(d), np.ones(d)))))
+    encoded_cost = EncodedCost(np.where(nonlinear, 0.0, weights), np.where(nonlinear, weights, 0.0))
+    program = Program(encoded_cost, Region((rows, Whole(np.arange(d), np.ones(d)))))
     points = np.array(list(product(np.arange(-20.0, 21.0), repeat=d)))
     best = least_of(Problem(program, np.zeros((1, d)), points))
     cases = program.cases(np.zeros((3, d)))
@@ -443,7 +450,7 @@ def test_columns_without_an_end_are_searched_as_far_as_a_cost_reaches():
     rows = LinearBounds(np.array([[0.0, 1.0, 1.0]]), np.array([0.96]), np.array([np.inf]))
     bent = SumBounds(rows, ((0, Curve.polynomial([0.0, 1.0, 1.0])),))
     region = Region((bent, Whole(np.array([1]), np.ones(1))))
-    program = Program(Price(np.zeros(2), np.array([16.0, 7.0])), region)
+    program = Program(EncodedCost(np.zeros(2), np.array([16.0, 7.0])), region)
     cases = program.cases(np.zeros((1, 2)))
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
@@ -463,7 +470,9 @@ def test_a_mixture_is_an_answer_where_no_more_change_than_may(
     none, blocks = np.full(3, np.inf), tuple(slice(j, j + 1) for j in range(3))
     box = Box(np.zeros(3), np.full(3, 9.0), -none, none)
     whole = Whole(np.array([2]), np.ones(1))
-    program = Program(Price(np.ones(3), np.zeros(3)), Region((rows, whole, box, AtMost(2, blocks))))
+    program = Program(
+        EncodedCost(np.ones(3), np.zeros(3)), Region((rows, whole, box, AtMost(2, blocks)))
+    )
     cases = program.cases(np.zeros((1, 3)))
     found = Knapsacks(program).solve(cases, Effort())
     assert found.outcomes[0] == Outcome.FOUND
@@ -618,7 +627,7 @@ def test_no_proof_leaves_out_that_a_column_stays_where_changes_are_counted():
     rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
     one = AtMost(1, (slice(0, 1), slice(1, 2)))
     region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
     everything, changed = ([0.0, 0.0], [5.0, 5.0]), ([1.0, 0.0], [5.0, 5.0])
     assert split_in_two(program, everything, [[-1.0], [-1.0]], 8.0) > 4.0
     assert split_in_two(program, changed, [[-1.0], [-0.65]], 8.0) <= 5.0
@@ -629,7 +638,7 @@ def test_no_proof_leaves_out_that_a_category_stays_where_changes_are_counted():
     rows = LinearBounds(np.array([[0.0, 10.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
     one, numbers = AtMost(1, (slice(0, 2), slice(2, 3))), Whole(np.array([2]), np.ones(1))
     program = Program(
-        Price(np.array([0.0, 6.5, 1.0]), np.zeros(3)),
+        EncodedCost(np.array([0.0, 6.5, 1.0]), np.zeros(3)),
         Region((rows, numbers, OneOf(slice(0, 2)), one)),
     )
     low, high = np.zeros((3, 3)), np.tile([1.0, 1.0, 5.0], (3, 1))
@@ -649,7 +658,7 @@ def test_the_others_stay_only_where_all_that_may_change_do():
     for count, least in ((1, 5.78), (2, 4.9)):
         few = AtMost(count, (slice(0, 1), slice(1, 2)))
         region = Region((rows, Whole(np.arange(2), np.ones(2)), few))
-        program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+        program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
         cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
         nodes = np.zeros(3, dtype=np.intp), np.zeros((3, 2)), high, forced
         every = -np.array([[0.0], [1.0], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
@@ -662,7 +671,7 @@ def test_beside_a_part_in_which_a_column_changes_one_holds_that_it_stays():
     rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
     one = AtMost(1, (slice(0, 1), slice(1, 2)))
     region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
     high, forced = np.full((3, 2), 5.0), np.zeros((3, 2), dtype=bool)
     cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
     forced[2, 0] = True
@@ -679,7 +688,7 @@ def test_what_takes_the_place_of_another_change_excludes_more():
     rows = LinearBounds(np.array([[0.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
     one = AtMost(1, (slice(0, 1), slice(1, 2)))
     region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(Price(np.array([1.3, 1.0]), np.zeros(2)), region)
+    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
     for ceiling, bound in ((15.0, 4.9), (16.0, 0.0)):
         least = split_in_two(program, ([0.0, 0.0], [4.0, 5.0]), [[-1.0], [-1.0]], ceiling)
         assert least == pytest.approx(bound)
@@ -689,7 +698,7 @@ def test_rounding_excludes_no_value_that_costs_less_than_the_ceiling():
     """Only 3 is possible, and costs 3; multipliers that cancel out lose most digits."""
     low, high = np.array([3.0, -np.inf, 3.0]), np.array([np.inf, 3.0, np.inf])
     region = Region((LinearBounds(np.ones((3, 1)), low, high), Whole(np.arange(1), np.ones(1))))
-    program = Program(Price(np.ones(1), np.zeros(1)), region)
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), region)
     multipliers = [[-0.9, 1e9, -1e9], [-1.0, 0.0, 0.0]]
     assert split_in_two(program, ([0.0], [2.0]), multipliers, 2.99) == 2.99
     for excess in (1e-8, 1e-6, 1e-5):
@@ -704,7 +713,7 @@ def test_a_category_without_a_value_left_has_no_answer(
     group, d = slice(1, 4), 4
     rows = LinearBounds(np.array([[1.0, 0.0, 2.0, 5.0]]), np.array([4.0]), np.array([np.inf]))
     region = Region((rows, Whole(np.arange(1), np.ones(1)), OneOf(group)))
-    program = Program(Price(np.ones(d), np.zeros(d)), region)
+    program = Program(EncodedCost(np.ones(d), np.zeros(d)), region)
     x = np.tile([0.0, 1.0, 0.0, 0.0], (200, 1))
     low, high = np.zeros((200, d)), np.full((200, d), 9.0)
     high[:, 1:] = 0.0

@@ -256,7 +256,7 @@ def scores_of(module: nn.Module) -> tuple[np.ndarray, np.ndarray]:
 
 
 def least_costs(
-    scores: tuple[np.ndarray, np.ndarray], X: np.ndarray, k: int, lead: float, cost: str
+    scores: tuple[np.ndarray, np.ndarray], X: np.ndarray, k: int, safety_margin: float, cost: str
 ) -> np.ndarray:
     """(n,) what it costs at least that score k leads by so much.
 
@@ -265,7 +265,7 @@ def least_costs(
     W, b = scores
     others = [j for j in range(len(b)) if j != k]
     G = W[k] - W[others]
-    short = lead - (b[k] - b[others]) - X @ G.T  # G δ must be at least so much
+    short = safety_margin - (b[k] - b[others]) - X @ G.T  # G δ must be at least so much
     if cost == "manhattan":
         count = np.ones(2 * WIDTH * len(X))
         rows_of = block_diag([np.hstack([-G, G])] * len(X), format="csr")
@@ -298,9 +298,9 @@ def test_every_class_is_reached_by_torchs_own_word(outputs: int, kind: str, cost
             assert answers.found.all()
             assert (model.predict(answers.to_frame()) == label).all()
             allowed = rounding(model, answers, rows(40))
-            lead = 4.0 * float(answers.certificates.rounding.max())
+            safety_margin = 4.0 * float(answers.certificates.rounding.max())
             best = least_costs(exact, values, k, 0.0, cost)
-            ahead = least_costs(exact, values, k, lead, cost)
+            ahead = least_costs(exact, values, k, safety_margin, cost)
             assert (answers.bound <= best + allowed).all()
             assert (best - allowed <= answers.cost).all()
             assert (answers.cost <= ahead + allowed).all()

@@ -86,8 +86,8 @@ def test_answers_are_those_of_the_general_way(
         already_satisfied = answers.status == "already"
         assert (answers.after[already_satisfied] == answers.before[already_satisfied]).all()
         said = model.predict(answers.to_frame())
-        met = said != model.predict(given) if target == cp.OtherLabel() else said == labels[1]
-        assert (met if target != cp.OtherLabel(labels[1]) else ~met).all()
+        satisfied = said != model.predict(given) if target == cp.OtherLabel() else said == labels[1]
+        assert (satisfied if target != cp.OtherLabel(labels[1]) else ~satisfied).all()
         assert cp.recheck([answers[i].to_record() for i in (0, 7, 200)], model).ok
 
 

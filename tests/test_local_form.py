@@ -47,7 +47,7 @@ def distances(X: Any, prototypes: Any, matrices: Any, offsets: Any = None) -> np
     return out if offsets is None else out + offsets
 
 
-def met(region: Region, y: np.ndarray) -> bool:
+def satisfied(region: Region, y: np.ndarray) -> bool:
     """Whether y is in the region, ties decided; without any tolerance, so only for exact values."""
     for condition in region:
         if isinstance(condition, QuadraticDifference):
@@ -88,12 +88,12 @@ def test_a_point_is_in_a_region_if_it_is_decided_so_ties_included(parts, seed: i
     targets = [kind(label, margin) for label in classes for kind in (cp.Label, cp.OtherLabel)]
     for target in targets:
         wanted = np.isin(labels, target.labels) == isinstance(target, cp.Label)
-        lead = away[:, ~wanted].min(axis=1) - away[:, wanted].min(axis=1)
-        expected = lead >= margin if margin else wanted[away.argmin(axis=1)]
+        safety_margin = away[:, ~wanted].min(axis=1) - away[:, wanted].min(axis=1)
+        expected = safety_margin >= margin if margin else wanted[away.argmin(axis=1)]
         regions = form.regions(target)
-        found = [any(met(region, y) for region in regions) for y in X]
+        found = [any(satisfied(region, y) for region in regions) for y in X]
         np.testing.assert_array_equal(found, expected, err_msg=repr(target))
-        np.testing.assert_array_equal(form.margin(X, target), lead - margin)
+        np.testing.assert_array_equal(form.margin(X, target), safety_margin - margin)
 
 
 @settings(max_examples=25)
@@ -220,7 +220,7 @@ def test_metrics_that_differ_a_little_are_not_taken_for_one():
         form = LocalPrototypes.from_arrays(rng.normal(size=(2, 3)), [0, 1], [omega, other])
         assert len(form.factors) == 2
         (region,) = form.regions(cp.Label(1))
-        assert region.kinds == {QuadraticDifference}
+        assert region.condition_types == {QuadraticDifference}
 
 
 def test_linear_and_quadratic_conditions_stand_side_by_side():
@@ -280,8 +280,10 @@ def test_an_offset_decides_between_identical_prototypes():
     for margin in (0.0, 0.75):
         (everywhere,) = form.regions(cp.Label("cheap", margin=margin))
         assert (everywhere.violation(X, X) == 0.0).all()
-        met = cp.Explainer(Held(form), cost=cp.Manhattan()).explain(X, cp.Label("cheap", margin))
-        assert (met.status == cp.Status.ALREADY).all()
+        satisfied = cp.Explainer(Held(form), cost=cp.Manhattan()).explain(
+            X, cp.Label("cheap", margin)
+        )
+        assert (satisfied.status == cp.Status.ALREADY).all()
     for target in (cp.Label("cheap", margin=0.76), cp.Label("dear")):
         (nowhere,) = form.regions(target)
         assert (nowhere.violation(X, X) > 0.0).all()
@@ -382,7 +384,7 @@ def test_priors_and_the_probability_of_one_of_two_classes(model: Any, priors: li
         for p in (0.01, 0.5, 0.7, 0.999):
             target = cp.Probability(label, p)
             (region,) = form.regions(target)
-            assert region.kinds == {QuadraticDifference}
+            assert region.condition_types == {QuadraticDifference}
             inside, margin = region.violation(rows, rows) == 0.0, form.margin(rows, target)
             np.testing.assert_array_equal(inside, probability >= p)
             np.testing.assert_array_equal(margin >= 0.0, probability >= p)

@@ -42,12 +42,12 @@ def wrong_points(question: Question, answers: cp.Counterfactuals) -> Iterator[st
     alone = [question.accepts(points[k : k + 1], rows[k : k + 1])[0] for k in range(len(found))]
     x, y = as_columns(question, rows), as_columns(question, points)
     inside = allowed(question, y, x, exactly=False) | (status[found] == "already")
-    price = cost(question, y, x, {name: 0.0 * y[name] for name in y})
-    off = cost(question, y, x, slack_of(question, y)) - price + 1e-9 * price + 1e-12
+    encoded_cost = cost(question, y, x, {name: 0.0 * y[name] for name in y})
+    off = cost(question, y, x, slack_of(question, y)) - encoded_cost + 1e-9 * encoded_cost + 1e-12
     laws = {
         "the model does not give the target": question.accepts(points, rows) & alone,
         "it breaks a constraint": inside,
-        "it does not cost that": np.abs(price - answers.cost[found]) <= off,
+        "it does not cost that": np.abs(encoded_cost - answers.cost[found]) <= off,
         "it is beside its lattice": on_lattice(question, x, y),
     }
     for law, holds in laws.items():

@@ -18,7 +18,7 @@ from counterpoint.certificate import lower_bounds
 from counterpoint.families.prototypes.lagrangian import Quadrics
 from counterpoint.families.prototypes.nearer import QuadraticDifference, curvature_of
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric, relaxed
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds, Whole
 from counterpoint.programs.evidence import Evidence
 from counterpoint.programs.program import Program
@@ -31,14 +31,14 @@ TRIES = 24
 CCP = next(solver for solver in all_solvers() if solver.__name__ == "Ccp")
 
 
-def price(kind: str, rng: np.random.Generator, d: int) -> Price:
+def encoded_cost(kind: str, rng: np.random.Generator, d: int) -> EncodedCost:
     weights = rng.uniform(0.3, 3.0, d)
     if kind == "absolute":
-        return Price(weights, np.zeros(d))
+        return EncodedCost(weights, np.zeros(d))
     if kind == "square":
-        return Price(np.zeros(d), weights)
+        return EncodedCost(np.zeros(d), weights)
     root = rng.normal(size=(d, d))
-    return Price(np.zeros(d), root @ root.T + np.diag(weights))
+    return EncodedCost(np.zeros(d), root @ root.T + np.diag(weights))
 
 
 def rivals(
@@ -57,7 +57,7 @@ def rivals(
 
 def local(seed: int, kind: str, d: int = 4, count: int = 3, *extra: Condition) -> Program:
     rng = np.random.default_rng(seed)
-    return Program(price(kind, rng, d), Region((*rivals(rng, d, count), *extra)))
+    return Program(encoded_cost(kind, rng, d), Region((*rivals(rng, d, count), *extra)))
 
 
 def missing(program: Program, seed: int) -> np.ndarray:
@@ -203,8 +203,8 @@ def test_huge_multipliers_prove_nothing(kind: str):
 def costs_of_anything(program: Program, x: np.ndarray) -> float:
     """What some point that meets the program costs."""
     tried = 3.0 * np.random.default_rng(1).normal(size=(2000, program.width))
-    met = tried[program.region.violation(tried, np.repeat(x, len(tried), axis=0)) == 0.0]
-    return float(program.cost(met, np.repeat(x, len(met), axis=0)).min())
+    satisfied = tried[program.region.violation(tried, np.repeat(x, len(tried), axis=0)) == 0.0]
+    return float(program.cost(satisfied, np.repeat(x, len(satisfied), axis=0)).min())
 
 
 @pytest.mark.parametrize("kind", ["square", "full"])
@@ -231,7 +231,7 @@ def test_the_bound_is_the_least_of_the_lagrangian_between_bounds(kind: str):
 def _least(
     program: Program, x: np.ndarray, given_: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> float | None:
-    full = program.price.quadratic
+    full = program.encoded_cost.quadratic
     full = np.diag(full) if full.ndim == 1 else full
     row, conditions, bounds = np.split(given_, [1, 4])
     form = (
@@ -265,13 +265,15 @@ def test_a_bound_survives_rounding_far_from_the_origin():
             near.matrix, near.offset - near.matrix.sum(axis=1) * far,
             near.rival, near.rival_offset - near.rival.sum(axis=1) * far, 0.0,
         )  # fmt: skip
-        program = Program(price("square", rng, 2), Region((moved,)))
+        program = Program(encoded_cost("square", rng, 2), Region((moved,)))
         x = far + 3.0 * rng.normal(size=(1, 2))
         cases = program.cases(x)
         solution = Quadric(program).solve(cases, Effort())
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
         if bound > 0.0:
-            truth = _exact_dual(moved, program.price.quadratic, x[0], solution.multipliers[0, 0])
+            truth = _exact_dual(
+                moved, program.encoded_cost.quadratic, x[0], solution.multipliers[0, 0]
+            )
             assert bound <= truth
             assert bound >= truth * (1.0 - 1e-6)
 
@@ -286,10 +288,10 @@ def _exact_dual(
         f, h = near * at + mpmath.matrix(moved.offset), far * at + mpmath.matrix(moved.rival_offset)
         form = near.T * near - far.T * far
         half, value = near.T * f - far.T * h, (f.T * f)[0] - (h.T * h)[0]
-        price = mpmath.diag([mpmath.mpf(w) for w in weights])
+        encoded_cost = mpmath.diag([mpmath.mpf(w) for w in weights])
 
         def dual(multiplier: mpmath.mpf) -> mpmath.mpf:
-            step = mpmath.lu_solve(price + multiplier * form, half)
+            step = mpmath.lu_solve(encoded_cost + multiplier * form, half)
             return multiplier * value - multiplier**2 * (half.T * step)[0]
 
         low, high = mpmath.mpf(start) * (1 - mpmath.mpf(10) ** -6), mpmath.mpf(start)
@@ -308,9 +310,9 @@ def test_units_of_columns_change_no_bound(seed: int):
     assume(len(x) > 0)
     solution = CCP(program).solve(program.cases(x), Effort())
     unit = 2.0 ** rng.integers(-20, 21, 3)
-    quadratic = program.price.quadratic
+    quadratic = program.encoded_cost.quadratic
     outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
-    other = Price(program.price.absolute / unit, quadratic / outer)
+    other = EncodedCost(program.encoded_cost.absolute / unit, quadratic / outer)
     scaled = Program(
         other,
         Region(
@@ -359,7 +361,7 @@ def sdp(program: Program, x: np.ndarray) -> float:
         cvxpy.trace(form @ X) + slope @ delta + value <= 0
         for form, slope, value in zip(quadrics.forms, slopes, excess, strict=True)
     ]
-    absolute, quadratic = program.price.absolute, program.price.quadratic
+    absolute, quadratic = program.encoded_cost.absolute, program.encoded_cost.quadratic
     if absolute.any():
         paid = cvxpy.sum(cvxpy.multiply(np.outer(absolute, absolute), cvxpy.abs(X)))
     else:
@@ -416,7 +418,7 @@ def test_columns_that_cannot_move_are_left_out():
     )  # fmt: skip
     (condition,) = curvature_of(program).quadrics.conditions
     smaller = Program(
-        Price(np.zeros(3), program.price.quadratic[1:]),
+        EncodedCost(np.zeros(3), program.encoded_cost.quadratic[1:]),
         Region((
             QuadraticDifference(
                 condition.matrix[:, 1:], condition.offset + condition.matrix[:, 0] * x[0, 0],
@@ -442,13 +444,13 @@ def test_a_condition_without_points_is_refuted():
     )
     for condition in (same, smaller):
         for kind in PRICES:
-            program = Program(price(kind, rng, 3), Region((condition, *rivals(rng, 3, 2))))
+            program = Program(encoded_cost(kind, rng, 3), Region((condition, *rivals(rng, 3, 2))))
             for solver in (Quadric, CCP):
                 cases = program.cases(rng.normal(size=(4, 3)))
                 solution = solver(program).solve(cases, Effort())
                 assert (solution.outcomes == Outcome.INFEASIBLE).all()
                 assert program.refutes(cases, solution.multipliers).all()
-    at_place = Program(price("square", rng, 3), Region((replace(smaller, limit=0.0),)))
+    at_place = Program(encoded_cost("square", rng, 3), Region((replace(smaller, limit=0.0),)))
     solution = CCP(at_place).solve(at_place.cases(rng.normal(size=(1, 3))), Effort())
     assert solution.outcomes[0] != Outcome.INFEASIBLE  # the prototype itself is left
 
@@ -474,8 +476,8 @@ def test_whole_steps_strengthen_a_bound_by_curvature():
         np.eye(1), np.array([-3.0]), np.array([[0.5]]), np.zeros(1), 0.0
     )
     steps = Whole(np.zeros(1, dtype=np.intp), np.ones(1))
-    plain = Program(Price(np.zeros(1), np.ones(1)), Region((condition,)))
-    whole = Program(Price(np.zeros(1), np.ones(1)), Region((condition, steps)))
+    plain = Program(EncodedCost(np.zeros(1), np.ones(1)), Region((condition,)))
+    whole = Program(EncodedCost(np.zeros(1), np.ones(1)), Region((condition, steps)))
     x, given_ = np.full((1, 1), 0.5), np.ones((1, 1))
     reals = plain.bound(plain.cases(x), given_)[0]
     wholes = whole.bound(whole.cases(x), given_)[0]

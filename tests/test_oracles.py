@@ -72,16 +72,16 @@ def test_a_bracket_holds_for_any_multipliers_and_any_point():
 
     change = cvxpy.Variable(2)
     demands = [change[0] + change[1] >= 2.0, change[0] <= 0.5]
-    for price, truth in (
-        (oracles.Price(0.0, None, np.eye(2), np.zeros(2)), 2.5),
-        (oracles.Price(0.0, np.array([1.0, 2.0]), None, np.zeros(2)), 3.5),
+    for encoded_cost, truth in (
+        (oracles.EncodedCost(0.0, None, np.eye(2), np.zeros(2)), 2.5),
+        (oracles.EncodedCost(0.0, np.array([1.0, 2.0]), None, np.zeros(2)), 3.5),
     ):
         rng = np.random.default_rng(0)
         for _ in range(40):
             change.value = rng.normal(size=2)
             for demand in demands:
                 demand.dual_variables[0].save_value(rng.exponential())
-            found = oracles.bracketed(price, cvxpy.Constant(0.0), demands, change)
+            found = oracles.bracketed(encoded_cost, cvxpy.Constant(0.0), demands, change)
             assert found.low <= truth <= found.high
 
 

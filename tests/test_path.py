@@ -78,9 +78,9 @@ def binary(data: pd.DataFrame) -> Any:
 def explainer_of(kind: str, cost: str, constraints: Any = ()) -> tuple[cp.Explainer, pd.DataFrame]:
     data = numbers() if kind == "numbers" else mixed()
     model = softmax(data) if kind == "numbers" else binary(data)
-    price = make.COSTS[cost](np.random.default_rng(7), cp.Features.from_data(data))
+    encoded_cost = make.COSTS[cost](np.random.default_rng(7), cp.Features.from_data(data))
     return cp.Explainer(
-        model, data=data, extrapolate=True, cost=price, constraints=constraints
+        model, data=data, extrapolate=True, cost=encoded_cost, constraints=constraints
     ), data
 
 

@@ -410,7 +410,7 @@ for model, met, rows, target in joblib.load(sys.argv[1]):
 """
 
 
-def met(target: Any, said: np.ndarray) -> np.ndarray:
+def satisfied(target: Any, said: np.ndarray) -> np.ndarray:
     return np.asarray(said == target)
 
 
@@ -430,7 +430,7 @@ def test_the_model_agrees_on_other_processors(core: str, tmp_path: Path):
                     model, as_kind(case.rows, kind), target, data=as_kind(case.known, kind)
                 )
                 sure = answers.found & ~answers.certificates.on_edge
-                asked.append((model, met, answers.to_frame()[sure], target.label))
+                asked.append((model, satisfied, answers.to_frame()[sure], target.label))
     path = tmp_path / "asked.joblib"
     joblib.dump(asked, path)
     here = str(Path(__file__).parent)

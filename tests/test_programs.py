@@ -12,7 +12,7 @@ from hypothesis import given
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Coupling, Region
@@ -40,7 +40,7 @@ def size_of_terms(case: Planted, given: np.ndarray, at: np.ndarray) -> np.ndarra
             size = size + np.abs(coupling.slope) @ far
         terms.append(size + 2.0)  # the entropy of a few shares is at most 2
     linear = np.abs(given) @ np.concatenate(terms) if terms else np.zeros(len(given))
-    full = np.abs(program.price.quadratic)
+    full = np.abs(program.encoded_cost.quadratic)
     full = np.diag(full) if full.ndim == 1 else full
     reach = np.abs(at) + far
     return 1.0 + linear + case.costs.max() + np.einsum("ij,jk,ik->i", reach, full, reach)
@@ -106,9 +106,11 @@ def test_the_bound_is_the_exact_minimum_over_the_domain(case: Planted, seed: int
     values = []
     for y in domain(case, program, normal[0]):
         change = (y - case.x[0])[None, :]
-        values.append(program.price(change, np.zeros_like(change))[0] + normal[0] @ y - offset[0])
+        values.append(
+            program.encoded_cost(change, np.zeros_like(change))[0] + normal[0] @ y - offset[0]
+        )
     expected = max(min(values), 0.0)
-    if program.price.quadratic.ndim == 2:
+    if program.encoded_cost.quadratic.ndim == 2:
         # A full matrix is bounded by a tangent, exact where it touches; elsewhere only below.
         assert program.bound(cases, given)[0] <= expected + 1e-9 * (1 + np.abs(values).max())
     else:
@@ -123,7 +125,7 @@ def bounded(case: Planted) -> Program:
     reach = np.where(case.program.steps > 0, 3.0 * case.program.steps, 2.5)
     numeric = case.program.numeric
     box.least[numeric], box.most[numeric] = -reach[numeric], reach[numeric]
-    return Program(case.program.price, case.program.region & Region((box,)))
+    return Program(case.program.encoded_cost, case.program.region & Region((box,)))
 
 
 def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.ndarray]:
@@ -145,8 +147,8 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
             choices.append([np.array([v]) for v in steps[inside]])
         else:
             curve = (
-                np.atleast_1d(program.price.quadratic)[j]
-                if program.price.quadratic.ndim == 1
+                np.atleast_1d(program.encoded_cost.quadratic)[j]
+                if program.encoded_cost.quadratic.ndim == 1
                 else 0
             )
             turns = [x[j]] + ([x[j] - slope[j] / (2.0 * curve)] if curve > 0 else [])
@@ -180,9 +182,9 @@ def test_the_units_of_the_columns_change_neither_bounds_nor_violations(case: Pla
 
 
 def in_units(program: Program, unit: np.ndarray) -> Program:
-    quadratic = program.price.quadratic
+    quadratic = program.encoded_cost.quadratic
     outer = unit**2 if quadratic.ndim == 1 else np.outer(unit, unit)
-    price = Price(program.price.absolute / unit, quadratic / outer)
+    encoded_cost = EncodedCost(program.encoded_cost.absolute / unit, quadratic / outer)
     made = []
     for condition in program.region:
         match condition:
@@ -198,7 +200,7 @@ def in_units(program: Program, unit: np.ndarray) -> Program:
                 made.append(replace(condition, matrix=condition.matrix / unit))
             case _:
                 made.append(condition)
-    return Program(price, Region(tuple(made)))
+    return Program(encoded_cost, Region(tuple(made)))
 
 
 @given(planted())
@@ -207,11 +209,13 @@ def test_a_relaxation_contains_the_region(case: Planted):
     for dropped in program_kinds(case.program):
         relaxed = case.program.relaxed(dropped)
         assert relaxed.region.violation(case.points, x).max() <= ROUNDING
-        assert dropped not in relaxed.region.kinds or dropped is LinearBounds
+        assert dropped not in relaxed.region.condition_types or dropped is LinearBounds
 
 
 def program_kinds(program: Program) -> list[type]:
-    return sorted(program.region.kinds - {Box, LinearBounds}, key=lambda kind: kind.__name__)
+    return sorted(
+        program.region.condition_types - {Box, LinearBounds}, key=lambda kind: kind.__name__
+    )
 
 
 @given(planted(), seeds)
@@ -231,13 +235,13 @@ def test_multipliers_of_a_relaxation_bound_the_program(case: Planted, seed: int)
 # Known answers, by hand
 
 
-def one_row(price: Price, a: list[float], least: float) -> Program:
-    return Program(price, Region((LinearBounds(np.array([a]), [least], [np.inf]),)))
+def one_row(encoded_cost: EncodedCost, a: list[float], least: float) -> Program:
+    return Program(encoded_cost, Region((LinearBounds(np.array([a]), [least], [np.inf]),)))
 
 
 def test_the_right_multiplier_closes_the_gap_of_one_half_space():
     """min 2|y₁| + |y₂| s.t. y₁ + y₂ >= 3 from 0: buy y₂, cost 3, multiplier 1."""
-    program = one_row(Price(np.array([2.0, 1.0]), np.zeros(2)), [1.0, 1.0], 3.0)
+    program = one_row(EncodedCost(np.array([2.0, 1.0]), np.zeros(2)), [1.0, 1.0], 3.0)
     cases = program.cases(np.zeros((1, 2)))
     assert program.bound(cases, np.array([[-1.0]]))[0] == pytest.approx(3.0, rel=1e-14)
     assert program.bound(cases, np.array([[1.0]]))[0] == 0.0  # the wrong sign proves nothing
@@ -245,7 +249,7 @@ def test_the_right_multiplier_closes_the_gap_of_one_half_space():
 
 def test_the_right_multiplier_closes_the_gap_of_a_square():
     """min y₁² + y₂² s.t. y₁ + y₂ >= 2 from 0: (1, 1), cost 2, multiplier 2."""
-    program = one_row(Price(np.zeros(2), np.ones(2)), [1.0, 1.0], 2.0)
+    program = one_row(EncodedCost(np.zeros(2), np.ones(2)), [1.0, 1.0], 2.0)
     cases = program.cases(np.zeros((1, 2)))
     assert program.bound(cases, np.array([[-2.0]]))[0] == pytest.approx(2.0, rel=1e-14)
 
@@ -254,7 +258,7 @@ def test_contradicting_bounds_and_rows_are_refuted():
     """y₁ + y₂ >= 3 with y₁, y₂ <= 1."""
     box = Box(np.full(2, -np.inf), np.ones(2), np.full(2, -np.inf), np.full(2, np.inf))
     row = LinearBounds(np.array([[1.0, 1.0]]), [3.0], [np.inf])
-    program = Program(Price(np.ones(2), np.zeros(2)), Region((row, box)))
+    program = Program(EncodedCost(np.ones(2), np.zeros(2)), Region((row, box)))
     cases = program.cases(np.zeros((1, 2)))
     assert program.refutes(cases, np.array([[-1.0]]))[0]
     assert not program.refutes(cases, np.array([[1.0]]))[0]
@@ -266,7 +270,7 @@ def test_a_region_of_one_point_is_never_refuted():
     for low, high, least, most in ((-1e6, 5.0, 5.0, np.inf), (-5.0, 1e6, -np.inf, -5.0)):
         rows, box = LinearBounds(np.array([[1.0]]), [least], [most]), Box.unbounded(1)
         box.low[0], box.high[0] = low, high
-        program = Program(Price(np.ones(1), np.zeros(1)), Region((box, rows)))
+        program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((box, rows)))
         cases = program.cases(np.zeros((1, 1)))
         for multiplier in (-1.0, 1.0):
             assert not program.refutes(cases, np.array([[multiplier]]))[0]
@@ -277,8 +281,8 @@ def test_whole_steps_strengthen_the_bound():
     row = Region((LinearBounds(np.array([[1.0]]), [0.5], [np.inf]),))
     for described, expected in ((cp.Continuous("a"), 0.25), (cp.Integer("a"), 0.5)):
         features = cp.Features([described])
-        price = cp.SquaredEuclidean().price(features)
-        program = Program(price, kinds_region(features) & row)
+        encoded_cost = cp.SquaredEuclidean().encoded_cost(features)
+        program = Program(encoded_cost, kinds_region(features) & row)
         bound = program.bound(program.cases(np.zeros((1, 1))), np.array([[-1.0]]))
         assert bound[0] == pytest.approx(expected, rel=1e-14)
 
@@ -286,7 +290,9 @@ def test_whole_steps_strengthen_the_bound():
 def test_a_forbidden_category_leaves_nothing():
     described = cp.Features([cp.Categorical("a", ("p", "q"))])
     never = Transitions(slice(0, 2), np.zeros((2, 2), dtype=bool))
-    program = Program(cp.Manhattan().price(described), kinds_region(described) & Region((never,)))
+    program = Program(
+        cp.Manhattan().encoded_cost(described), kinds_region(described) & Region((never,))
+    )
     cases = program.cases(described.expand(np.zeros((1, 1))))
     assert program.empty(cases)[0]
     assert program.refutes(cases, np.zeros((1, 0)))[0]
@@ -294,7 +300,7 @@ def test_a_forbidden_category_leaves_nothing():
 
 def test_a_price_is_absolute_or_quadratic_for_each_column():
     with pytest.raises(cp.InvalidInput, match="absolute or a quadratic price; got both"):
-        Price(np.ones(2), np.ones(2))
+        EncodedCost(np.ones(2), np.ones(2))
 
 
 def test_changes_that_are_used_up_prove_that_there_is_no_answer():
@@ -303,8 +309,11 @@ def test_changes_that_are_used_up_prove_that_there_is_no_answer():
     box.low[0] = 2.0
     row = LinearBounds(np.array([[0.0, -1.0]]), np.array([-np.inf]), np.array([-1.0]))
     few = AtMost(1, (slice(0, 1), slice(1, 2)))
-    for price in (Price(np.ones(2), np.zeros(2)), Price(np.zeros(2), np.ones(2))):
-        program = Program(price, Region((row, box, few)))
+    for encoded_cost in (
+        EncodedCost(np.ones(2), np.zeros(2)),
+        EncodedCost(np.zeros(2), np.ones(2)),
+    ):
+        program = Program(encoded_cost, Region((row, box, few)))
         cases = program.cases(np.zeros((1, 2)))
         assert program.refutes(cases, np.ones((1, 1)))[0]
 
@@ -312,7 +321,7 @@ def test_changes_that_are_used_up_prove_that_there_is_no_answer():
 def test_the_right_multipliers_close_the_gap_of_a_cone_that_opens():
     """min |y| s.t. 2 <= y / 2: at y = 4, by multipliers u and t of one length, 2."""
     cone = Cone(np.zeros((1, 1)), np.array([2.0]), 0.0, np.array([0.5]))
-    program = Program(Price(np.ones(1), np.zeros(1)), Region((cone,)))
+    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((cone,)))
     cases = program.cases(np.zeros((1, 1)))
     bound = program.bound(cases, np.array([[2.0, 2.0]]))[0]
     assert bound == pytest.approx(4.0, rel=1e-12)

@@ -249,9 +249,9 @@ def test_every_class_is_a_target(name: str, limits: str, cost: str):
     data, labels = blobs()
     model = fitted(OWN[name](per_class=2), data, labels)
     features, rows = cp.Features.from_data(data), data.iloc[[3, 90]]
-    price = make.COSTS[cost](np.random.default_rng(0), features)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), features)
     explainer = cp.Explainer(
-        model, data=data, extrapolate=True, cost=price, constraints=CONSTRAINTS[limits]
+        model, data=data, extrapolate=True, cost=encoded_cost, constraints=CONSTRAINTS[limits]
     )
     solved = 0
     for label in model.classes_.tolist():
@@ -267,7 +267,7 @@ def test_every_class_is_a_target(name: str, limits: str, cost: str):
         after = rows_after(answers)
         for i, row in enumerate(rows.to_dict("records")):
             q = asked(model, data, features, target, row)
-            whole = replace(q, cost=price, constraints=CONSTRAINTS[limits])
+            whole = replace(q, cost=encoded_cost, constraints=CONSTRAINTS[limits])
             assert_right(answers, i, whole, after.get(i))
     assert solved
 
@@ -346,12 +346,19 @@ def tried(
 def test_discrete_answers_are_the_best_of_all_rows(model: Any, limits: int, cost: str):
     data, features, labels = discrete(limits)
     fit = whole_pipeline(model, data, labels)
-    price = make.COSTS[cost](np.random.default_rng(limits), features)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(limits), features)
     explainer = cp.Explainer(
-        fit, data=data, extrapolate=True, features=features, cost=price, constraints=LIMITS[limits]
+        fit,
+        data=data,
+        extrapolate=True,
+        features=features,
+        cost=encoded_cost,
+        constraints=LIMITS[limits],
     )
     rows = data.iloc[[1, 20]]
-    best = [tried(fit, features, price, LIMITS[limits], row) for row in rows.to_dict("records")]
+    best = [
+        tried(fit, features, encoded_cost, LIMITS[limits], row) for row in rows.to_dict("records")
+    ]
     for label in fit.classes_.tolist():
         answers = explainer.explain(rows, label)
         for i in range(len(rows)):
@@ -492,10 +499,10 @@ def test_a_margin_is_one_of_squared_distances():
     )
     away = model.distances(answers.to_frame())
     own = model.prototype_labels_ == 4
-    lead = away[:, ~own].min(axis=1) - away[:, own].min(axis=1)
-    assert (lead >= 0.2 - 1e-9).all()
-    np.testing.assert_allclose(lead[answers.cost > 0], 0.2, atol=1e-8)
-    np.testing.assert_allclose(answers.report()["margin"], lead - 0.2, atol=1e-8)
+    safety_margin = away[:, ~own].min(axis=1) - away[:, own].min(axis=1)
+    assert (safety_margin >= 0.2 - 1e-9).all()
+    np.testing.assert_allclose(safety_margin[answers.cost > 0], 0.2, atol=1e-8)
+    np.testing.assert_allclose(answers.report()["margin"], safety_margin - 0.2, atol=1e-8)
 
 
 def test_a_margin_that_no_point_has_is_proved_impossible():
@@ -579,9 +586,9 @@ def test_what_constraints_exclude_is_proved_with_a_conflict():
     other = next(c for c in model.classes_ if c != model.predict(row)[0])
     near = [cp.Bounds(name, fall=0.1, rise=0.1) for name in data]
     for cost in sorted(make.COSTS):
-        price = make.COSTS[cost](np.random.default_rng(0), cp.Features.from_data(data))
+        encoded_cost = make.COSTS[cost](np.random.default_rng(0), cp.Features.from_data(data))
         answers = cp.Explainer(
-            model, data=data, extrapolate=True, cost=price, constraints=near
+            model, data=data, extrapolate=True, cost=encoded_cost, constraints=near
         ).explain(row, other)
         assert answers.status[0] == cp.Status.INFEASIBLE
         assert answers[0].conflict.constraints

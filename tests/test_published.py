@@ -106,14 +106,14 @@ def assert_sound(table: Table):
 
 def assert_judged_right(goal: Any) -> bool:
     """What is asked for in numbers is met if and only if the number that was measured says so."""
-    assert isinstance(goal.met, bool | np.bool_)
+    assert isinstance(goal.satisfied, bool | np.bool_)
     assert goal.what
     assert not re.search(r"\b(nan|inf)\b", goal.measured, re.IGNORECASE), goal
     part = re.match(r"(\d+) of (\d+)\b", goal.measured)
     if part is not None:
         assert int(part[1]) <= int(part[2]), goal
         if re.search(r"\b(each|every)\b", goal.goal):
-            assert goal.met == (part[1] == part[2]), goal
+            assert goal.satisfied == (part[1] == part[2]), goal
         return True
     asked, measured = ASKED.match(goal.goal), QUANTITY.match(goal.measured)
     if asked is None or measured is None:
@@ -125,7 +125,7 @@ def assert_judged_right(goal: Any) -> bool:
         for m in (asked, measured)
     )
     if abs(value - limit) > ROUNDED * abs(limit):
-        assert goal.met == (
+        assert goal.satisfied == (
             value > limit if asked["how"] in ("≥", "at least") else value < limit
         ), goal
     return True
@@ -288,14 +288,14 @@ def test_a_reproduction_reports_what_it_found(script: Path, monkeypatch: pytest.
         ("≤ 1e-6 each", "29 of 29", False),
     ],
 )
-def test_a_goal_that_is_judged_wrong_is_noticed(asked_: str, measured: str, met: bool):
+def test_a_goal_that_is_judged_wrong_is_noticed(asked_: str, measured: str, satisfied: bool):
     class Goal:
         what, goal = "something", asked_
 
-    Goal.measured, Goal.met = measured, met
+    Goal.measured, Goal.satisfied = measured, satisfied
     with pytest.raises(AssertionError):
         assert_judged_right(Goal)
-    Goal.met = not met
+    Goal.satisfied = not satisfied
     assert assert_judged_right(Goal)
 
 

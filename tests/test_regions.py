@@ -99,7 +99,7 @@ def test_an_intersection_fails_where_its_worst_condition_fails():
     y, x = np.array([[4.0, 0.0], [1.0, 1.0]]), np.zeros((2, 2))
     worst = np.maximum(ROW.violation(y, x), BALL.violation(y, x))
     np.testing.assert_array_equal(region.violation(y, x), worst)
-    assert region.kinds == {LinearBounds, Cone}
+    assert region.condition_types == {LinearBounds, Cone}
     assert Region().violation(y, x).tolist() == [0.0, 0.0]
 
 
@@ -126,14 +126,16 @@ def test_a_lost_tie_is_outside_on_a_lattice():
     matrix[30:40, 0] = 1.0 / 3.0  # a number that is not short
     high, lost = rng.integers(-8, 9, size=60) / 4.0, (rng.random(60) < 0.7).astype(float)
     row = LinearBounds(matrix, np.full(60, -INF), high, np.ones(60), lost)
-    decided = row.decided(units)
+    ties_resolved = row.ties_resolved(units)
     exact = (np.arange(60) < 30) & matrix.any(axis=1)
-    np.testing.assert_array_equal(decided.lost, np.where(exact, 0.0, lost))
-    np.testing.assert_array_equal(decided.high[~exact], high[~exact])
+    np.testing.assert_array_equal(ties_resolved.lost, np.where(exact, 0.0, lost))
+    np.testing.assert_array_equal(ties_resolved.high[~exact], high[~exact])
     y = rng.integers(-20, 21, size=(4000, 4)) * np.where(units > 0, units, 0.7)
     value = (y @ matrix.T)[:, exact]
     tie = value == high[exact]
     meets = (value < high[exact]) | (tie & (lost[exact] == 0.0))
-    np.testing.assert_array_equal(value <= decided.high[exact], meets)
+    np.testing.assert_array_equal(value <= ties_resolved.high[exact], meets)
     assert (tie & (lost[exact] == 1.0)).any()
-    assert (np.abs(value - decided.high[exact])[:, (lost[exact] == 1.0)].min(axis=0) > 0).all()
+    assert (
+        np.abs(value - ties_resolved.high[exact])[:, (lost[exact] == 1.0)].min(axis=0) > 0
+    ).all()

@@ -30,10 +30,10 @@ import counterpoint as cp
 from counterpoint.cli import app
 from counterpoint.families.uncertain import attainable
 from counterpoint.families.uncertain.attainable import said_of_attainable
-from counterpoint.families.uncertain.chance import Chance, Lead, Reach, corners
+from counterpoint.families.uncertain.chance import Chance, Reach, SafetyMargin, corners
 from counterpoint.families.uncertain.form import UncertainScores
-from counterpoint.families.uncertain.leads import FootLead, LinearLeads
 from counterpoint.families.uncertain.refine import purified_evidence, shortest
+from counterpoint.families.uncertain.safety_margins import FootLead, LinearLeads
 from counterpoint.models import read
 from counterpoint.noise import (
     NoiseLaw,
@@ -43,7 +43,7 @@ from counterpoint.noise import (
     k_paper,
 )
 from counterpoint.privacy import PrivateSVC
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Evidence
 from counterpoint.programs.program import Program
@@ -147,7 +147,7 @@ def lifted(y: np.ndarray) -> np.ndarray:
     return np.append(y, 1.0)
 
 
-def lead(y: np.ndarray) -> float:
+def safety_margin(y: np.ndarray) -> float:
     return float(y @ COEF + INTERCEPT)
 
 
@@ -223,7 +223,7 @@ def assert_sure(kind: str, p: float, answers: cp.Counterfactuals):
     """Every answer meets its rule, and its probability is the one of an oracle."""
     assert answers.found.any()
     for i, y in zip(np.flatnonzero(answers.found), answers.to_frame()[answers.found], strict=True):
-        exact = tail(LAWS[kind], lifted(y), lead(y))
+        exact = tail(LAWS[kind], lifted(y), safety_margin(y))
         assert exact <= (1.0 - p) * (1.0 + 1e-9)
         assert answers[i].certificate.probability == pytest.approx(1.0 - exact, abs=1e-9)
         assert answers[i].certificate.probability >= p
@@ -264,7 +264,7 @@ def by_slsqp(p: float, cost: str, x: np.ndarray, law: NoiseLaw) -> float:
     given = COSTS[cost]
     matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
 
-    def price(v: np.ndarray) -> float:
+    def encoded_cost(v: np.ndarray) -> float:
         change = v[:D] - v[D:]
         if isinstance(given, cp.Manhattan):
             return float(given.weights @ (v[:D] + v[D:]))
@@ -272,7 +272,7 @@ def by_slsqp(p: float, cost: str, x: np.ndarray, law: NoiseLaw) -> float:
 
     def slack(v: np.ndarray) -> float:
         y = x + v[:D] - v[D:]
-        away = lead(y)
+        away = safety_margin(y)
         log_tail = np.log(tail(law, lifted(y), abs(away)))
         return float(np.log(1.0 - p) - (log_tail if away > 0.0 else np.log1p(-np.exp(log_tail))))
 
@@ -280,7 +280,7 @@ def by_slsqp(p: float, cost: str, x: np.ndarray, law: NoiseLaw) -> float:
     for scale in (3.0, 6.0):
         start = np.concatenate([np.maximum(scale * COEF, 0.0), np.maximum(-scale * COEF, 0.0)])
         found = minimize(
-            price,
+            encoded_cost,
             start,
             method="SLSQP",
             bounds=[(0.0, 20.0)] * (2 * D),
@@ -370,9 +370,9 @@ def test_whole_columns_and_categories_are_those_of_brute_force(
         if radius is not None and a * a + 0.25 * b * b > radius * radius:
             continue
         score = float(phi[:5] @ coef - 1.0)
-        price = cost_of(spent, described, row, after)
-        if score > 0.0 and price < best and tail(noisy, phi, score) <= 0.2:
-            best = price
+        encoded_cost = cost_of(spent, described, row, after)
+        if score > 0.0 and encoded_cost < best and tail(noisy, phi, score) <= 0.2:
+            best = encoded_cost
     assert np.isfinite(best)
     assert answer.status == cp.Status.OPTIMAL
     assert answer.cost == pytest.approx(best, rel=1e-9)
@@ -499,7 +499,7 @@ def test_a_hair_of_a_change_beside_whole_columns_is_found():
     for _ in range(60):
         middle = 0.5 * (low + high)
         row[0, 0] = middle
-        sure = tail(LAWS["gamma"], lifted(row[0]), max(lead(row[0]), 0.0)) <= 0.25
+        sure = tail(LAWS["gamma"], lifted(row[0]), max(safety_margin(row[0]), 0.0)) <= 0.25
         low, high = (low, middle) if sure else (middle, high)
     for short in (1e-3, 1e-5, 1e-7):
         row[0, 0] = low - short
@@ -559,7 +559,7 @@ def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
             continue
         assert answers.cost[i] == pytest.approx(expected, rel=ORACLE)
         y = answers.to_frame()[i]
-        exact = 1.0 - tail(law, lifted(y), lead(y))
+        exact = 1.0 - tail(law, lifted(y), safety_margin(y))
         said = answers[i].certificate
         assert said.probability == pytest.approx(exact, abs=1e-9)
         assert (said.guarantee is cp.Guarantee.FIXED) == (exact >= p)
@@ -595,9 +595,9 @@ def band(
 
 
 def asked_of(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Any:
-    found = cp.Robust("yes", p, "selection").leads(question(kind, cost, constraints), ROWS)
+    found = cp.Robust("yes", p, "selection").safety_margins(question(kind, cost, constraints), ROWS)
     assert isinstance(found, LinearLeads)
-    return found.leads
+    return found.safety_margins
 
 
 def dual(cost: str, pulls: np.ndarray, free: Sequence[int] = range(D)) -> np.ndarray:
@@ -679,11 +679,11 @@ def test_no_point_that_is_certified_is_wrong_more_often_whoever_chose_it(kind: s
                     cp.SquaredEuclidean(np.ones(d)),
                 )
                 target = cp.Robust("yes", p, "selection", draws=4000)
-                (conditions,) = target.leads(asked, x[None]).leads
-                met = y @ w[:d] + w[d] >= 0.0
+                (conditions,) = target.safety_margins(asked, x[None]).safety_margins
+                satisfied = y @ w[:d] + w[d] >= 0.0
                 for condition in conditions:
-                    met &= condition.excess(y) <= 0.0
-                wrong += bool(met.any())
+                    satisfied &= condition.excess(y) <= 0.0
+                wrong += bool(satisfied.any())
             assert wrong <= 0.1 * draws + 3.0 * np.sqrt(0.09 * draws)
 
 
@@ -776,8 +776,8 @@ def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     assert len(y) > 20
     gains = rng.normal(size=(30, described.width))
     reach = Reach(plain, plain.cases(x[:1])).of(gains)[0]
-    price = plain.cost(y, x)
-    distance = price if cost == "manhattan" else np.sqrt(price)
+    encoded_cost = plain.cost(y, x)
+    distance = encoded_cost if cost == "manhattan" else np.sqrt(encoded_cost)
     assert ((y - x) @ gains.T <= reach * distance[:, None] * (1.0 + 1e-12)).all()
 
 
@@ -790,7 +790,7 @@ def demanded(condition: Any, cost: str, delta: Any, ahead: Any) -> list[Any]:
         return [a + b * far <= ahead for a, b in pairs]
     matrix = given.matrix if isinstance(given, cp.Mahalanobis) else np.diag(given.weights)
     root = np.linalg.cholesky(matrix).T
-    if isinstance(c, Lead):  # a ball with a cap cut off: the part along costs less
+    if isinstance(c, SafetyMargin):  # a ball with a cap cut off: the part along costs less
         if c.ahead is None:
             far = cvxpy.norm(root @ delta)
             pairs = sorted(set(zip(c.start.tolist(), c.rate.tolist(), strict=True)))
@@ -855,12 +855,12 @@ def test_what_is_promised_is_kept_where_optimal_points_break_their_word(kind: st
         law = ProjectedGaussian.isotropic(0.07, d + 1)
     x = rng.normal(size=d)
     x -= (true @ x + 0.8) / (true @ true) * true
-    price = cp.Manhattan() if cost == "manhattan" else cp.SquaredEuclidean()
+    encoded_cost = cp.Manhattan() if cost == "manhattan" else cp.SquaredEuclidean()
     kept: dict[str, list[bool]] = {"fixed": [], "selection": []}
     for noise in law.draw(times, 5):
         known = true + noise[:d]
         released = cp.UncertainClassifier(fitted(known, noise[d]), law=law)
-        explainer = cp.Explainer(released, cost=price)
+        explainer = cp.Explainer(released, cost=encoded_cost)
         for guarantee, held in kept.items():
             answer = explainer.explain(x[None], cp.Robust("yes", p, guarantee, draws=2000))[0]
             if answer.found and answer.status != cp.Status.ALREADY:
@@ -1346,32 +1346,42 @@ def test_every_half_space_of_a_chance_holds_its_points(kind: str):
     lift = rng.normal(size=(D + 1, 3))
     chance = Chance(LAWS[kind], 0.9, lift, rng.normal(size=D + 1), rng.normal(size=3), 0.2)
     y = 3.0 * rng.normal(size=(400, 3))
-    met = y[chance.excess(y) <= 0.0]
-    assert 50 < len(met) < 350
+    satisfied = y[chance.excess(y) <= 0.0]
+    assert 50 < len(satisfied) < 350
     excess, touching = chance.supports(y[:20])
     own = (touching.matrix * y[:20]).sum(axis=1) - touching.high
     np.testing.assert_allclose(own, excess, atol=1e-9)
-    assert (met @ touching.matrix.T <= touching.high + 1e-9).all()
+    assert (satisfied @ touching.matrix.T <= touching.high + 1e-9).all()
 
 
 def test_every_half_space_of_a_lead_holds_its_points():
     rng = np.random.default_rng(3)
-    slope, norm = rng.normal(size=3), Price(np.zeros(3), np.eye(3))
-    lead = Lead(np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, norm)
+    slope, norm = rng.normal(size=3), EncodedCost(np.zeros(3), np.eye(3))
+    safety_margin = SafetyMargin(
+        np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, norm
+    )
     towards = slope / np.linalg.norm(slope)
     about = np.zeros(3), slope, -0.3, norm, towards
     foot = FootLead(*about, 0.4, 0.5, 0.3 * np.eye(3), 0.2 * np.ones(3), 0.3)
     y = 3.0 * rng.normal(size=(400, 3))
     y[:40] = np.outer(np.linspace(0.0, 9.0, 40), towards)  # where the conditions have an edge
-    for held in (lead, replace(lead, towards=towards, ahead=np.array([0.2])), foot):
-        met = y[held.excess(y) <= 0.0]
-        assert 50 < len(met) < 350
-        least = {"least": float((met @ slope - 0.3).min())} if isinstance(held, Lead) else {}
+    for held in (
+        safety_margin,
+        replace(safety_margin, towards=towards, ahead=np.array([0.2])),
+        foot,
+    ):
+        satisfied = y[held.excess(y) <= 0.0]
+        assert 50 < len(satisfied) < 350
+        least = (
+            {"least": float((satisfied @ slope - 0.3).min())}
+            if isinstance(held, SafetyMargin)
+            else {}
+        )
         for half in (replace(held, **least).first(), held.supports(y)[1]):
-            assert (met @ half.matrix.T <= half.high + 1e-9).all()
+            assert (satisfied @ half.matrix.T <= half.high + 1e-9).all()
         excess, half = held.supports(y)
         np.testing.assert_allclose((y * half.matrix).sum(axis=1) - half.high, excess, atol=1e-9)
-    never = replace(lead, least=np.inf).first()
+    never = replace(safety_margin, least=np.inf).first()
     assert never.violation(y, y).min() > 0.0
 
 
@@ -1401,7 +1411,7 @@ def test_an_answer_says_what_is_promised_and_how_many_questions_are_answered():
 def test_what_nearly_refutes_is_sharpened_until_it_does():
     """y₁ >= 3 + 4 y₂ and y₁ <= 1 + 4 y₂: equal multipliers refute it; nearly equal ones do not."""
     rows = LinearBounds(np.array([[1.0, -4.0], [1.0, -4.0]]), [3.0, -np.inf], [np.inf, 1.0])
-    program = Program(Price(np.ones(2), np.zeros(2)), Region((rows,)))
+    program = Program(EncodedCost(np.ones(2), np.zeros(2)), Region((rows,)))
     case = program.cases(np.zeros((1, 2)))
     for ray in ([-1.0, 1.0], [-1.0, 1.0 + 1e-9]):
         given = Evidence(program, case, np.array([ray]), None, np.full(1, -np.inf))

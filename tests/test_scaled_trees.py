@@ -88,10 +88,10 @@ def test_whole_steps_on_thresholds_behind_a_scaler_are_decided(scaler: str, mode
     answers = explainer.explain(rows, cp.OtherLabel())
     for i, answer in enumerate(answers):
         points = lattice(rows.iloc[i])
-        price = (np.abs(points - rows.to_numpy()[i]) @ COST).to_numpy()
+        encoded_cost = (np.abs(points - rows.to_numpy()[i]) @ COST).to_numpy()
         meets = pipeline.predict(points) != pipeline.predict(rows)[i]
         assert str(answer.status) == "optimal"
-        assert answer.cost == pytest.approx(price[meets].min(), rel=1e-9)
+        assert answer.cost == pytest.approx(encoded_cost[meets].min(), rel=1e-9)
         assert str(answer.certificate.claim) == "proved"
         assert cp.recheck(answer.to_record(), pipeline).ok
 

@@ -20,7 +20,7 @@ from counterpoint.families.prototypes.nearer import QuadraticDifference, curvatu
 from counterpoint.families.prototypes.solvers.scip import Scip
 from counterpoint.families.prototypes.solvers.spatial import ScipFound, Spatial, scip_errors
 from counterpoint.lvq import LGMLVQ
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (
     AtMost,
     Box,
@@ -55,14 +55,14 @@ def cost_of(program: Program, x: np.ndarray, solution: Solution) -> float:
 # Random programs
 
 
-def price_of(kind: str, random: np.random.Generator, d: int) -> Price:
+def price_of(kind: str, random: np.random.Generator, d: int) -> EncodedCost:
     weights = random.uniform(0.5, 2.0, d)
     if kind == "absolute":
-        return Price(weights, np.zeros(d))
+        return EncodedCost(weights, np.zeros(d))
     if kind == "square":
-        return Price(np.zeros(d), weights)
+        return EncodedCost(np.zeros(d), weights)
     root = random.normal(size=(d, d))
-    return Price(np.zeros(d), root @ root.T + 0.3 * np.eye(d))
+    return EncodedCost(np.zeros(d), root @ root.T + 0.3 * np.eye(d))
 
 
 def nearer(random: np.random.Generator, d: int) -> QuadraticDifference:
@@ -123,11 +123,13 @@ def category(kind: str, seed: int) -> tuple[Program, np.ndarray]:
     weights, numeric = random.uniform(0.5, 2.0, 4), np.arange(4) < 1
     absolute = np.where(numeric, weights * (kind == "absolute"), weights / 2.0)
     quadratic = np.where(numeric, weights * (kind != "absolute"), 0.0)
-    price = Price(absolute, np.diag(quadratic) if kind == "full" else quadratic)
+    encoded_cost = EncodedCost(absolute, np.diag(quadratic) if kind == "full" else quadratic)
     group = slice(1, 4)
     allowed = np.eye(3, dtype=bool) | (random.random((3, 3)) < 0.6)
     conditions = [nearer(random, 4) for _ in range(random.integers(1, 3))]
-    return Program(price, Region((*conditions, OneOf(group), Transitions(group, allowed)))), x
+    return Program(
+        encoded_cost, Region((*conditions, OneOf(group), Transitions(group, allowed)))
+    ), x
 
 
 def check(program: Program, x: np.ndarray) -> None:
@@ -203,8 +205,8 @@ def ellipse_distance(a: float, b: float, x: float, y: float) -> float:
     return float(np.hypot(x - a * a * x / (t + a * a), y - b * b * y / (t + b * b)))
 
 
-EUCLID = Price(np.zeros(2), np.ones(2))
-MANHATTAN = Price(np.ones(2), np.zeros(2))
+EUCLID = EncodedCost(np.zeros(2), np.ones(2))
+MANHATTAN = EncodedCost(np.ones(2), np.zeros(2))
 DISC = [[1.0, 0.0], [0.0, 1.0]]
 CONICS = (
     ("into a disc", EUCLID, conic(DISC, 1.0), (3.0, 4.0), 16.0),
@@ -239,10 +241,10 @@ CONICS = (
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_the_distance_to_a_conic(case: tuple, size: float):
     """In any units."""
-    _, price, condition, at, cost = case
+    _, encoded_cost, condition, at, cost = case
     scaled = replace(condition, limit=condition.limit * size * size)
-    program, x = Program(price, Region((scaled,))), size * np.array(at)
-    cost = cost * size if price is MANHATTAN else cost * size * size
+    program, x = Program(encoded_cost, Region((scaled,))), size * np.array(at)
+    cost = cost * size if encoded_cost is MANHATTAN else cost * size * size
     solution = solved(program, x)
     assert cost_of(program, x, solution) == pytest.approx(cost, rel=1e-7)
     assert cost * (1.0 - 1e-6) <= solution.reported[0] <= cost
@@ -283,7 +285,9 @@ def hard(d: int = 10, rivals: int = 25, seed: int = 3) -> tuple[Program, np.ndar
         QuadraticDifference(near, np.zeros(d), far, -far @ random.normal(size=d), 0.0)
         for far in random.normal(size=(rivals, d, d))
     ]
-    return Program(Price(np.ones(d), np.zeros(d)), Region(tuple(conditions))), 4.0 * np.ones(d)
+    return Program(EncodedCost(np.ones(d), np.zeros(d)), Region(tuple(conditions))), 4.0 * np.ones(
+        d
+    )
 
 
 def test_time_that_runs_out_leaves_a_bound_and_what_was_found():
@@ -333,7 +337,7 @@ def test_numerical_trouble_claims_nothing(monkeypatch: pytest.MonkeyPatch):
     assert solution.outcomes[0] == Outcome.NOTHING
     assert solution.reported[0] == 0.0
     bounded = Box(x - 1.0, x + 1.0, np.full(3, -INF), np.full(3, INF))
-    solution = solved(Program(program.price, program.region & Region((bounded,))), x)
+    solution = solved(Program(program.encoded_cost, program.region & Region((bounded,))), x)
     assert solution.outcomes[0] == Outcome.NOTHING
     assert solution.reported[0] == 0.0
 
@@ -344,14 +348,14 @@ class Anything:
     accepts, accuracy, __name__ = Scip.accepts, Scip.accuracy, "Scip"
 
     def takes(self, program: Program) -> bool:
-        return program.kinds <= self.accepts
+        return program.condition_types <= self.accepts
 
     def __call__(self, program: Program) -> Scip:
         return Scip(program)
 
 
 @pytest.mark.parametrize(
-    "known", [k for k in KNOWN if k.program.kinds <= Scip.accepts], ids=lambda k: k.name
+    "known", [k for k in KNOWN if k.program.condition_types <= Scip.accepts], ids=lambda k: k.name
 )
 def test_convex_programs_come_out_the_same(known: Known):
     assert check_solver(Anything(), [known]) == 1
@@ -374,10 +378,10 @@ def test_answers_are_the_cheapest_points_that_the_model_gives_the_label(cost: cp
     assert (answers.status == cp.Status.OPTIMAL).all()
     side = np.linspace(-1.5, 1.5, 301)
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    price = cost.price(explainer.features)
+    encoded_cost = cost.encoded_cost(explainer.features)
     for row, answer in zip(rows, answers, strict=True):
         points = row + grid
-        paid = price(grid, np.zeros_like(grid))[LOCAL.predict(points) == label]
+        paid = encoded_cost(grid, np.zeros_like(grid))[LOCAL.predict(points) == label]
         certificate = answer.certificate
         assert certificate.valid
         assert certificate.bound <= paid.min()

@@ -12,7 +12,7 @@ from strategies import Planted, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import lower_bounds
 from counterpoint.families.prototypes.nearer import QuadraticDifference
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
@@ -32,7 +32,7 @@ def halves(case: Planted, seed: int) -> list[Program]:
         row = rng.normal(size=(1, case.program.width))
         least = float((case.points @ row[0]).min() + rng.exponential())
         extra = Region((LinearBounds(row, [least], [np.inf]),))
-        made.append(Program(case.program.price, case.program.region & extra))
+        made.append(Program(case.program.encoded_cost, case.program.region & extra))
     return made
 
 
@@ -71,7 +71,7 @@ def test_a_planted_point_is_never_beaten_by_nothing(case: Planted, seed: int):
 
 def test_nothing_is_found_where_every_piece_is_impossible():
     rows = LinearBounds(np.array([[1.0], [1.0]]), [2.0, -np.inf], [np.inf, 1.0])
-    never = Program(Price(np.ones(1), np.zeros(1)), Region((rows,)))
+    never = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((rows,)))
     findings, cost, bound = found([never, never], np.zeros((1, 1)))
     assert findings.piece[0] == -1
     assert np.isnan(findings.points).all()
@@ -104,7 +104,7 @@ def test_what_is_iterated_is_as_good_as_its_bound_says(
     condition: Condition, monkeypatch: pytest.MonkeyPatch
 ):
     """A closed form that stops too early leaves the row to solvers that do not."""
-    program = Program(Price(np.zeros(2), np.ones(2)), Region((condition,)))
+    program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((condition,)))
     cases = program.cases(np.array([[1.0, 0.5]]))
     pieces = Union(program, (Subproblem(program),))
     best = program.objective(search(pieces, cases, Effort(1e-9)).points, cases)
@@ -120,7 +120,7 @@ def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
     monkeypatch: pytest.MonkeyPatch,
 ):
     rows = LinearBounds(np.array([[1.0, 2.0], [2.0, 1.0]]), [3.0, 3.0], [np.inf, np.inf])
-    program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
+    program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((rows,)))
     for outcome in (Outcome.NOTHING, Outcome.LIMIT):
         solvers = Told(program, outcome), Told(program, Outcome.FOUND, 1.0)
         monkeypatch.setattr(Subproblem, "closed_form", None)
@@ -138,7 +138,7 @@ def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
 
 def test_rows_that_one_half_space_settles_need_no_solver():
     row = LinearBounds(np.array([[1.0, 2.0]]), [3.0], [np.inf])
-    program = Program(Price(np.ones(2), np.zeros(2)), Region((row,)))
+    program = Program(EncodedCost(np.ones(2), np.zeros(2)), Region((row,)))
     findings, cost, _ = found([program], np.zeros((1, 2)))
     assert findings.closed[0]
     assert cost == pytest.approx(1.5)

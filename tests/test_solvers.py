@@ -16,7 +16,7 @@ from sklearn.preprocessing import SplineTransformer
 from strategies import Planted, planted
 
 import counterpoint as cp
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, Cone, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Condition, Region
@@ -27,7 +27,7 @@ from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.halfspace import HalfSpace
 from counterpoint.solvers.highs import Engine, Highs
 
-ABSOLUTE = Price(np.ones(2), np.zeros(2))
+ABSOLUTE = EncodedCost(np.ones(2), np.zeros(2))
 ROW = LinearBounds(np.array([[1.0, 1.0]]), [1.0], [np.inf])
 
 
@@ -35,7 +35,7 @@ ROW = LinearBounds(np.array([[1.0, 1.0]]), [1.0], [np.inf])
 def test_every_program_that_can_be_said_has_a_complete_solver(case: Planted):
     found = applicable(case.program)
     assert any(solver is not HalfSpace for solver in found)
-    assert all(case.program.kinds <= solver.accepts for solver in found)
+    assert all(case.program.condition_types <= solver.accepts for solver in found)
     assert list(found) == [s for s in all_solvers() if s in found]
 
 
@@ -83,14 +83,14 @@ def test_a_linear_program_goes_to_highs_and_never_a_quadratic_one():
         "HalfSpace",
         "Highs",
     ]
-    square = Program(Price(np.zeros(2), np.ones(2)), Region((ROW,)))
+    square = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((ROW,)))
     assert not any(s is Highs for s in applicable(square))
 
 
 def test_rows_of_a_batch_are_each_found_and_proved():
     rng = np.random.default_rng(0)
     rows = LinearBounds(np.array([[1.0, 2.0, 1.0], [2.0, 1.0, -1.0]]), [4.0, 3.0], [np.inf, np.inf])
-    program = Program(Price(np.ones(3), np.zeros(3)), Region((rows,)))
+    program = Program(EncodedCost(np.ones(3), np.zeros(3)), Region((rows,)))
     cases = program.cases(1e-3 * rng.normal(size=(30, 3)))
     solution = Highs(program).solve(cases, Effort())
     assert solution.found.all()
@@ -119,7 +119,7 @@ def test_an_active_set_that_rows_share_gives_what_each_gets_alone(
     matrix, there = rng.normal(size=(3, 5)), rng.uniform(-3.0, 1.0, 5)
     rows = LinearBounds(matrix, matrix @ there - 1.0, np.full(3, np.inf))
     box = Box(np.full(5, -9.0), np.full(5, 9.0), -np.full(5, 4.0), rng.uniform(1.0, 4.0, 5))
-    program = Program(Price(rng.uniform(0.5, 2.0, 5), np.zeros(5)), Region((rows, box)))
+    program = Program(EncodedCost(rng.uniform(0.5, 2.0, 5), np.zeros(5)), Region((rows, box)))
     cases = program.cases(0.1 * rng.normal(size=(200, 5)))
     ran, together = counted(monkeypatch), Highs(program).solve(cases, Effort())
     assert len(ran) < 100
@@ -144,7 +144,7 @@ def test_an_active_set_with_other_optima_is_not_shared(monkeypatch: pytest.Monke
 def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.MonkeyPatch):
     """In the usual units it says nothing of every other row."""
 
-    def unknown(matrix: Any, price: Any, limits: Any) -> tuple[Any, Any]:
+    def unknown(matrix: Any, encoded_cost: Any, limits: Any) -> tuple[Any, Any]:
         return np.full(limits.low.shape, np.nan), np.full(limits.row_low.shape, np.nan)
 
     usual = Highs._solved
@@ -176,7 +176,7 @@ def test_highs_answers_after_others_have_run_it_with_more_threads():
     other.run()
     row = LinearBounds(np.array([[2.0]]), np.array([3.0]), np.array([np.inf]))
     program = Program(
-        Price(np.ones(1), np.zeros(1)), Region((Whole(np.array([0]), np.ones(1)), row))
+        EncodedCost(np.ones(1), np.zeros(1)), Region((Whole(np.array([0]), np.ones(1)), row))
     )
     solution = Highs(program).solve(program.cases(np.zeros((1, 1))), Effort(), np.full(1, 9.0))
     assert solution.points[0] == 2.0
@@ -194,7 +194,7 @@ def test_what_daqp_leaves_behind_where_it_finds_nothing_is_not_read(
 
     monkeypatch.setattr(quadratic.daqp, "solve", solved)
     rows = LinearBounds(np.array([[1.0, 2.0], [1.0, 2.0]]), [1.0, -np.inf], [np.inf, 0.0])
-    program = Program(Price(np.zeros(2), np.ones(2)), Region((rows,)))
+    program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((rows,)))
     with np.errstate(all="raise"):
         solution = Daqp(program).solve(program.cases(np.zeros((1, 2))), Effort())
     assert solution.outcomes == Outcome.INFEASIBLE

@@ -72,7 +72,7 @@ def test_the_answers_are_those_of_full_rows(seed: int, k: int, monkeypatch: pyte
             found = few.found
             assert (few.bound[found] <= full.certificates.objective[found] * (1 + 1e-9)).all()
             change = few.after - few.before
-            again = explainer._default_question.price(change, np.zeros_like(change))
+            again = explainer._default_question.encoded_cost(change, np.zeros_like(change))
             assert few.cost[found] == pytest.approx(again[found], rel=1e-9)
             form = explainer.reading.form
             rounding = target.requirement.rounding(form, few.after, EPS)
@@ -135,14 +135,14 @@ def test_what_coordinates_lose_is_allowed_for(seed: int):
     assert isinstance(span, Subspace)
     rows = ProjectedRows.of(span, model, X, exactly=True)
     r = len(span.directions)
-    price, scores = exactly(weights), exactly(span.question.form.matrix)
+    encoded_cost, scores = exactly(weights), exactly(span.question.form.matrix)
     directions, matrix = exactly(span.directions), exactly(model.coef_)
     for i, x in enumerate(X):
         change = exactly(rng.normal(size=12) * 10.0 ** rng.uniform(-3, 3))
-        pulled = [p * c for p, c in zip(price, change, strict=True)]
+        pulled = [p * c for p, c in zip(encoded_cost, change, strict=True)]
         t = [product(way, pulled) for way in directions]
         cost = product(pulled, change)
-        assert sum(v * v for v in t) <= cost * Fraction(1.0 + span.stretch)
+        assert sum(v * v for v in t) <= cost * Fraction(1.0 + span.cost_inflation)
         start = exactly(rows.start[i])
         y = [a + b for a, b in zip(exactly(x), change, strict=True)]
         at = [a + b for a, b in zip(start, [*t, *([Fraction(0)] * (len(start) - r))], strict=True)]
@@ -173,7 +173,7 @@ def test_what_one_column_loses_is_allowed_for(seed: int):
         change = exactly(change)
         cost = sum(Fraction(float(w)) * abs(v) for w, v in zip(weights, change, strict=True))
         t = product(centred[1], change) / slope[1][0]
-        assert abs(t) <= cost * Fraction(1.0 + span.stretch)
+        assert abs(t) <= cost * Fraction(1.0 + span.cost_inflation)
         assert abs(product(centred[0], change) - slope[0][0] * t) <= cost * Fraction(span.stray)
         start, y = exactly(rows.start[i]), [a + b for a, b in zip(exactly(x), change, strict=True)]
         at = [start[0] + t, *start[1:]]

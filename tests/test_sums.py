@@ -8,7 +8,7 @@ import pytest
 from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.pieces import Bends
 from counterpoint.families.additive.sums import SumBounds, lifted
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
@@ -37,8 +37,14 @@ def problem(seed):
     if rng.random() < 0.4:
         conditions.append(AtMost(2, tuple(slice(j, j + 1) for j in range(3))))
     weights, zeros = np.abs(rng.normal(size=3)) + 0.1, np.zeros(3)
-    price = Price(weights, zeros) if rng.random() < 0.5 else Price(zeros, weights)
-    return Program(price, Region(tuple(conditions))), rng.uniform(box.low, box.high)[None], rng
+    encoded_cost = (
+        EncodedCost(weights, zeros) if rng.random() < 0.5 else EncodedCost(zeros, weights)
+    )
+    return (
+        Program(encoded_cost, Region(tuple(conditions))),
+        rng.uniform(box.low, box.high)[None],
+        rng,
+    )
 
 
 def grid(program, x):
@@ -64,7 +70,7 @@ def test_a_bound_is_the_least_of_the_lagrangian_and_below_every_cost(seed):
     cases = program.cases(np.repeat(x, 20, axis=0))
     bound = program.bound(cases, multipliers)
     demands = program.region.conditions[0]
-    cost = program.price(y, rows)
+    cost = program.encoded_cost(y, rows)
     value = lifted(demands.curves, y) @ demands.rows.matrix.T - demands.rows.low
     lagrangian = cost[:, None] + value @ multipliers.T
     if program.at_most is not None:
@@ -72,16 +78,18 @@ def test_a_bound_is_the_least_of_the_lagrangian_and_below_every_cost(seed):
     least = np.maximum(lagrangian.min(axis=0), 0.0)
     assert (bound <= least + 1e-9 * (1.0 + least)).all()
     assert (bound >= 0.8 * least - 0.3).all()  # the grid is coarse
-    met = program.violation(y, rows) <= 1e-12
-    if met.any():
-        assert (bound <= cost[met].min() * (1.0 + 1e-12)).all()
+    satisfied = program.violation(y, rows) <= 1e-12
+    if satisfied.any():
+        assert (bound <= cost[satisfied].min() * (1.0 + 1e-12)).all()
         assert not program.refutes(cases, multipliers).any()
 
 
 def test_a_box_that_holds_no_gain_is_refuted():
     curve = Curve.steps([-np.inf, 0.0, 1.0], [0.0, 1.0, 3.0])
     demand = LinearBounds(np.array([[0.0, 1.0]]), np.array([2.0]), np.array([np.inf]), np.ones(1))
-    program = Program(Price(np.ones(1), np.zeros(1)), Region((SumBounds(demand, ((0, curve),)),)))
+    program = Program(
+        EncodedCost(np.ones(1), np.zeros(1)), Region((SumBounds(demand, ((0, curve),)),))
+    )
     cases = program.cases(np.array([[-2.0], [-2.0]]))
     assert program.bound(cases, np.array([[-1.0], [-0.9]])) == pytest.approx([2.0, 1.8])
     narrow = cases.within(np.full((2, 1), -5.0), np.full((2, 1), np.nextafter(1.0, 0.0)))

@@ -96,7 +96,9 @@ def points_of(form: TreeScores, x: np.ndarray) -> np.ndarray:
 
 def check(model: Any, X: np.ndarray, rows: np.ndarray, target: Any, good: Any) -> int:
     """Every row is settled, and as brute force says; how many answers are on a tie."""
-    cost = cp.Manhattan({f"x{j}": price for j, price in enumerate(COST[: X.shape[1]])})
+    cost = cp.Manhattan(
+        {f"x{j}": encoded_cost for j, encoded_cost in enumerate(COST[: X.shape[1]])}
+    )
     features = [cp.Continuous(f"x{j}") for j in range(X.shape[1])]
     answers = cp.explain(model, rows, target, data=X, features=features, cost=cost)
     form, tied = read(model), 0
@@ -141,8 +143,8 @@ def test_shares_and_leads_of_exactly_what_is_asked_are_answers(name: str) -> Non
         target = cp.Probability(1, float(at_least))
         good = lambda p, b=at_least: model.predict_proba(p)[:, 1] >= b  # noqa: E731
         check(model, X, X[:3], target, good)
-    leads = shares[:, 1] - np.delete(shares, 1, axis=1).max(axis=1)
-    for margin in np.unique(leads[leads > 1e-9])[::3].tolist():
+    safety_margins = shares[:, 1] - np.delete(shares, 1, axis=1).max(axis=1)
+    for margin in np.unique(safety_margins[safety_margins > 1e-9])[::3].tolist():
 
         def good(points: np.ndarray, least: float = margin) -> np.ndarray:
             shares = model.predict_proba(points)
@@ -249,10 +251,10 @@ def test_what_a_model_is_known_to_decide(order: Order) -> None:
         assert condition.meets(values) is expected
     assert condition.meets(np.array([[0.5, 0.75], [0.5, 0.5]])) is True
     assert condition.meets(np.array([[0.75, 0.5], [0.5, 0.5]])) is False
-    leads = form._conditions(cp.Label(1, margin=0.2))[0]
+    safety_margins = form._conditions(cp.Label(1, margin=0.2))[0]
     assert 0.3 - 0.1 < 0.2
-    assert leads.meets(np.array([[0.1, 0.3]])) is True
-    assert leads.meets(np.array([[0.1, 0.2999]])) is False
+    assert safety_margins.meets(np.array([[0.1, 0.3]])) is True
+    assert safety_margins.meets(np.array([[0.1, 0.2999]])) is False
 
 
 def shares_of_leaves(values: np.ndarray, order: Order = Order.LISTED) -> TreeScores:
@@ -282,7 +284,7 @@ def test_leaves_refute_a_box_if_nothing_but_their_sum_decides() -> None:
             grid, condition = form.grid((), np.zeros(1)), form._conditions(cp.Label(label))[0]
             every = np.arange(len(grid.tests))
             assert refuted(condition, grid, every) is expected.get(order, False), (values, order)
-            assert not refuted(replace(condition, decided=False), grid, every)
+            assert not refuted(replace(condition, ties_resolved=False), grid, every)
 
 
 def test_sums_are_exact_of_few_binary_fractions_and_no_others() -> None:
@@ -306,8 +308,8 @@ def test_leads_as_small_as_rounding_are_decided_by_the_model_and_others_here() -
     assert form.margin(np.zeros((1, 1)), cp.Label(1, margin=0.1))[0] == pytest.approx(0.1)
     assert form.decides(exactly.requirement)
     assert form.decides(cp.Label(1).requirement)
-    for size, decided in ((0.5, False), (2.0, False), (3.0, True)):
-        assert form.decides(cp.Label(1, margin=size * form.lead_error).requirement) is decided
+    for size, ties_resolved in ((0.5, False), (2.0, False), (3.0, True)):
+        assert form.decides(cp.Label(1, margin=size * form.lead_error).requirement) is ties_resolved
     probable = cp.Probability(1, 0.6).requirement
     assert form.decides(probable)
     assert not replace(form, odds=Odds.LOGISTIC).decides(probable)

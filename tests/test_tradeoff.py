@@ -57,8 +57,8 @@ class Problem:
     def question(
         self, target: cp.Tradeoff, cost: cp.Cost, constraints: Sequence[cp.Constraint], row: Any
     ) -> Question:
-        charge = Charge(self.classes.index(target.label), target.weight)
-        return Question(self.features, self.known, [()], cost, constraints, row, charge)
+        objective_term = Charge(self.classes.index(target.label), target.weight)
+        return Question(self.features, self.known, [()], cost, constraints, row, objective_term)
 
 
 def learnable(data: pd.DataFrame, classes: int, rng: np.random.Generator) -> np.ndarray:
@@ -139,7 +139,7 @@ def assert_best(asked: Question, answer: cp.Counterfactual, after: dict[str, Any
         assert excess(constraint, asked.features, asked.row, after) <= 1e-7, constraint
     cost = cost_of(asked.cost, asked.features, asked.row, after)
     assert certificate.cost == pytest.approx(cost, rel=1e-9, abs=1e-12)
-    objective = asked.charge(cost, asked.model(after))
+    objective = asked.objective_term(cost, asked.model(after))
     assert certificate.objective == pytest.approx(objective, rel=1e-8, abs=1e-12)
     best = optimum(asked)
     assert best.allows(objective), f"{objective}, below {best}"
@@ -274,10 +274,10 @@ def deciding(model: Any) -> Any:
 @pytest.mark.parametrize("name", ZOO)
 def test_every_class_of_every_model_is_weighed(name: str, cost: str):
     given = zoo_problem(name)
-    price = make.COSTS[cost](np.random.default_rng(0), given.features)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), given.features)
     for k, label in enumerate(given.classes):
         rows, weight = given.data.iloc[k::53], (0.02, 1.0)[k % 2]
-        answers = assert_all_best(given, cp.Tradeoff(label, weight), price, [], rows)
+        answers = assert_all_best(given, cp.Tradeoff(label, weight), encoded_cost, [], rows)
         if cost != "manhattan":
             assert (answers.gap <= EXACT).all()
             assert answers.closed_form.all()
@@ -340,11 +340,11 @@ POLICIES = tuple(policies({"a": 0.0, "b": 0.0, "c": 0.0}))
 def test_every_constraint_is_kept_and_nothing_else(policy: str, cost: str):
     rng = np.random.default_rng(3)
     given = problem(rng, PLAIN["continuous"], LogisticRegression(), 3)
-    price = make.COSTS[cost](rng, given.features)
+    encoded_cost = make.COSTS[cost](rng, given.features)
     for k, label in enumerate(given.classes):
         row = given.data.iloc[[7 * k]]
         constraints = policies(row.to_dict("records")[0])[policy]
-        assert_all_best(given, cp.Tradeoff(label, 0.1), price, constraints, row)
+        assert_all_best(given, cp.Tradeoff(label, 0.1), encoded_cost, constraints, row)
 
 
 @pytest.mark.covering(1)
@@ -354,9 +354,9 @@ def test_every_constraint_is_kept_by_two_classes(policy: str, cost: str):
     rng = np.random.default_rng(2)
     given = problem(rng, PLAIN["continuous"], LogisticRegression(), 2)
     label = given.classes[POLICIES.index(policy) % 2]
-    price, row = make.COSTS[cost](rng, given.features), given.data.iloc[[5]]
+    encoded_cost, row = make.COSTS[cost](rng, given.features), given.data.iloc[[5]]
     constraints = policies(row.to_dict("records")[0])[policy]
-    assert_all_best(given, cp.Tradeoff(label, 0.03), price, constraints, row)
+    assert_all_best(given, cp.Tradeoff(label, 0.03), encoded_cost, constraints, row)
 
 
 @pytest.mark.covering(1)
@@ -367,18 +367,18 @@ def test_every_whole_row_was_thought_of(kind: str, cost: str, constraints: list[
     """Against each row within three steps, the mixed problem with its first column held."""
     rng = np.random.default_rng(3)
     given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
-    price = make.COSTS[cost](rng, given.features)
+    encoded_cost = make.COSTS[cost](rng, given.features)
     numbers = "abc" if kind == "whole" else "ab"
     constraints = constraints + [cp.Bounds(n, fall=3.0, rise=3.0) for n in numbers]
     if kind == "mixed":
         constraints = [*constraints, cp.Immutable("a")]
-    options = {"features": given.features, "cost": price, "constraints": constraints}
+    options = {"features": given.features, "cost": encoded_cost, "constraints": constraints}
     explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, **options)
     for k, label in enumerate(given.classes):
         target = cp.Tradeoff(label, 0.05)
         answers = explainer.explain(given.data.iloc[[11 * k]], target)
         row = given.data.iloc[[11 * k]].to_dict("records")[0]
-        asked = given.question(target, price, constraints, row)
+        asked = given.question(target, encoded_cost, constraints, row)
         best = brute_force(asked, 3)
         if np.isinf(best):
             assert answers.status[0] == cp.Status.INFEASIBLE
@@ -410,7 +410,7 @@ class Plain:
     rows: np.ndarray
     label: int
     weight: float
-    price: np.ndarray
+    encoded_cost: np.ndarray
     """(D, D) P of a quadratic cost δᵀPδ."""
 
     @classmethod
@@ -439,7 +439,7 @@ class Plain:
 
 
 QUADRATIC = {
-    "squared euclidean": lambda price: cp.SquaredEuclidean(np.diagonal(price).copy()),
+    "squared euclidean": lambda encoded_cost: cp.SquaredEuclidean(np.diagonal(encoded_cost).copy()),
     "mahalanobis": cp.Mahalanobis,
 }
 
@@ -454,11 +454,15 @@ def seeds(default: int, most: int) -> Any:
 def test_without_constraints_it_is_the_minimiser_to_1e_10(seed: int, cost: str):
     """With P = LLᵀ the columns Lᵀδ cost their squared length, as the paper has it."""
     given = Plain.drawn(seed)
-    answers = given.explain(QUADRATIC[cost](given.price))
+    answers = given.explain(QUADRATIC[cost](given.encoded_cost))
     assert (answers.status == cp.Status.OPTIMAL).all()
     assert (answers.gap <= EXACT).all()
     assert_weighed(given.model, given.target, answers)
-    form = np.diag(np.diagonal(given.price)) if cost == "squared euclidean" else given.price
+    form = (
+        np.diag(np.diagonal(given.encoded_cost))
+        if cost == "squared euclidean"
+        else given.encoded_cost
+    )
     root = np.linalg.cholesky(form)
     rows = np.linalg.solve(root, given.matrix.T).T
     scores = given.rows @ given.matrix.T + given.offset
@@ -502,11 +506,11 @@ def test_weights_of_all_sizes_are_settled(drawn: range, held: str, cost: str):
     for seed in drawn:
         given = Plain.drawn(seed)
         d = given.rows.shape[1]
-        price = {
-            "manhattan": cp.Manhattan(np.sqrt(np.diagonal(given.price))),
-            **{name: made(given.price) for name, made in QUADRATIC.items()},
+        encoded_cost = {
+            "manhattan": cp.Manhattan(np.sqrt(np.diagonal(given.encoded_cost))),
+            **{name: made(given.encoded_cost) for name, made in QUADRATIC.items()},
         }[cost]
-        answers = given.explain(price, HELD[held](d))
+        answers = given.explain(encoded_cost, HELD[held](d))
         missed = np.flatnonzero(answers.status != cp.Status.OPTIMAL).tolist()
         off += [(seed, i, str(answers.status[i]), given.weight, answers.gap[i]) for i in missed]
         if answers.found.all():
@@ -600,13 +604,13 @@ def test_a_row_that_breaks_a_relation_is_answered(
     cost: str, rows: Any, offset: Any, x: Any, weight: float
 ):
     """It has to move by 1 in all; the probability has next to no say."""
-    price = {
+    encoded_cost = {
         "manhattan": cp.Manhattan(),
         "squared euclidean": cp.SquaredEuclidean(),
         "mahalanobis": cp.Mahalanobis(np.eye(2) + 0.2),
     }[cost]
     relation = [cp.Linear({"x0": 1.0, "x1": 1.0}, high=float(sum(x)) - 1.0)]
-    answers = asked_of(rows, offset, x, price, relation, weight)
+    answers = asked_of(rows, offset, x, encoded_cost, relation, weight)
     assert answers.status[0] == cp.Status.OPTIMAL, answers[0].certificate
 
 
@@ -628,12 +632,12 @@ def assert_no_error(weight: float, cost: str, held: str):
     """Whatever the status; that a solver does not get there is not said to be an answer."""
     for seed in range(3, 6):
         drawn = Plain.drawn(seed)
-        price = {
-            "manhattan": cp.Manhattan(np.sqrt(np.diagonal(drawn.price))),
-            **{name: made(drawn.price) for name, made in QUADRATIC.items()},
+        encoded_cost = {
+            "manhattan": cp.Manhattan(np.sqrt(np.diagonal(drawn.encoded_cost))),
+            **{name: made(drawn.encoded_cost) for name, made in QUADRATIC.items()},
         }[cost]
         constraints = HELD[held](drawn.rows.shape[1])
-        explainer = cp.Explainer(drawn.model, cost=price, constraints=constraints)
+        explainer = cp.Explainer(drawn.model, cost=encoded_cost, constraints=constraints)
         answers = explainer.explain(drawn.rows, cp.Tradeoff(drawn.label, weight))
         assert cp.Status.INFEASIBLE not in answers.status.tolist()
         found = answers.found
@@ -643,8 +647,8 @@ def assert_no_error(weight: float, cost: str, held: str):
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_a_heavier_cost_buys_less_probability(cost: str):
     given = zoo_problem("logistic")
-    price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), given.features)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=encoded_cost)
     rows = given.data.iloc[::41]
     weights = 10.0 ** np.arange(-4.0, 3.0)
     for label in given.classes:
@@ -662,11 +666,11 @@ def test_a_heavier_cost_buys_less_probability(cost: str):
 @pytest.mark.parametrize("cost", sorted(make.COSTS))
 def test_only_weight_times_cost_counts(cost: str, factor: float):
     given = zoo_problem("discriminant")
-    price = make.COSTS[cost](np.random.default_rng(1), given.features)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(1), given.features)
     scaled = (
-        cp.Mahalanobis(np.asarray(price.matrix) * factor)
-        if isinstance(price, cp.Mahalanobis)
-        else type(price)({n: w * factor for n, w in price.weights.items()})
+        cp.Mahalanobis(np.asarray(encoded_cost.matrix) * factor)
+        if isinstance(encoded_cost, cp.Mahalanobis)
+        else type(encoded_cost)({n: w * factor for n, w in encoded_cost.weights.items()})
     )
     rows = given.data.iloc[::31]
     for label in given.classes:
@@ -674,7 +678,7 @@ def test_only_weight_times_cost_counts(cost: str, factor: float):
             given.model,
             rows,
             cp.Tradeoff(label, 0.3),
-            cost=price,
+            cost=encoded_cost,
             data=given.data,
             extrapolate=True,
         )
@@ -701,8 +705,8 @@ def test_only_weight_times_cost_counts(cost: str, factor: float):
 def test_an_answer_does_not_depend_on_the_batch(kind: str, cost: str):
     rng = np.random.default_rng(5)
     given = problem(rng, PLAIN[kind], LogisticRegression(), 3)
-    price = make.COSTS[cost](rng, given.features)
-    options = {"features": given.features, "cost": price}
+    encoded_cost = make.COSTS[cost](rng, given.features)
+    options = {"features": given.features, "cost": encoded_cost}
     explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, **options)
     target, rows = cp.Tradeoff("class 1", 0.2), given.data[: 24 if kind == "continuous" else 5]
     whole = explainer.explain(rows, target)
@@ -740,14 +744,16 @@ def test_float32_rows_and_models(weight: float, cost: str):
     data, labels = blobs(3)
     data = data.astype(np.float32)
     model = LogisticRegression().fit(data, labels)
-    price = make.COSTS[cost](np.random.default_rng(0), cp.Features.from_data(data))
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), cp.Features.from_data(data))
     wide = data.astype(np.float64)
     for label in (3, 4, 5):
         target = cp.Tradeoff(label, weight)
-        answers = cp.explain(model, data[::23], target, data=data, extrapolate=True, cost=price)
+        answers = cp.explain(
+            model, data[::23], target, data=data, extrapolate=True, cost=encoded_cost
+        )
         assert (answers.status == cp.Status.OPTIMAL).all()
         assert (answers.to_frame().dtypes == np.float32).all()
-        same = cp.explain(model, wide[::23], target, data=wide, extrapolate=True, cost=price)
+        same = cp.explain(model, wide[::23], target, data=wide, extrapolate=True, cost=encoded_cost)
         np.testing.assert_allclose(
             answers.certificates.objective, same.certificates.objective, rtol=1e-5
         )
@@ -812,8 +818,8 @@ SURE = [1e-6, 0.01, 0.35, 0.9, 0.999, 1 - 1e-6]
 @pytest.mark.parametrize("at_least", SURE)
 def test_a_probability_is_met_and_no_more(at_least: float, cost: str):
     given = zoo_problem(("logistic", "discriminant", "gaussian bayes")[SURE.index(at_least) % 3])
-    price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), given.features)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=encoded_cost)
     rows = given.data.iloc[5::73]
     for column, label in enumerate(given.classes):
         target = cp.Probability(label, at_least)
@@ -837,9 +843,9 @@ def test_a_probability_is_met_and_no_more(at_least: float, cost: str):
                 assert after[i] == row
                 continue
             demands = pieces(target, given.classes)
-            asked = Question(given.features, given.known, demands, price, [], row)
+            asked = Question(given.features, given.known, demands, encoded_cost, [], row)
             best = optimum(asked)
-            spent = cost_of(price, given.features, row, after[i])
+            spent = cost_of(encoded_cost, given.features, row, after[i])
             assert best.allows(spent)
             assert spent <= best.high * (1 + RELATIVE)
             assert answers.bound[i] <= best.high
@@ -850,8 +856,8 @@ def test_a_probability_is_met_and_no_more(at_least: float, cost: str):
 @pytest.mark.parametrize("left", [1e-8, 1e-9, 1e-11, 1e-13])
 def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
     given = zoo_problem("logistic")
-    price = make.COSTS[cost](np.random.default_rng(0), given.features)
-    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=price)
+    encoded_cost = make.COSTS[cost](np.random.default_rng(0), given.features)
+    explainer = cp.Explainer(given.model, data=given.data, extrapolate=True, cost=encoded_cost)
     rows, at_least = given.data.iloc[5::47], 1.0 - left
     for column, label in enumerate(given.classes):
         answers = explainer.explain(rows, cp.Probability(label, at_least))
@@ -868,19 +874,19 @@ def test_near_certainty_is_met_as_nearly_as_floats_tell(left: float, cost: str):
 def test_a_probability_keeps_every_constraint(policy: str, cost: str):
     rng = np.random.default_rng(3)
     given = problem(rng, PLAIN["continuous"], LogisticRegression(), 3)
-    price = make.COSTS[cost](rng, given.features)
+    encoded_cost = make.COSTS[cost](rng, given.features)
     for k, label in enumerate(given.classes):
         rows = given.data.iloc[[7 * k]]
         row = rows.to_dict("records")[0]
         constraints = policies(row)[policy]
         at_least = (0.4, 0.8, 0.6)[k]
         target = cp.Probability(label, at_least)
-        options = {"features": given.features, "cost": price, "constraints": constraints}
+        options = {"features": given.features, "cost": encoded_cost, "constraints": constraints}
         answers = cp.explain(
             given.model, rows, target, data=given.data, extrapolate=True, **options
         )
         demands = pieces(target, given.classes)
-        asked = Question(given.features, given.known, demands, price, constraints, row)
+        asked = Question(given.features, given.known, demands, encoded_cost, constraints, row)
         if answers.status[0] == cp.Status.ALREADY:
             assert given.model.predict_proba(rows)[0, k] >= at_least
             continue
@@ -893,7 +899,7 @@ def test_a_probability_keeps_every_constraint(policy: str, cost: str):
         assert given.model.predict_proba(answers.to_frame())[0, k] >= at_least
         for constraint in constraints:
             assert excess(constraint, given.features, row, after) <= 1e-7
-        spent = cost_of(price, given.features, row, after)
+        spent = cost_of(encoded_cost, given.features, row, after)
         assert best.allows(spent)
         assert spent <= best.high * (1 + RELATIVE)
         assert answers.bound[0] <= best.high
@@ -913,9 +919,9 @@ def test_a_probability_out_of_reach_is_proved_out_of_reach(
         matrix, offset = rng.normal(size=(k, d)), rng.normal(size=k)
         matrix[0], offset[0] = matrix[1], offset[1]
         names = [f"x{j}" for j in range(d)]
-        price = make.COSTS[cost](rng, cp.Features([cp.Continuous(n) for n in names]))
+        encoded_cost = make.COSTS[cost](rng, cp.Features([cp.Continuous(n) for n in names]))
         model, rows = softmax_model(matrix, offset), rng.normal(size=(3, d))
-        explainer = cp.Explainer(model, cost=price, constraints=related)
+        explainer = cp.Explainer(model, cost=encoded_cost, constraints=related)
         answers = explainer.explain(rows, cp.Probability(0, at_least))
         odds = np.log(at_least / (1.0 - at_least))
         for i, x in enumerate(rows):

@@ -134,7 +134,7 @@ def cheapest(
     return float(change.sum(axis=1).min(initial=np.inf))
 
 
-def leads(label: int, model: Any, grid: pd.DataFrame) -> np.ndarray:
+def safety_margins(label: int, model: Any, grid: pd.DataFrame) -> np.ndarray:
     """Whether the shares of a label are above all others by more than rounding."""
     shares = model.predict_proba(grid)
     return shares[:, label] > np.delete(shares, label, axis=1).max(axis=1) + 1e-12
@@ -166,7 +166,7 @@ def test_the_cheapest_change_is_that_of_brute_force(model: Any, kind: str, seed:
                 assert answer.certificate.claim == "proved"
                 assert answer.certificate.bound <= best + 2e-5
                 if answer.certificate.cost > best + 2e-5:  # a tie is no answer if another leads
-                    best = cheapest(*asked, partial(leads, target), anywhere)
+                    best = cheapest(*asked, partial(safety_margins, target), anywhere)
                 assert answer.certificate.cost == pytest.approx(best, abs=2e-5)
         returned = found.to_frame()[found.found]
         assert (model.predict(returned) == target).all()
@@ -205,8 +205,8 @@ def nearest_in(x: Any, low: Any, high: Any, row: tuple[Any, float], power: int) 
     """(n,) the least Σ |y − x| ** power between (n, d) ends that meets a row, by bisection."""
     weights, limit = row
 
-    def points(price: Any) -> Any:
-        pull = price[:, None] * weights
+    def points(encoded_cost: Any) -> Any:
+        pull = encoded_cost[:, None] * weights
         if power == 2:
             return np.clip(x - 0.5 * pull, low, high)
         return np.clip(np.where(np.abs(pull) <= 1.0, x, -1e9 * np.sign(pull)), low, high)
@@ -316,7 +316,7 @@ def by_cp_sat(cp_model: Any, model: Any, x: pd.Series) -> float:
         far = np.maximum(np.maximum(low - value, value - high), 0.0)
         costs += [round(1e6 * d) * cell for d, cell in zip(far, own, strict=True)]
         cells.append(own)
-    lead = []
+    safety_margin = []
     for tree in trees:
         leaves = []
         paths: list[tuple[int, list[tuple[int, int, bool]]]] = [(0, [])]
@@ -326,7 +326,7 @@ def by_cp_sat(cp_model: Any, model: Any, x: pd.Series) -> float:
                 for j, k, left in path:
                     said.add(sum(cells[j][: k + 1]) == int(left)).only_enforce_if(leaf)
                 shares = tree.value[node, 0] / tree.value[node, 0].sum()
-                lead.append(round(1e9 * (shares[1] - shares[0])) * leaf)
+                safety_margin.append(round(1e9 * (shares[1] - shares[0])) * leaf)
                 leaves.append(leaf)
                 continue
             j = int(tree.feature[node])
@@ -334,7 +334,7 @@ def by_cp_sat(cp_model: Any, model: Any, x: pd.Series) -> float:
             paths.append((tree.children_left[node], [*path, (j, k, True)]))
             paths.append((tree.children_right[node], [*path, (j, k, False)]))
         said.add_exactly_one(leaves)
-    said.add(sum(lead) >= 100)
+    said.add(sum(safety_margin) >= 100)
     said.minimize(sum(costs))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -674,8 +674,8 @@ def evidence_of(model: Any, frame: pd.DataFrame, **options: Any) -> Any:
     """What a search leaves behind of one row that is not easy."""
     kept = []
 
-    def keep(found: Any, pieces: Any, leads: Any) -> Any:
-        kept.append((found, search_trees(found, pieces, leads)))
+    def keep(found: Any, pieces: Any, safety_margins: Any) -> Any:
+        kept.append((found, search_trees(found, pieces, safety_margins)))
         return kept[-1][1]
 
     cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
@@ -771,7 +771,10 @@ def test_any_prices_bound_what_points_cost(kind: str, classes: int) -> None:
                 some = paid[:, rng.random(len(trees)) < 0.3].T.ravel().tolist()
                 weights = rng.exponential(0.3, len(values)).tolist()
                 assert known.bound(demands, [*weights, *some]) <= optimum
-                near = [price * rng.uniform(0.9, 1.1) for price in best.prices[len(values) :]]
+                near = [
+                    encoded_cost * rng.uniform(0.9, 1.1)
+                    for encoded_cost in best.prices[len(values) :]
+                ]
                 near[::4], near[1::4] = (
                     best.prices[len(values) :: 4],
                     best.prices[len(values) + 1 :: 4],
@@ -837,7 +840,7 @@ def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes:
         arrays, loops = seen
         held = np.isfinite(arrays.bound)
         assert (held == np.isfinite(loops.bound)).all()
-        for name in ("ends", "leaves", "met"):
+        for name in ("ends", "leaves", "satisfied"):
             np.testing.assert_array_equal(getattr(arrays, name), getattr(loops, name))
         for name in ("cells", "categories", "own"):
             np.testing.assert_array_equal(getattr(arrays, name)[held], getattr(loops, name)[held])
@@ -1084,10 +1087,10 @@ def test_shares_of_exactly_what_is_asked_are_found_and_bounded(count: int) -> No
         shares = model.predict_proba(points)
         asked = [(cp.Probability(k, 0.5), shares[:, k] >= 0.5) for k in range(3)]
         asked += [(cp.Label(k), model.predict(points) == k) for k in range(3)]
-        for target, met in asked:
+        for target, satisfied in asked:
             found = cp.explain(model, X[:3], target, data=points, features=features, cost=cost)
             for x, answer in zip(X[:3], found, strict=True):
-                best = (np.abs(points[met] - x) @ weights).min(initial=np.inf)
+                best = (np.abs(points[satisfied] - x) @ weights).min(initial=np.inf)
                 assert answer.certificate.bound <= best * (1.0 + 1e-9)
                 if isinstance(target, cp.Probability):
                     assert str(answer.status) in ("optimal", "already", "infeasible")

@@ -144,8 +144,8 @@ def test_a_dear_answer_with_a_bound_that_a_witness_contradicts_is_not_returned(
     row = frame[model.predict(frame) == 0].head(1)
     explainer = cp.Explainer(model, data=frame)
     far = explainer.features.expand(frame[model.predict(frame)].tail(1).to_numpy(dtype=float))
-    price = explainer.explain(row, True).question.price
-    dear = float(price(far, row.to_numpy(dtype=float))[0])
+    encoded_cost = explainer.explain(row, True).question.encoded_cost
+    dear = float(encoded_cost(far, row.to_numpy(dtype=float))[0])
 
     def wrong(pieces: Any, cases: Any, effort: Any, *_: Any) -> Found:
         found = Found(cases, effort)
@@ -259,7 +259,9 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
     explainer = cp.Explainer(model, data=frame, features=[cp.Continuous("years")])
     begun: list[float] = []
 
-    def watched(pieces: Any, cases: Any, effort: Any, leads: Any, incumbents: Any) -> Found:
+    def watched(
+        pieces: Any, cases: Any, effort: Any, safety_margins: Any, incumbents: Any
+    ) -> Found:
         def told(i: int, end: float) -> np.ndarray:
             points = incumbents(i, end)
             begun.extend(pieces.asked.cost(points, np.broadcast_to(cases.x[i], points.shape)))
@@ -268,7 +270,7 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
             ).all()
             return points
 
-        return search(pieces, cases, effort, leads, told)
+        return search(pieces, cases, effort, safety_margins, told)
 
     monkeypatch.setattr(validation, "search", watched)
     monkeypatch.setattr("counterpoint.families.trees.search.EASY", 0)

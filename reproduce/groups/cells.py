@@ -95,7 +95,7 @@ def section(file: Path, *, quick: bool) -> Section:
         ],
         figures={"groups_cells": _figure(model, frame, labels)},
         claims=[
-            *(Claim(goal.what, goal.goal, goal.measured, goal.met) for goal in goals),
+            *(Claim(goal.what, goal.goal, goal.measured, goal.satisfied) for goal in goals),
             Claim(
                 "known markers are among what is raised",
                 "",

@@ -128,17 +128,17 @@ def _draw(ax: Axes, scene: FitData) -> None:
     low, high = scene.X.min(axis=0) - 0.25, scene.X.max(axis=0) + 0.25
     across, up = (np.linspace(*ends, 400) for ends in zip(low, high, strict=True))
     mesh = np.stack(np.meshgrid(across, up), axis=-1)
-    decided = scene.model.predict(mesh.reshape(-1, 2)).reshape(mesh.shape[:2])
+    ties_resolved = scene.model.predict(mesh.reshape(-1, 2)).reshape(mesh.shape[:2])
     extent = (low[0], high[0], low[1], high[1])
     ax.imshow(
-        decided,
+        ties_resolved,
         origin="lower",
         extent=extent,
         cmap=ListedColormap(TINTS),
         aspect="auto",
         interpolation="nearest",
     )
-    ax.contour(across, up, decided, levels=[0.5, 1.5], colors="white", linewidths=1.2)
+    ax.contour(across, up, ties_resolved, levels=[0.5, 1.5], colors="white", linewidths=1.2)
     for label, (colour, marker) in enumerate(zip(DARK, MARKERS, strict=True)):
         some, p = scene.X[scene.y == label], scene.model.prototypes_
         p = p[scene.model.prototype_labels_ == label]

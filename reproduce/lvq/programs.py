@@ -148,12 +148,14 @@ def _stand(case: Case, factor: np.ndarray | None, rivals: int, *, slack: bool) -
         nonlinear = cvxpy.Variable()
         excess = excess + nonlinear
         conditions.append(0.5 * cvxpy.sum_squares(factor @ z) <= nonlinear)
-    price, penalty = cvxpy.norm1(z - x), None
+    encoded_cost, penalty = cvxpy.norm1(z - x), None
     if slack:
         room, penalty = cvxpy.Variable(rivals, nonneg=True), cvxpy.Parameter(nonneg=True)
         excess = excess - room
-        price = price + penalty * cvxpy.sum(room)
+        encoded_cost = encoded_cost + penalty * cvxpy.sum(room)
     conditions.append(excess <= 0.0)
     if case.data.fixed:
         conditions.append(z[case.free :] == x[case.free :])
-    return Stand(cvxpy.Problem(cvxpy.Minimize(price), conditions), z, x, slopes, offsets, penalty)
+    return Stand(
+        cvxpy.Problem(cvxpy.Minimize(encoded_cost), conditions), z, x, slopes, offsets, penalty
+    )

@@ -32,12 +32,12 @@ class Bisected:
     """
 
     point: FloatArray
-    met: bool
+    satisfied: bool
     lengths: FloatArray
 
 
 def bisect(
-    lead: Callable[[FloatArray], float],
+    safety_margin: Callable[[FloatArray], float],
     x: FloatArray,
     prototype: FloatArray,
     asked: float,
@@ -60,7 +60,7 @@ def bisect(
     lengths = []
     while np.linalg.norm(upper - lower) > accuracy:
         middle = 0.5 * (upper + lower)
-        missed = asked - lead(middle)
+        missed = asked - safety_margin(middle)
         lower, upper = (lower, middle) if missed < 0.0 else (middle, upper)
         lengths.append(np.copysign(np.linalg.norm(upper - lower), missed))
     return Bisected(middle, bool(missed <= 0.0), np.array(lengths))

@@ -65,7 +65,7 @@ def section(amount: Amount) -> Section:
         text,
         ("along", PAPER, AS_PRINTED, PLAIN, *SHOWN),
         rows,
-        [NOTE.format(met=theirs[0].met[:, 0].mean())],
+        [NOTE.format(satisfied=theirs[0].satisfied[:, 0].mean())],
         {"private_distance": _figure(by_beta, by_p)},
         _claims(by_beta),
     )

@@ -55,7 +55,7 @@ class Amount:
     constants: int
     neighbours: int
     plane: int
-    leads: tuple[int, int]
+    safety_margins: tuple[int, int]
     short: bool
 
 

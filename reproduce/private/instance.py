@@ -90,7 +90,7 @@ def section() -> Section:
     far = {name: float(np.linalg.norm(point - one.x)) for name, point in one.points.items()}
     note = NOTE.format(
         steps=len(one.bisected.lengths),
-        met="meets" if one.bisected.met else "does not quite meet",
+        satisfied="meets" if one.bisected.satisfied else "does not quite meet",
         share=far["optimal, exact rule"] / far[AS_PRINTED],
     )
     score = one.scores[AS_PRINTED]
@@ -204,11 +204,11 @@ def _figure(one: One) -> Figure:
 def _converged(ax: Axes, found: Bisected) -> None:
     steps = np.arange(1, len(found.lengths) + 1)
     ax.semilogy(steps, np.abs(found.lengths), color="#bbbbbb", linewidth=1.0, zorder=1)
-    for met, colour, name in (
+    for satisfied, colour, name in (
         (True, "#009e73", "midpoint meets the rule"),
         (False, "#d55e00", "midpoint does not"),
     ):
-        some = (found.lengths < 0.0) == met
+        some = (found.lengths < 0.0) == satisfied
         ax.scatter(steps[some], np.abs(found.lengths[some]), s=26, color=colour, label=name)
     ax.axhline(ACCURACY, color="#444444", linewidth=0.8, linestyle="--")
     ax.set(xlabel="step", ylabel="length of what is left", title="algorithm 1")

@@ -44,7 +44,7 @@ class Known:
         model.coef_ = self.weights + model.noise_.draw(1, seed)[0]
         return model
 
-    def lead(self, rows: FloatArray, label: int) -> FloatArray:
+    def safety_margin(self, rows: FloatArray, label: int) -> FloatArray:
         """(n,) by how much the true weights are for a label, which is −(12b)."""
         score = self.model.features(rows) @ self.weights
         return score if label == 1 else -score

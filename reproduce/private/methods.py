@@ -72,7 +72,7 @@ class Asked:
         """(d,) that of the label."""
         return np.asarray(self.known.data.prototypes[self.label])
 
-    def leads(self, rows: FloatArray) -> FloatArray:
+    def safety_margins(self, rows: FloatArray) -> FloatArray:
         """(n,) by how much the released weights are for the label."""
         score = self.model.decision_function(rows)
         return np.asarray(score if self.label == 1 else -score)
@@ -93,7 +93,7 @@ class Answer:
     """
 
     distance: float = float("nan")
-    lead: float = float("nan")
+    safety_margin: float = float("nan")
     guarantee: str = ""
     text: str = ""
 
@@ -106,22 +106,22 @@ def answer(asked: Asked, kind: Kind, name: str) -> Answer:
     if name != PLAIN:
         how = dict(METHODS[kind][name])
         if how.get("search") == "segment":
-            if asked.leads(asked.prototype[None])[0] < 0.0:
+            if asked.safety_margins(asked.prototype[None])[0] < 0.0:
                 return Answer()
             how["prototype"] = asked.prototype
         target = cp.Robust(asked.label, asked.p, **how)
     found = asked.explainer.explain(asked.x[None], target)
     if not found.found[0]:
         return Answer()
-    lead = float(asked.known.lead(found.to_frame(), asked.label)[0])
+    safety_margin = float(asked.known.safety_margin(found.to_frame(), asked.label)[0])
     sure = found[0].certificate
-    return Answer(float(np.sqrt(sure.cost)), lead, str(sure.guarantee), str(found[0]))
+    return Answer(float(np.sqrt(sure.cost)), safety_margin, str(sure.guarantee), str(found[0]))
 
 
 def _as_printed(asked: Asked) -> Answer:
     """The last midpoint, whether or not it meets the rule."""
     rule = asked_by_paper(asked.model.scale_, asked.p)
     ends = asked.x, asked.prototype
-    point = bisect(lambda y: float(asked.leads(y[None])[0]), *ends, rule).point
-    lead = float(asked.known.lead(point[None], asked.label)[0])
-    return Answer(float(np.linalg.norm(point - asked.x)), lead)
+    point = bisect(lambda y: float(asked.safety_margins(y[None])[0]), *ends, rule).point
+    safety_margin = float(asked.known.safety_margin(point[None], asked.label)[0])
+    return Answer(float(np.linalg.norm(point - asked.x)), safety_margin)

@@ -72,12 +72,12 @@ def _moved(name: str, neighbours: int, *, flip: bool) -> Iterator[tuple[float, f
     one = known(name, "fourier", 0)
     rows, others, box = _rows(name)
     random = np.random.default_rng(0)
-    lead = others @ one.weights
+    safety_margin = others @ one.weights
     bound = 2.0 * box
     for _ in range(neighbours):
         i, j = random.integers(len(rows)), random.integers(len(others))
         changed = rows.copy()
-        changed[i] = -rows[i] if flip else others[j] * (-1.0 if lead[j] > 0.0 else 1.0)
+        changed[i] = -rows[i] if flip else others[j] * (-1.0 if safety_margin[j] > 0.0 else 1.0)
         apart = minimize_hinge(changed, box, TOL, 200) - one.weights
         sums = float(np.abs(apart).sum()) / (bound * np.sqrt(F))
         yield float(np.linalg.norm(apart)) / bound, sums

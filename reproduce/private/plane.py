@@ -62,8 +62,10 @@ def section(draws: int) -> Section:
         asked = Asked(known, model, X, label, P)
         for name, answers in held.items():
             answers.append(answer(asked, "linear", name))
-        leads = {name: answers[-1].lead for name, answers in held.items()}
-        told = leads.pop(PLAIN) < 0.0 and all(lead > 0.0 for lead in leads.values())
+        safety_margins = {name: answers[-1].safety_margin for name, answers in held.items()}
+        told = safety_margins.pop(PLAIN) < 0.0 and all(
+            safety_margin > 0.0 for safety_margin in safety_margins.values()
+        )
         if first is None and label == 1 and told:
             first = model
     rows = [_line(name, Tally(P, answers)) for name, answers in held.items()]

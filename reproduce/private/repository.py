@@ -85,7 +85,7 @@ class Found:
     plain: FloatArray
     robust_score: FloatArray
     plain_score: FloatArray
-    met: FloatArray
+    satisfied: FloatArray
 
 
 @cache
@@ -154,5 +154,5 @@ def _measured(
         float(right.mean()),
         *(float(np.linalg.norm(found.point - x)) for found in (robust, plain)),
         *(sign * one.score(found.point) for found in (robust, plain)),
-        float(robust.met),
+        float(robust.satisfied),
     )

@@ -62,9 +62,9 @@ class Tally:
         return np.array([one.distance for one in self.answers])
 
     @property
-    def lead(self) -> FloatArray:
+    def safety_margin(self) -> FloatArray:
         """(n,) by how much the true weights are for the label; NaN without an answer."""
-        return np.array([one.lead for one in self.answers])
+        return np.array([one.safety_margin for one in self.answers])
 
     @property
     def found(self) -> int:
@@ -74,7 +74,7 @@ class Tally:
     @property
     def right(self) -> int:
         """How many have the label by the true weights."""
-        return int((self.lead > 0.0).sum())
+        return int((self.safety_margin > 0.0).sum())
 
     @property
     def wrong(self) -> int:

@@ -118,7 +118,11 @@ def _figure(by_beta: dict[float, dict[str, Tally]]) -> Figure:
 
 def _draw(ax: Axes, found: dict[float, Tally], colour: str) -> None:
     """Percentiles along β."""
-    held = {beta: -t.lead[np.isfinite(t.lead)] for beta, t in found.items() if t.found >= 5}
+    held = {
+        beta: -t.safety_margin[np.isfinite(t.safety_margin)]
+        for beta, t in found.items()
+        if t.found >= 5
+    }
     if not held:
         return
     betas = list(held)

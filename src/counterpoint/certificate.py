@@ -347,7 +347,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     gap: float = CLOSED,
     resolution: float = VIOLATION,
     margin: FloatArray | None = None,
-    stretch: float = 0.0,
+    cost_inflation: float = 0.0,
 ) -> Certificates:
     """Certificates of (n, d) returned rows; the bound of one that does not hold is its row's.
 
@@ -355,19 +355,20 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     target demands; the verdict says what the model says of the points. The evidence bounds every
     piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
     the ``gap``; violations up to the ``resolution`` are rounding. For rows in other coordinates,
-    the bound is on what meets the target by a ``margin``, at 1 + ``stretch`` times the objective.
+    the bound is on what meets the target by a ``margin``, at 1 + ``cost_inflation`` times the
+    objective.
     """
-    objective = cost = program.price(points, cases.x)
+    objective = cost = program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
-    if program.charges:
+    if program.objective_terms:
         objective = program.objective(points, cases)
     holds = verdict.valid & (violation <= resolution)
     if evidence is None:
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
     else:
         reached = np.where(holds, objective, np.inf)
-        bound, claim = lower_bounds(evidence, reached * (1.0 + stretch), gap, margin)
-        bound /= 1.0 + stretch
+        bound, claim = lower_bounds(evidence, reached * (1.0 + cost_inflation), gap, margin)
+        bound /= 1.0 + cost_inflation
     return Certificates(
         verdict.valid,
         verdict.margin,

@@ -361,7 +361,7 @@ def _shares(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
     """(n, p) what each feature's change costs alone; negative where a number falls."""
     before, after = answers.before[rows], answers.after[rows]
     expand, starts = answers.features.expand, [b.start for b in answers.features.blocks]
-    paid = answers.question.price.each(expand(after), expand(before))
+    paid = answers.question.encoded_cost.each(expand(after), expand(before))
     out = np.add.reduceat(paid, starts, axis=1)
     falls = (after < before) & answers.features.is_numeric
     return np.where(falls, -out, out)

@@ -160,9 +160,12 @@ class Path:
 
         With its sign; where the cost is the square of a length, the length.
         """
-        price, starts = self.measure.price(self.features), [b.start for b in self.features.blocks]
+        encoded_cost, starts = (
+            self.measure.encoded_cost(self.features),
+            [b.start for b in self.features.blocks],
+        )
         expand = self.features.expand
-        each = [price.each(expand(a.after), expand(a.before)) for a in self.answers]
+        each = [encoded_cost.each(expand(a.after), expand(a.before)) for a in self.answers]
         paid = np.stack([np.add.reduceat(part, starts, axis=1) for part in each], axis=1)
         paid = np.sqrt(paid) if self.is_squared else paid
         return np.where(np.isnan(self.changes), np.nan, np.copysign(paid, self.changes))
@@ -170,7 +173,7 @@ class Path:
     @property
     def is_squared(self) -> bool:
         """Whether the cost is the square of a length: `SquaredEuclidean`, `Mahalanobis`."""
-        return self.measure.price(self.features).kind is not Manhattan
+        return self.measure.encoded_cost(self.features).kind is not Manhattan
 
     def to_frame(self) -> Any:
         """One line for each row and target: what was wanted, what came of it, and the answer.

@@ -373,13 +373,13 @@ class Counterfactuals:
     ) -> str:
         """What notebooks show of the first answers, with columns in front."""
         some, c = range(min(len(self), most)), self.certificates
-        lead = [[int(values[i]) for values in beside.values()] for i in some]
+        safety_margin = [[int(values[i]) for values in beside.values()] for i in some]
         kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
         answers = [
-            (*lead[i], self._status(i), float(self.cost[i]), html.changes(self[i].changes))
+            (*safety_margin[i], self._status(i), float(self.cost[i]), html.changes(self[i].changes))
             for i in some
         ]
-        kept = [(*lead[i], *(getattr(c[i], name) for name in kinds)) for i in some]
+        kept = [(*safety_margin[i], *(getattr(c[i], name) for name in kinds)) for i in some]
         more = f"and {len(self) - most} more: see report() and changes()"
         return html.panel(
             title,

@@ -12,7 +12,7 @@ from oracles import cost_of
 from strategies import COSTS, features, seeds
 
 import counterpoint as cp
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.testing import check_cost
 
 Row = Mapping[Hashable, Any]
@@ -74,10 +74,10 @@ def test_tables_of_features_conform(kind: Any):
 class Cost(cp.Cost):
     """Any price, for what follows."""
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
+    def __init__(self, encoded_cost: EncodedCost) -> None:
+        self._price = encoded_cost
 
-    def price(self, features: cp.Features) -> Price:
+    def encoded_cost(self, features: cp.Features) -> EncodedCost:
         return self._price
 
 
@@ -90,6 +90,6 @@ class Cost(cp.Cost):
 )
 def test_the_suite_catches(absolute: float, value, message: str):
     described = cp.Features([cp.Continuous("a")])
-    wrong = Cost(Price(np.array([absolute]), np.zeros(1)))
+    wrong = Cost(EncodedCost(np.array([absolute]), np.zeros(1)))
     with pytest.raises(AssertionError, match=message):
         check_cost(wrong, described, value=value)

@@ -94,7 +94,7 @@ def asked(draw: Any) -> tuple[Program, np.ndarray, Question]:
     known = Additive(np.zeros(1), slopes, tables)
     raw = make.frame(features, codes).to_dict("records")[0]
     question = Question(features, known, [(Demand(np.ones(1), least),)], cost, constraints, raw)
-    return Program(cost.price(features), region), features.expand(codes), question
+    return Program(cost.encoded_cost(features), region), features.expand(codes), question
 
 
 @given(asked())

@@ -314,7 +314,7 @@ class DifferenceOfMeans(GroupExplainer):
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         scene = self._fitted()
-        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.price)
+        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.encoded_cost)
         if k is None:
             return means
         check_k(k, len(means.names))

@@ -111,10 +111,10 @@ def _prices(
     costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
 ) -> FloatArray:
     """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
-    price, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
+    encoded_cost, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
-            price[_places(name, names)] = _number(cost)
+            encoded_cost[_places(name, names)] = _number(cost)
     elif costs is not None:
         given = np.asarray(costs)
         if given.shape != (len(names),) or given.dtype.kind not in "biuf":
@@ -122,14 +122,16 @@ def _prices(
                 f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
                 f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
             )
-        price = given.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(price) & (price > 0.0)))
+        encoded_cost = given.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(encoded_cost) & (encoded_cost > 0.0)))
     if len(wrong):
         raise InvalidInput(
-            f"Expected positive costs; got {price[wrong[0]]} for {names[wrong[0]]!r}. Make a "
+            f"Expected positive costs; got {encoded_cost[wrong[0]]} for {names[wrong[0]]!r}. "
+            "Make a "
+            f""
             "feature that must not change immutable."
         )
-    return price
+    return encoded_cost
 
 
 def _places(name: Any, names: Names) -> list[int]:
@@ -188,7 +190,7 @@ class FitData:
     means: FloatArray  # (l, d) of the groups, in feature units
     base: FloatArray  # (l, h) the same after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
-    price: FloatArray  # (d,) what a change of one unit costs
+    encoded_cost: FloatArray  # (d,) what a change of one unit costs
     radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
     low: FloatArray  # (d,) the smallest values and
     high: FloatArray  # (d,) the largest
@@ -259,7 +261,7 @@ class FitData:
         count, parts = len(self.labels), self.points.parts
         fusion = Fusion(
             count,
-            2.0 / (count * (count - 1)) * self.price * self.scale,
+            2.0 / (count * (count - 1)) * self.encoded_cost * self.scale,
             limits.reach(self.means, self.names, self.switches) / self.scale,
             limits.monotone(self.names),
         )
@@ -276,7 +278,7 @@ class FitData:
     def translations(self, D: FloatArray, strength: float) -> Translations:
         """Offsets in units of ``scale`` as translations in feature units."""
         columns = moving(D)
-        levels, costs = D[:, columns] * self.scale[columns], self.price[columns]
+        levels, costs = D[:, columns] * self.scale[columns], self.encoded_cost[columns]
         return Translations(self.labels, self.names, columns, levels, costs, float(strength))
 
     def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
@@ -330,16 +332,16 @@ def polished(
     levels, half = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
     half[level] = fusion.reach / 2.0
-    points, price = scene.points.take(scene.points.groups.thinned(500)), 0.0
+    points, encoded_cost = scene.points.take(scene.points.groups.thinned(500)), 0.0
     for smooth in smooths:
         kept = costliest(levels[level], fusion.weight, k)
         aim = smoothed_rates(scene, points, task, columns, level, kept)
-        if not price:  # as much again as at the start costs 0.2 of the two shares
-            price = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
+        if not encoded_cost:  # as much again as at the start costs 0.2 of the two shares
+            encoded_cost = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
         levels = minimize(
             aim,
             levels,
-            args=(smooth, price),
+            args=(smooth, encoded_cost),
             jac=True,
             method="L-BFGS-B",
             bounds=np.column_stack([-half, half]),
@@ -359,9 +361,9 @@ def smoothed_rates(
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """Levels, τ and the price of changes to that price less smoothed correctness and coverage."""
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
-    matrix, charges = dense(task.matrix[columns]), _charges(scene, points, columns)
+    matrix, objective_terms = dense(task.matrix[columns]), _charges(scene, points, columns)
 
-    def value(levels: FloatArray, smooth: float, price: float) -> tuple[float, FloatArray]:
+    def value(levels: FloatArray, smooth: float, encoded_cost: float) -> tuple[float, FloatArray]:
         D = levels[level]
         total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
         for i in range(len(D)):
@@ -369,9 +371,9 @@ def smoothed_rates(
             already_satisfied = kept[i, others]
             changes = (D[others] - D[i]) * already_satisfied
             share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
-            cost, pulls = charges(i, changes)
-            total += price * cost - share
-            pulled = (price * pulls - pushes @ matrix.T) * already_satisfied
+            cost, pulls = objective_terms(i, changes)
+            total += encoded_cost * cost - share
+            pulled = (encoded_cost * pulls - pushes @ matrix.T) * already_satisfied
             slope[others] += pulled
             slope[i] -= pulled.sum(axis=0)
         back = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
@@ -420,9 +422,9 @@ def _charges(
     scale = scene.scale[columns]
     cells = [own / scale for own in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
-    costs = scene.price[columns] * scale
+    costs = scene.encoded_cost[columns] * scale
 
-    def charges(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
+    def objective_terms(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
         moved = cells[i] + changes[:, None]
         above, below = moved - high, low - moved
         beyond = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
@@ -432,4 +434,4 @@ def _charges(
         slope = np.sign(changes) + 2.0 * tilt * changed
         return float((cost * costs).sum()), slope * costs
 
-    return charges
+    return objective_terms

@@ -102,14 +102,16 @@ class Translations:
             )
         width = D.shape[1]
         named = tuple(f"x{j}" for j in range(width)) if names is None else tuple(names)
-        price = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
-        if len(named) != width or price.shape != (width,):
+        encoded_cost = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
+        if len(named) != width or encoded_cost.shape != (width,):
             raise InvalidInput(
                 f"Expected a name and a cost for each of {width} features; got {len(named)} and "
-                f"{price.size}. Pass as many as there are columns."
+                f"{encoded_cost.size}. Pass as many as there are columns."
             )
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-        return cls(tuple(groups), named, columns, D[:, columns], price[columns], truncate=truncate)
+        return cls(
+            tuple(groups), named, columns, D[:, columns], encoded_cost[columns], truncate=truncate
+        )
 
     def truncated(self, k: int) -> Translations:
         """The same, with the k features of the largest cost kept for each pair.
@@ -346,11 +348,11 @@ class Translations:
         from counterpoint.pictures.plots import draw_bars
 
         changes = self.changes(start, end)
-        price = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
+        encoded_cost = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
         bars = [
             (
                 f"{name} {'+' if change > 0.0 else '−'}{amount(abs(change))}",
-                price[self.names.index(name)] * change,
+                encoded_cost[self.names.index(name)] * change,
             )
             for name, change in list(changes.items())[:most]
         ]

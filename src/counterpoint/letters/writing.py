@@ -276,7 +276,7 @@ def _holds(
             said = target.said(explainer.reading, moved.take(at))
             verdict = target.verdict(question.form, y, said, answers.eps)
             within = question.actionable.violation(y, x) <= answers.certificates.resolution
-            out[at] = verdict.leads & within
+            out[at] = verdict.safety_margins & within
     return out[rows]
 
 

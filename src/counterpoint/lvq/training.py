@@ -180,8 +180,8 @@ def _pull(
         return -2.0 * inward, omega
     outward = slope.sum(axis=1)[:, None] * z - slope @ q
     if omega.ndim == 1:
-        stretch = (outward * x).sum(axis=0) - (inward * prototypes).sum(axis=0)
-        return -2.0 * inward * omega, 2.0 * stretch
+        cost_inflation = (outward * x).sum(axis=0) - (inward * prototypes).sum(axis=0)
+        return -2.0 * inward * omega, 2.0 * cost_inflation
     return -2.0 * inward @ omega, 2.0 * (outward.T @ x - inward.T @ prototypes)
 
 

@@ -217,10 +217,10 @@ def ynn(
     rows = asked.given(asked.data[whole], model)
     if is_other(wanted):
         before = said(model, asked.given(asked.before[known], model))
-        met = said(model, rows)[near] != before[:, None]
+        satisfied = said(model, rows)[near] != before[:, None]
     else:
-        met = meets(model, wanted, rows)[near]
-    return asked.put(known, met.mean(axis=1))
+        satisfied = meets(model, wanted, rows)[near]
+    return asked.put(known, satisfied.mean(axis=1))
 
 
 def lof(

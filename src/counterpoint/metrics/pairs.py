@@ -81,7 +81,7 @@ class Pairs:
 
     def costs(self, cost: cp.Cost) -> FloatArray:
         """(m,) costs; NaN also where a cell was filled in or emptied, which has no distance."""
-        values = cost.price(self.features)(self.encoded(self.y), self.encoded(self.x))
+        values = cost.encoded_cost(self.features)(self.encoded(self.y), self.encoded(self.x))
         filled = (np.isnan(self.x) != np.isnan(self.y)).any(axis=1)
         return np.where(filled, np.nan, self.told(values))
 

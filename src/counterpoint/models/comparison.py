@@ -167,9 +167,9 @@ def _lies_between(
             continue
         target = Probability(label, float(level))
         try:
-            lead = sign * form.margin(x, target)[0]
+            safety_margin = sign * form.margin(x, target)[0]
         except InvalidInput:  # a calibration gives no row as much
             return sign < 0.0
-        if not lead >= -target.requirement.rounding(form, x, eps)[0]:
+        if not safety_margin >= -target.requirement.rounding(form, x, eps)[0]:
             return False
     return True

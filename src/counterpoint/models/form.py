@@ -291,7 +291,7 @@ class Form(ABC):
         InvalidInput
             If it does and there are none.
         """
-        if MinimumChange not in region.kinds:
+        if MinimumChange not in region.condition_types:
             return region
         if self.thresholds is None:
             raise InvalidInput(

@@ -217,8 +217,10 @@ class Reading:
             labels = predicted[rows].tolist()
             self._require_labels(labels)
             pairs = zip(rows.tolist(), labels, strict=True)
-            lead = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in pairs])
-            differs[rows] = ~(lead >= -noise)  # also of NaN
+            safety_margin = np.array(
+                [self.form.margin(x[[i]], Label(label))[0] for i, label in pairs]
+            )
+            differs[rows] = ~(safety_margin >= -noise)  # also of NaN
         return np.asarray(differs)
 
     def _require_labels(self, predicted: list[Any]) -> None:

@@ -1,6 +1,7 @@
 """What a change costs: Manhattan, squared Euclidean, Mahalanobis, percentile shifts.
 
-A cost is said in feature names; `Cost.price` turns it into the one formula that programs know,
+A cost is said in feature names; `Cost.encoded_cost` turns it into the one formula that programs
+know,
 
     price(y, x) = Σ_j absolute_j |δ_j| + δᵀ quadratic δ,  δ = y − x,  over the encoded columns,
 
@@ -28,12 +29,12 @@ from counterpoint.rows.features import Categorical, Feature, Features
 
 __all__ = [
     "Cost",
+    "EncodedCost",
     "Mahalanobis",
     "Manhattan",
     "Pairs",
     "PercentileCost",
     "PercentileShift",
-    "Price",
     "SquaredEuclidean",
 ]
 
@@ -96,7 +97,7 @@ class PercentileCost(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Price:
+class EncodedCost:
     """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns, or what tables say.
 
     Of features with a table, ``absolute`` takes no more than it does: the least of its `Pairs`, or
@@ -114,7 +115,7 @@ class Price:
             )
 
     @property
-    def kinds(self) -> frozenset[type]:
+    def condition_types(self) -> frozenset[type]:
         """What solvers must take: its `kind`, and the types of its tables."""
         return frozenset({self.kind, *map(type, self.tables)})
 
@@ -198,7 +199,7 @@ class Cost(ABC):
     """A price of a change, 0 for no change."""
 
     @abstractmethod
-    def price(self, features: Features) -> Price:
+    def encoded_cost(self, features: Features) -> EncodedCost:
         """The cost as a formula over the encoded columns.
 
         Raises
@@ -240,9 +241,11 @@ class Manhattan(Weighted):
 
     weights: Weights = None
 
-    def price(self, features: Features) -> Price:
+    def encoded_cost(self, features: Features) -> EncodedCost:
         weights, pairs = weight_vector(self.weights, features)
-        return Price(_absolute(weights, features, numeric=True), np.zeros(features.width), pairs)
+        return EncodedCost(
+            _absolute(weights, features, numeric=True), np.zeros(features.width), pairs
+        )
 
 
 @final
@@ -258,11 +261,11 @@ class SquaredEuclidean(Weighted):
 
     weights: Weights = None
 
-    def price(self, features: Features) -> Price:
+    def encoded_cost(self, features: Features) -> EncodedCost:
         weights, pairs = weight_vector(self.weights, features)
         quadratic = np.zeros(features.width)
         quadratic[features.numeric_columns] = weights[features.is_numeric]
-        return Price(_absolute(weights, features, numeric=False), quadratic, pairs)
+        return EncodedCost(_absolute(weights, features, numeric=False), quadratic, pairs)
 
 
 @final
@@ -295,7 +298,7 @@ class PercentileShift(Weighted):
     ranks: Mapping[Hashable, Sequence[tuple[float, float]]] = field(repr=False)
     weights: Weights = None
 
-    def price(self, features: Features) -> Price:
+    def encoded_cost(self, features: Features) -> EncodedCost:
         weights, tables = weight_vector(self.weights, features)
         absolute, levels = _absolute(weights, features, numeric=True), list[PercentileCost]()
         for name in self.ranks:
@@ -306,7 +309,7 @@ class PercentileShift(Weighted):
             knots, slopes = _ranked(feature.name, self.ranks)
             levels.append(PercentileCost(block.start, knots, slopes / slopes.min()))
             absolute[block] *= slopes.min()
-        return Price(absolute, np.zeros(features.width), (*tables, *levels))
+        return EncodedCost(absolute, np.zeros(features.width), (*tables, *levels))
 
 
 @final
@@ -324,13 +327,13 @@ class Mahalanobis(Cost):
 
     matrix: ArrayLike
 
-    def price(self, features: Features) -> Price:
+    def encoded_cost(self, features: Features) -> EncodedCost:
         matrix = _checked_matrix(self.matrix, features)
         quadratic = np.zeros((features.width, features.width))
         numeric = features.numeric_columns
         chosen = features.is_numeric
         quadratic[np.ix_(numeric, numeric)] = matrix[np.ix_(chosen, chosen)]
-        return Price(_absolute(np.diag(matrix), features, numeric=False), quadratic)
+        return EncodedCost(_absolute(np.diag(matrix), features, numeric=False), quadratic)
 
 
 def weight_vector(weights: Weights, features: Features) -> tuple[FloatArray, tuple[Pairs, ...]]:

@@ -67,7 +67,7 @@ class Validation:
     rounding: FloatArray  # (n,) by how much its score may be off, in score units
 
     @property
-    def leads(self) -> BoolArray:
+    def safety_margins(self) -> BoolArray:
         """(n,): whether it gives them the target, and by more than it may be off."""
         return self.valid & (self.margin >= self.rounding)
 
@@ -154,7 +154,7 @@ class Target(ABC):
         return model.predict(table)
 
     @abstractmethod
-    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         """(n,): whether what is `said` of rows gives them the target."""
 
     @abstractmethod
@@ -178,7 +178,7 @@ class Target(ABC):
         """Where to look for answers; None for everywhere."""
 
     @abstractmethod
-    def leads(self, question: Any, x: FloatArray) -> Any:
+    def safety_margins(self, question: Any, x: FloatArray) -> Any:
         """How much a lead depends on the distance from (n, d) rows; None if it does not."""
 
     remarks: ClassVar[bool] = False
@@ -233,7 +233,7 @@ class PlainTarget(Target):
         return None
 
     @final
-    def leads(self, question: Any, x: FloatArray) -> Any:
+    def safety_margins(self, question: Any, x: FloatArray) -> Any:
         return None
 
     @final
@@ -249,7 +249,7 @@ class PlainTarget(Target):
         return reached
 
     @final
-    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
             return np.asarray((said >= required.limits[0]) & (said <= required.limits[1]))
@@ -270,7 +270,7 @@ class PlainTarget(Target):
         required = self.requirement
         rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
         if not required.probable:
-            valid = self.met(form, x, said)
+            valid = self.satisfied(form, x, said)
             return Validation.plain(valid, margin, np.full(len(x), np.nan), rounding)
         if required.at_least is None:  # valid if the model's own probability is what was weighed
             weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))

@@ -323,7 +323,7 @@ class LinearBounds(Coupling):
         """(2, m) `tight` and `lost`."""
         return np.stack([self.tight, self.lost])
 
-    def decided(self, units: FloatArray) -> LinearBounds:
+    def ties_resolved(self, units: FloatArray) -> LinearBounds:
         """The same points of a lattice, with each tie lost that is lost there.
 
         Over columns that are multiples of their units, a row takes multiples of one number, so an

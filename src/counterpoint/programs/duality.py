@@ -32,7 +32,7 @@ from counterpoint.programs.region import Cases, Cut
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 if TYPE_CHECKING:
-    from counterpoint.problem.costs import Price
+    from counterpoint.problem.costs import EncodedCost
 
 __all__ = ["Duality", "OneRow"]
 
@@ -49,7 +49,7 @@ roundings of the slope, of the shrinking and of all comparisons."""
 class Duality:
     """A price over a separable domain."""
 
-    price: Price  # what a change costs
+    encoded_cost: EncodedCost  # what a change costs
     domain: SeparableDomain  # where each column may be
     # whether charges are added to the price, which then counts as each row weighs it
     weighed: bool
@@ -80,13 +80,13 @@ class Duality:
             normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
             sizes = sizes.scaled(share)
         slope, slopes, d = normal, sizes, normal.shape[1]
-        if self.price.quadratic.ndim == 2:
+        if self.encoded_cost.quadratic.ndim == 2:
             delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
-            tangent = delta @ self.price.above_floor
+            tangent = delta @ self.encoded_cost.above_floor
             offset = offset + np.einsum("ij,ij->i", tangent, delta)
             slope = normal + 2.0 * tangent
             # A matrix without a negative eigenvalue has no entry larger than these products.
-            units = np.sqrt(np.diag(self.price.quadratic))
+            units = np.sqrt(np.diag(self.encoded_cost.quadratic))
             reach = np.abs(delta) @ units
             doubt = doubt + gamma(2 * d + 8) * reach * reach
             slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
@@ -105,18 +105,24 @@ class Duality:
     @cached_property
     def diagonal(self) -> Diagonal:
         """The price, or what a diagonal leaves of it."""
-        price = self.price
-        return Diagonal(price.absolute, price.floor, price.pairs, price.levels)
+        encoded_cost = self.encoded_cost
+        return Diagonal(
+            encoded_cost.absolute, encoded_cost.floor, encoded_cost.pairs, encoded_cost.levels
+        )
 
     @cached_property
     def _flat(self) -> BoolArray:
         """(d,) the numeric columns without curvature."""
-        return (self.price.floor == 0.0) & self.domain.numeric
+        return (self.encoded_cost.floor == 0.0) & self.domain.numeric
 
     @cached_property
     def _gratis(self) -> BoolArray:
         """(d,) those of them that cost nothing."""
-        return self._flat & (self.price.absolute == 0.0) & (self.price.quadratic.ndim == 1)
+        return (
+            self._flat
+            & (self.encoded_cost.absolute == 0.0)
+            & (self.encoded_cost.quadratic.ndim == 1)
+        )
 
     def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
         """(n,): whether no point of the domain meets what was cut.
@@ -126,9 +132,9 @@ class Duality:
         """
         zero = np.zeros(cut.normal.shape[1])
         normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
-        price = Diagonal(zero, zero)
+        encoded_cost = Diagonal(zero, zero)
         with np.errstate(over="ignore", invalid="ignore"):
-            least, lost = self.domain.lower(price, normal, cases, sizes)
+            least, lost = self.domain.lower(encoded_cost, normal, cases, sizes)
             size = np.abs(cut.offset) + dots(
                 np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
             )
@@ -153,7 +159,7 @@ class Duality:
         below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
         if not (below.any() or above.any()):  # where they are bounded anyway
             return None
-        share = 1.0 / np.maximum(self.price.absolute[flat], LEAST)
+        share = 1.0 / np.maximum(self.encoded_cost.absolute[flat], LEAST)
         slope, sizes = slope[:, flat], sizes.of(flat)
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)
@@ -171,11 +177,11 @@ class Duality:
 class OneRow:
     """What one linear row (d,) proves of a separable price over columns without bounds."""
 
-    def __init__(self, price: Price, row: FloatArray) -> None:
-        flat = price.quadratic == 0
+    def __init__(self, encoded_cost: EncodedCost, row: FloatArray) -> None:
+        flat = encoded_cost.quadratic == 0
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            steepest = np.nan_to_num(np.abs(row[flat]) / price.absolute[flat])
-            self._curved = (row[~flat] ** 2 / (4.0 * price.quadratic[~flat])).sum()
+            steepest = np.nan_to_num(np.abs(row[flat]) / encoded_cost.absolute[flat])
+            self._curved = (row[~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum()
         self._row, self._size, self._steepest = row, np.abs(row), steepest.max(initial=0.0)
 
     def bound(self, x: FloatArray, weight: FloatArray, offset: FloatArray) -> FloatArray:

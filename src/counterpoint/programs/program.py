@@ -44,7 +44,7 @@ from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
 
 if TYPE_CHECKING:
-    from counterpoint.problem.costs import Price
+    from counterpoint.problem.costs import EncodedCost
 
 __all__ = ["Program", "kinds_region"]
 
@@ -70,18 +70,18 @@ def kinds_region(features: Features) -> Region:
 class Program:
     """Minimise price(y − x) over y in a region."""
 
-    price: Price  # what a change costs
+    encoded_cost: EncodedCost  # what a change costs
     region: Region  # where y may be, relative to x
 
     @cached_property
     def width(self) -> int:
         """The number d of encoded columns."""
-        return len(self.price.absolute)
+        return len(self.encoded_cost.absolute)
 
     @cached_property
-    def kinds(self) -> frozenset[type]:
+    def condition_types(self) -> frozenset[type]:
         """The kinds of its price and the types of its conditions: what a solver must take."""
-        return self.region.kinds | self.price.kinds | {Box}
+        return self.region.condition_types | self.encoded_cost.condition_types | {Box}
 
     def relaxed(self, *dropped: type) -> Program:
         """The program with conditions of some types dropped; a one-hot group becomes a simplex.
@@ -96,7 +96,7 @@ class Program:
             box = Box.unbounded(self.width)
             box.low[group], box.high[group] = 0.0, 1.0
             added += [LinearBounds(row, np.ones(1), np.ones(1)), box]
-        return Program(self.price, Region((*kept, *added)))
+        return Program(self.encoded_cost, Region((*kept, *added)))
 
     def own_multipliers(self, relaxed: FloatArray) -> FloatArray:
         """(n, size) this program's multipliers among those of a program that `relaxed` made."""
@@ -133,14 +133,14 @@ class Program:
         )
 
     @cached_property
-    def charges(self) -> tuple[LogLoss, ...]:
+    def objective_terms(self) -> tuple[LogLoss, ...]:
         """What is added to the price."""
         return tuple(c for c in self.region if isinstance(c, LogLoss))
 
     @cached_property
     def nonlinear_and_objective_terms(self) -> tuple[Coupling, ...]:
         """The curved couplings and the charges, in the order of their multipliers."""
-        return (*self.nonlinear, *self.charges)
+        return (*self.nonlinear, *self.objective_terms)
 
     @cached_property
     def nonconvex(self) -> tuple[NonConvex, ...]:
@@ -166,7 +166,7 @@ class Program:
     @cached_property
     def has_tangents(self) -> bool:
         """Whether a point sharpens the bound: a full quadratic price, or what is not convex."""
-        return self.price.quadratic.ndim == 2 or self.nonconvex_duality is not None
+        return self.encoded_cost.quadratic.ndim == 2 or self.nonconvex_duality is not None
 
     @property
     def kept_size(self) -> int:
@@ -176,7 +176,7 @@ class Program:
     @property
     def node_size(self) -> int:
         """How many numbers bound a node of a `Proof`: it has a point for a full price alone."""
-        return self.size + (self.price.quadratic.ndim == 2) * self.width
+        return self.size + (self.encoded_cost.quadratic.ndim == 2) * self.width
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
@@ -219,7 +219,7 @@ class Program:
     @cached_property
     def duality(self) -> Duality:
         """What linear inequalities prove."""
-        return Duality(self.price, self.domain, bool(self.charges))
+        return Duality(self.encoded_cost, self.domain, bool(self.objective_terms))
 
     def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Cases:
         """What the program knows of these rows: their points and bounds; margins, if given."""
@@ -255,14 +255,14 @@ class Program:
 
     def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """(n,) in cost units."""
-        return self.price(y, x)
+        return self.encoded_cost(y, x)
 
     def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
-        cost = self.price(y, cases.x)
-        if not self.charges:
+        cost = self.encoded_cost(y, cases.x)
+        if not self.objective_terms:
             return cost
-        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.charges))
+        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.objective_terms))
 
     @cached_property
     def _merged(self) -> Region:
@@ -340,7 +340,7 @@ class Program:
     @cached_property
     def _one_row(self) -> OneRow:
         """What its only row proves."""
-        return OneRow(self.price, self.affine.matrix[0])
+        return OneRow(self.encoded_cost, self.affine.matrix[0])
 
     def bound(
         self,
@@ -369,7 +369,7 @@ class Program:
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
         beyond = self.nonconvex_duality
-        if beyond is None or self.charges:
+        if beyond is None or self.objective_terms:
             return bound
         own = multipliers[:, self.convex_size :]
         return np.maximum(bound, beyond.bound(cases, own, cut, at, margin))
@@ -410,7 +410,9 @@ class Program:
         """Whether there is one linear row, a separable price, and nothing integral."""
         plain = not self.steps.any() and not self.groups and self.at_most is None
         row = self.size == self.affine.size == 1
-        return plain and row and self.price.quadratic.ndim == 1 and not self.price.levels
+        return (
+            plain and row and self.encoded_cost.quadratic.ndim == 1 and not self.encoded_cost.levels
+        )
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).
@@ -419,8 +421,8 @@ class Program:
         of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
         as far away as the factual one. All other rounding is allowed for.
         """
-        if self.charges:  # no charge excludes anything
-            charged = sum(charge.size for charge in self.charges)
+        if self.objective_terms:  # no charge excludes anything
+            charged = sum(objective_term.size for objective_term in self.objective_terms)
             multipliers = np.array(multipliers)
             multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
         cut, own = self.cut(multipliers), multipliers[:, self.convex_size :]

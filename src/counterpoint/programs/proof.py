@@ -251,16 +251,20 @@ class _Excluded:
         bound: FloatArray,
         ceiling: FloatArray,
     ) -> None:
-        self.program, self.node, self.price = program, node, program.duality.diagonal
+        self.program, self.node, self.encoded_cost = program, node, program.duality.diagonal
         cut = program.cut(multipliers)
         self.slope = cut.normal
         count = cut.roundings + AFTER + 8
         self.size = cut.weights @ cut.normals
         self.share = gamma(count)
         open_ = np.isinf(node.low) | np.isinf(node.high)
-        steep = np.abs(self.slope) + self.share * self.size >= self.price.absolute
-        shrunk = (open_ & program.numeric & (self.price.curvature == 0.0) & steep).any(axis=1)
-        plain = not program.nonlinear_and_objective_terms and program.price.quadratic.ndim == 1
+        steep = np.abs(self.slope) + self.share * self.size >= self.encoded_cost.absolute
+        shrunk = (open_ & program.numeric & (self.encoded_cost.curvature == 0.0) & steep).any(
+            axis=1
+        )
+        plain = (
+            not program.nonlinear_and_objective_terms and program.encoded_cost.quadratic.ndim == 1
+        )
         alone = ~multipliers.any(axis=1)  # the price
         sound = alone if program.nonconvex else alone | (bound > 0.0)
         # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
@@ -268,7 +272,7 @@ class _Excluded:
         off = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
         self.room = np.where(none, np.inf, ceiling - bound + off)[:, None]
 
-        self.best = program.domain.nearest(self.price, self.slope, node)
+        self.best = program.domain.nearest(self.encoded_cost, self.slope, node)
         self.instead, self.off, self.must = self._instead()
 
     def _instead(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:
@@ -278,13 +282,13 @@ class _Excluded:
         stay, the most that one of those takes which do. By how much that may be off; and where
         changes are counted, which features must change.
         """
-        program, price = self.program, self.price
+        program, encoded_cost = self.program, self.encoded_cost
         with np.errstate(invalid="ignore", over="ignore"):
-            own = price.value(self.best, self.slope)
-        for level in price.levels:
+            own = encoded_cost.value(self.best, self.slope)
+        for level in encoded_cost.levels:
             j = level.column
             own[:, j] = program.domain.by_level(
-                level, price.absolute[j], self.slope[:, j], self.node
+                level, encoded_cost.absolute[j], self.slope[:, j], self.node
             )[0]
         if program.groups:
             hot = program.domain.hot
@@ -308,30 +312,34 @@ class _Excluded:
 
     def _terms(self, reach: FloatArray) -> FloatArray:
         """(N, d) the sizes of what changes of (N, d) lengths take, for each unit."""
-        price = self.price
-        terms = self.size + np.abs(self.slope) + price.dearest + price.curvature * reach
+        encoded_cost = self.encoded_cost
+        terms = (
+            self.size + np.abs(self.slope) + encoded_cost.dearest + encoded_cost.curvature * reach
+        )
         return np.asarray(terms)
 
     def _options(self) -> tuple[FloatArray, FloatArray]:
         """(N, columns of groups) what categories take; (N, groups) what those take that stay."""
         hot, node = self.program.domain.hot, self.node
         here, slope = node.x[:, hot.columns] > 0.5, self.slope[:, hot.columns]
-        value = slope + self.price.entered(node.x)[:, hot.columns]
+        value = slope + self.encoded_cost.entered(node.x)[:, hot.columns]
         return value, hot.reduce(np.add, np.where(here, slope, 0.0))
 
     def numbers(self, at: FloatArray, way: float) -> BoolArray:
         """(N, d): whether changes, and all beyond them up (1) or down (−1), are excluded."""
-        price, slope = self.price, self.slope
+        encoded_cost, slope = self.encoded_cost, self.slope
         with np.errstate(invalid="ignore", over="ignore"):
-            least = price.value(self.best, slope) - self.instead
+            least = encoded_cost.value(self.best, slope) - self.instead
             reach = np.maximum(np.abs(at), np.abs(self.best))
             terms = 4.0 * self.share * self._terms(reach)
             off = terms * reach + self.off + TINY
-            rise = price.value(at, slope) - self.instead
-            tilt = price.absolute * np.sign(at) + 2.0 * price.curvature * at + slope
+            rise = encoded_cost.value(at, slope) - self.instead
+            tilt = encoded_cost.absolute * np.sign(at) + 2.0 * encoded_cost.curvature * at + slope
             beyond = (way * tilt > terms) & (way * (at - self.best) > 0.0)
             excluded = (beyond & (rise - off >= self.room)) | (least - off >= self.room)
-            excluded[:, [level.column for level in price.levels]] = False  # they are not convex
+            excluded[:, [level.column for level in encoded_cost.levels]] = (
+                False  # they are not convex
+            )
             if self.must is not None:  # no change is no part of what is counted
                 excluded &= self.must | (way * at > 0.0)
             return np.asarray(excluded)
@@ -342,7 +350,7 @@ class _Excluded:
         value, staying = self._options()
         instead = hot.spread(self.instead[:, hot.first] + staying)
         tall = self.size[:, hot.columns] + np.abs(self.slope[:, hot.columns])
-        tall = hot.reduce(np.maximum, tall + self.price.dearest[hot.columns])
+        tall = hot.reduce(np.maximum, tall + self.encoded_cost.dearest[hot.columns])
         off = 16.0 * self.share * hot.spread(tall) + self.off
         with np.errstate(invalid="ignore"):
             excluded = value - instead - off - TINY >= self.room

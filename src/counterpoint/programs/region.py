@@ -278,7 +278,7 @@ class Region:
         return iter(self.conditions)
 
     @property
-    def kinds(self) -> frozenset[type]:
+    def condition_types(self) -> frozenset[type]:
         """The types of its conditions."""
         return frozenset(type(condition) for condition in self.conditions)
 
@@ -313,5 +313,5 @@ class LazyUnion(Sequence[Region]):
         """Some of the regions, still not written down."""
 
     @abstractmethod
-    def decided(self, units: FloatArray) -> LazyUnion:
+    def ties_resolved(self, units: FloatArray) -> LazyUnion:
         """The same regions with each tie decided, for points that are multiples of these units."""

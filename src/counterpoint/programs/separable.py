@@ -170,19 +170,19 @@ class OneHotGroups:
             allowed &= demanded | np.repeat(free, self._sizes, axis=1)
         return allowed
 
-    def size(self, price: Diagonal, sizes: Sizes) -> FloatArray:
+    def size(self, encoded_cost: Diagonal, sizes: Sizes) -> FloatArray:
         """(n, groups) the sums of the sizes of the terms of `least`, at most."""
         tall = sizes.heights if sizes.units is None else sizes.units
         tallest = self.reduce(np.maximum, tall[:, self.columns])
         height = tallest if sizes.units is None else sizes.heights @ tallest
-        dearest = self.reduce(np.maximum, price.dearest[None, self.columns])
+        dearest = self.reduce(np.maximum, encoded_cost.dearest[None, self.columns])
         return np.asarray(2.0 * height + dearest)
 
-    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n, groups) the least price and slope, against staying."""
         here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         slopes = slope[:, self.columns]
-        value = np.where(allowed, slopes + price.entered(cases.x)[:, self.columns], np.inf)
+        value = np.where(allowed, slopes + encoded_cost.entered(cases.x)[:, self.columns], np.inf)
         staying = self.reduce(np.add, np.where(here, slopes, 0.0))
         return np.asarray(self.reduce(np.minimum, value) - staying)
 
@@ -202,13 +202,15 @@ class SeparableDomain:
     groups: tuple[slice, ...]  # the one-hot groups
     at_most: AtMost | None  # A bound on the number of changed features, or None
 
-    def least(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
-        return self._combined(self._columns(price, slope, cases)[0], price, slope, cases)
+        return self._combined(
+            self._columns(encoded_cost, slope, cases)[0], encoded_cost, slope, cases
+        )
 
     def lower(
         self,
-        price: Diagonal,
+        encoded_cost: Diagonal,
         slope: FloatArray,
         cases: Cases,
         sizes: Sizes,
@@ -219,15 +221,15 @@ class SeparableDomain:
         The sizes are those of the terms of the slopes; none is smaller than its slope. Of some
         numeric columns, (k,) and (k, n), the least may be given ``instead``; they have no slope.
         """
-        least, reach = self._columns(price, slope, cases)
+        least, reach = self._columns(encoded_cost, slope, cases)
         self._put(least, reach, instead)
-        value = self._combined(least, price, slope, cases)
-        own, part = sizes, price
+        value = self._combined(least, encoded_cost, slope, cases)
+        own, part = sizes, encoded_cost
         if self.groups:
             slope, own, part = (
                 slope[:, self.numeric],
                 sizes.of(self.numeric),
-                price.of(self.numeric),
+                encoded_cost.of(self.numeric),
             )
         if not cases.unbounded and not part.is_curved_throughout:
             reach = self._either(part, slope, reach, own, cases)
@@ -235,7 +237,7 @@ class SeparableDomain:
             reach = reach + self.steps[self.numeric]
         share = sizes.rounding(cases.x.shape[1], LIBRARY)
         if self.at_most is not None:
-            return value, share * self._changed(price, sizes, reach, cases) + TINY
+            return value, share * self._changed(encoded_cost, sizes, reach, cases) + TINY
         size, bend = own.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
@@ -244,7 +246,7 @@ class SeparableDomain:
         if part.is_curved:
             bend = own.bent(2.0 * part.curvature)
         if self.groups:
-            size += self.hot.size(price, sizes).sum(axis=1)
+            size += self.hot.size(encoded_cost, sizes).sum(axis=1)
         return value, share * size + bend + TINY
 
     def _put(
@@ -256,18 +258,20 @@ class SeparableDomain:
             least[:, at], reach[:, at] = given, 0.0
 
     @staticmethod
-    def _paid(price: Diagonal, reach: FloatArray) -> FloatArray | float:
+    def _paid(encoded_cost: Diagonal, reach: FloatArray) -> FloatArray | float:
         """(n,) the price of (n, numeric columns) |δ|."""
-        paid = dots(reach, price.absolute) if price.is_absolute else 0.0
-        return paid + dots(reach * reach, price.curvature) if price.is_curved else paid
+        paid = dots(reach, encoded_cost.absolute) if encoded_cost.is_absolute else 0.0
+        return (
+            paid + dots(reach * reach, encoded_cost.curvature) if encoded_cost.is_curved else paid
+        )
 
     def _changed(
-        self, price: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
+        self, encoded_cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
     ) -> FloatArray:
         """(n,) the sum of the sizes of the terms of those columns that may change at once."""
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
         each, size = sizes.each, np.zeros(cases.x.shape)
-        own, part = each[:, self.numeric], price.of(self.numeric)
+        own, part = each[:, self.numeric], encoded_cost.of(self.numeric)
         nonlinear = part.curvature > 0.0
         bend = np.where(nonlinear, own * own / np.where(nonlinear, part.curvature, 1.0), 0.0)
         far = np.where(np.isinf(reach), 0.0, reach)
@@ -275,7 +279,9 @@ class SeparableDomain:
         terms += gamma(sizes.count + AFTER) * bend
         size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
-            size[:, self.hot.first] = self.hot.size(price, replace(sizes, units=None, heights=each))
+            size[:, self.hot.first] = self.hot.size(
+                encoded_cost, replace(sizes, units=None, heights=each)
+            )
         starts = [block.start for block in self.at_most.blocks]
         must = self.must_change(cases)[:, starts]
         size = size[:, starts]
@@ -294,7 +300,7 @@ class SeparableDomain:
 
     def _either(
         self,
-        price: Diagonal,
+        encoded_cost: Diagonal,
         slope: FloatArray,
         reach: FloatArray,
         sizes: Sizes,
@@ -305,15 +311,18 @@ class SeparableDomain:
         A column without curvature is least at the end of its interval, or as near to 0 as it gets.
         """
         size, share = np.abs(slope), gamma(sizes.count)
-        apart = np.abs(size - price.absolute)
+        apart = np.abs(size - encoded_cost.absolute)
         # at most: |slope| is no more than its size, and most slopes are far from what decides.
         near = apart <= (share + (AFTER + 1) * UNIT) * sizes.most
         if not near.any():
             return reach
-        rows, columns = np.nonzero(near & (price.curvature == 0.0))
+        rows, columns = np.nonzero(near & (encoded_cost.curvature == 0.0))
         size, apart = size[rows, columns], apart[rows, columns]
         off = share * sizes.at(rows, columns) + AFTER * UNIT * size
-        doubtful, either = (apart <= off) & (off > 0.0), off >= size + price.absolute[columns]
+        doubtful, either = (
+            (apart <= off) & (off > 0.0),
+            off >= size + encoded_cost.absolute[columns],
+        )
         rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
         if not len(rows):
             return reach
@@ -326,7 +335,7 @@ class SeparableDomain:
         return out
 
     def _combined(
-        self, numeric: FloatArray, price: Diagonal, slope: FloatArray, cases: Cases
+        self, numeric: FloatArray, encoded_cost: Diagonal, slope: FloatArray, cases: Cases
     ) -> FloatArray:
         """(n,) the least sum, of the least of each numeric column."""
         if not self.groups and self.at_most is None:
@@ -334,7 +343,7 @@ class SeparableDomain:
         gains = np.zeros(cases.x.shape)
         gains[:, self.numeric] = numeric
         if self.groups:
-            gains[:, self.hot.first] = self.hot.least(price, slope, cases)
+            gains[:, self.hot.first] = self.hot.least(encoded_cost, slope, cases)
         if self.at_most is None:
             return _total(gains)
         return self._best_changes(gains, self.must_change(cases), self.at_most)
@@ -345,28 +354,28 @@ class SeparableDomain:
         return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
 
     def _columns(
-        self, price: Diagonal, slope: FloatArray, cases: Cases
+        self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases
     ) -> tuple[FloatArray, FloatArray]:
         """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
-        levels, every = price.levels, slope
-        price, steps, slope = price.of(mask), self.steps[mask], slope[:, mask]
+        levels, every = encoded_cost.levels, slope
+        encoded_cost, steps, slope = encoded_cost.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
-            return price.least(slope)
+            return encoded_cost.least(slope)
         x = cases.x[:, mask]
         low, high = cases.low[:, mask], cases.high[:, mask]
         if steps.any():
             whole = steps > 0
             low, high = lattice.within_bounds(x, low, high, steps)
         low, high = low - x, high - x
-        best = price.best(slope, low, high)
-        value = price.value(best, slope)
+        best = encoded_cost.best(slope, low, high)
+        value = encoded_cost.value(best, slope)
         if steps.any():
             value = np.where(whole, np.inf, value)
             unit = np.where(whole, steps, 1.0)
             for rounding in (np.floor, np.ceil):
                 near = np.clip(lattice.number(x, rounding(best / unit), unit) - x, low, high)
-                candidate = price.value(near, slope)
+                candidate = encoded_cost.value(near, slope)
                 value = np.where(whole, np.minimum(value, candidate), value)
         reach = np.abs(best)
         for level in levels:
@@ -375,7 +384,7 @@ class SeparableDomain:
             for part in np.split(ended, range(PART, len(ended), PART)):
                 own = cases.take(part)
                 value[part, at], reach[part, at] = self.by_level(
-                    level, price.absolute[at], every[part, level.column], own
+                    level, encoded_cost.absolute[at], every[part, level.column], own
                 )
         return np.where(low > high, np.inf, value), reach
 
@@ -407,10 +416,10 @@ class SeparableDomain:
         """The one-hot groups, all at once."""
         return OneHotGroups(self.groups)
 
-    def nearest(self, price: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def nearest(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n, d) the δ at which price and slope of each numeric column are least."""
         low, high = cases.low - cases.x, cases.high - cases.x
-        best, whole = price.best(slope, low, high), self.steps > 0.0
+        best, whole = encoded_cost.best(slope, low, high), self.steps > 0.0
         if not whole.any():
             return best
         unit = np.where(whole, self.steps, 1.0)
@@ -418,7 +427,7 @@ class SeparableDomain:
             np.clip(lattice.number(cases.x, rounding(best / unit), unit) - cases.x, low, high)
             for rounding in (np.floor, np.ceil)
         )
-        lower = price.value(down, slope) <= price.value(up, slope)
+        lower = encoded_cost.value(down, slope) <= encoded_cost.value(up, slope)
         return np.where(whole, np.where(lower, down, up), best)
 
     @staticmethod

@@ -142,8 +142,8 @@ def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, Bo
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
-    decided = question.decided(asked.target, pieces) if on.any() else pieces
-    for part, union in ((~on, pieces), (on, decided)):
+    ties_resolved = question.ties_resolved(asked.target, pieces) if on.any() else pieces
+    for part, union in ((~on, pieces), (on, ties_resolved)):
         mine = np.flatnonzero(part)
         if len(mine):
             own = rows.take(mine)
@@ -233,13 +233,13 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         said = {name: values[here] for name, values in batch.told.items()}
         verdict = _verdict(asked, reading.form, y, then, said["rounding"])
         said["proof"] = [batch.proofs[i] for i in here.tolist()]
-        leads = target.leads(question, x)
-        if leads is None:
-            met = target.met(reading.form, x, now)
-            said["status"][met != (said["status"] == Status.ALREADY)] = Status.INVALID
-            said["status"][met] = Status.ALREADY
+        safety_margins = target.safety_margins(question, x)
+        if safety_margins is None:
+            satisfied = target.satisfied(reading.form, x, now)
+            said["status"][satisfied != (said["status"] == Status.ALREADY)] = Status.INVALID
+            said["status"][satisfied] = Status.ALREADY
         else:  # the lead that is asked for depends on how far the answer is
-            margin = verdict.margin - leads.required(y, question.actionable.cost(y, x))
+            margin = verdict.margin - safety_margins.required(y, question.actionable.cost(y, x))
             verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
         found = concluded(asked, x, y, verdict, said)
         for name, values in found.items():

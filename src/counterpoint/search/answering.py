@@ -243,13 +243,13 @@ def _answer(
             one = task if target is task.target else replace(task, target=target)
             some = rows.take(part)
             out.targets[some.index] = target
-            met = one.already_satisfied(some.x, said[some.at])
-            if met.any():
+            satisfied = one.already_satisfied(some.x, said[some.at])
+            if satisfied.any():
                 if foreseen:
                     raise NotForeseen
-                _put_already(one, some.take(np.flatnonzero(met)), said, out)
-                tell(int(met.sum()))
-                some = some.take(np.flatnonzero(~met))
+                _put_already(one, some.take(np.flatnonzero(satisfied)), said, out)
+                tell(int(satisfied.sum()))
+                some = some.take(np.flatnonzero(~satisfied))
             searches += _searches(one, some)
         for group in _together(searches):
             found = [ModelValidation(*each) for each in group]
@@ -284,7 +284,7 @@ def _searches(task: Task, rows: Rows) -> list[Search]:
         whole = task.question.on_lattice(rows.x)
         unions = [(pieces, left[~whole])]
         if whole.any():
-            unions.insert(0, (task.question.decided(task.target, pieces), left[whole]))
+            unions.insert(0, (task.question.ties_resolved(task.target, pieces), left[whole]))
     if n > FEW and pieces.is_quick:
         step = max(FEW, PROOFS // max(pieces.size, 1))
     out: list[Search] = []

@@ -25,7 +25,7 @@ from counterpoint.problem.constraints import (
     Monotone,
     WithinObserved,
 )
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee, Target, rounded_down
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical
@@ -309,10 +309,10 @@ def _nearest(
     """
     column = possible.features.columns(name).start
 
-    def reached(end: float, price: Price | None = None) -> float | None:
+    def reached(end: float, encoded_cost: EncodedCost | None = None) -> float | None:
         """The value of a point between the limit and an end."""
         within = [*others, Bounds(name, low=min(limit, end), high=max(limit, end))]
-        point = possible.point(within, price)[0]
+        point = possible.point(within, encoded_cost)[0]
         return None if point is None else float(point[column])
 
     if (here > limit) if up else (here < limit):  # the row itself is beyond
@@ -329,7 +329,7 @@ def _nearest(
     for others_cost in (1e-4,) if possible.bends else (0.0, 1e-4):
         weights = np.full(possible.features.width, others_cost)
         weights[column] = 1.0
-        found = reached(np.inf if up else -np.inf, Price(weights, np.zeros(len(weights))))
+        found = reached(np.inf if up else -np.inf, EncodedCost(weights, np.zeros(len(weights))))
         if found is not None:
             return found
     return None

@@ -188,14 +188,14 @@ def explain_factored(
 
 def _not_factored(question: Question) -> InvalidInput:
     """Why answers are not within a span."""
-    if question.price.absolute.any():
+    if question.encoded_cost.absolute.any():
         return InvalidInput(
             "Expected a quadratic cost over numbers, under which answers move within the span of "
             "the model's score rows; got an absolute one, which will do for two classes only. Pass "
             "cost=cp.SquaredEuclidean(), or use explain."
         )
     said = [str(c) for c in question.constraints if not isinstance(c, Immutable)]
-    kinds = {kind.__name__ for kind in question.actionable.region.kinds} - {"Box"}
+    kinds = {kind.__name__ for kind in question.actionable.region.condition_types} - {"Box"}
     return InvalidInput(
         "Expected no constraints but Immutable, and numbers that may take any value; got "
         f"{'; '.join(said or sorted(kinds))}. Use explain, with the rows as a dense array."

@@ -20,7 +20,7 @@ import numpy as np
 from counterpoint.certificate import lower_bounds
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, Immutable, MaxChanges, WithinObserved
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee, Target
 from counterpoint.programs.conditions import Box, Transitions
 from counterpoint.programs.evidence import Evidence, RowEvidence
@@ -73,7 +73,7 @@ class FeasibilityOracle:
         self.bends = any(p.program.nonconvex_duality is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
-        self._unit_price = Price(np.ones(self.features.width), np.zeros(self.features.width))
+        self._unit_price = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
         self._limits: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Question, Union, Cases]] = {}
@@ -105,7 +105,7 @@ class FeasibilityOracle:
         """(n,): whether a proof that is known excludes every answer under each set."""
         out = np.zeros(len(sets), dtype=bool)
         for which, coupling, _, pieces, cases in self._asked(sets):
-            charged = any(piece.program.charges for piece in pieces.listed)
+            charged = any(piece.program.objective_terms for piece in pieces.listed)
             if self.is_by_price or pieces.lazy is not None or charged:
                 continue
             ids, everywhere = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
@@ -131,19 +131,19 @@ class FeasibilityOracle:
     def point(
         self,
         constraints: Sequence[Constraint],
-        price: Price | None = None,
+        encoded_cost: EncodedCost | None = None,
         margins: Sequence[FloatArray] = (),
     ) -> tuple[FloatArray | None, bool]:
         """`points` under one set: the point, if any; whether none exists."""
         if self.refuted([constraints])[0]:
             return None, True
-        points, refuted = self.points([constraints], price, margins)
+        points, refuted = self.points([constraints], encoded_cost, margins)
         return None if np.isnan(points[0, 0]) else points[0], bool(refuted[0])
 
     def points(
         self,
         sets: Sequence[Sequence[Constraint]],
-        price: Price | None = None,
+        encoded_cost: EncodedCost | None = None,
         margins: Sequence[FloatArray] = (),
     ) -> tuple[FloatArray, BoolArray]:
         """(n, d) a point of some piece under each set, NaN if none was found; whether none exists.
@@ -152,11 +152,11 @@ class FeasibilityOracle:
         none, first with one that makes a point an answer.
         """
         points = np.full((len(sets), self.features.width), np.nan)
-        refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if price is None else 1e-9
-        for which, coupling, question, pieces, cases in self._asked(sets, price):
+        refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if encoded_cost is None else 1e-9
+        for which, coupling, question, pieces, cases in self._asked(sets, encoded_cost):
             few = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
             left = np.ones(len(which), dtype=bool)
-            if few and price is None and not (self.is_by_price or self.bends):
+            if few and encoded_cost is None and not (self.is_by_price or self.bends):
                 points[which], refuted[which], left = self._few(coupling, cases, min(few), margins)
             if left.any():
                 some = cases.take(left)
@@ -204,7 +204,7 @@ class FeasibilityOracle:
         free = must | np.any(blocks & (case.low < case.high), axis=1)
         blocks, must = blocks[free, :], must[free]
         count = min(count, len(blocks))
-        narrow = any(p.narrows or p.program.charges for p in pieces.listed)
+        narrow = any(p.narrows or p.program.objective_terms for p in pieces.listed)
         if narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
             yield np.zeros(self.features.width, dtype=bool)
         sets = np.array(list(combinations(range(len(blocks)), count)), dtype=np.intp)
@@ -251,14 +251,14 @@ class FeasibilityOracle:
             waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
             effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
             part = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
-            findings = search(pieces, part, effort, self.target.leads(question, part.x))
-            met = self._meets(findings, question, part)
-            none = np.zeros(len(met), dtype=bool)
-            if not met.all():
-                none = ~met & _refutes(findings, with_margin=bool(margin.any()))
+            findings = search(pieces, part, effort, self.target.safety_margins(question, part.x))
+            satisfied = self._meets(findings, question, part)
+            none = np.zeros(len(satisfied), dtype=bool)
+            if not satisfied.all():
+                none = ~satisfied & _refutes(findings, with_margin=bool(margin.any()))
             self._learn(coupling, pieces, findings, np.flatnonzero(none))
-            points[open_[met]], refuted[open_[none]] = findings.points[met], True
-            open_ = open_[~met & ~none]
+            points[open_[satisfied]], refuted[open_[none]] = findings.points[satisfied], True
+            open_ = open_[~satisfied & ~none]
         return points, refuted
 
     def _meets(self, findings: Found, question: Question, cases: Cases) -> BoolArray:
@@ -292,7 +292,7 @@ class FeasibilityOracle:
                     kept.append((set(), program.cut(target)))
 
     def _asked(
-        self, sets: Sequence[Sequence[Constraint]], price: Price | None = None
+        self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
     ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Question, Union, Cases]]:
         """Which sets share the constraints that have to be in a program, with a row for each set.
 
@@ -309,32 +309,34 @@ class FeasibilityOracle:
             shared.setdefault(tuple(map(id, couplings[-1])), []).append(i)
         for which in shared.values():
             coupling, rows = couplings[which[0]], np.array(which)
-            question, pieces, case = self._program(coupling, price)
+            question, pieces, case = self._program(coupling, encoded_cost)
             yield rows, coupling, question, pieces, case.take(0 * rows).within(*ends[:, rows])
 
     def _program(
-        self, coupling: tuple[Constraint, ...], price: Price | None
+        self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None
     ) -> tuple[Question, Union, Cases]:
         """The target under some constraints, and the row."""
-        key = (*map(id, coupling), id(price))
+        key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
             question = replace(self.question, constraints=coupling)
             if not self.is_by_price:
-                question = replace(question, price=price or self._unit_price)
+                question = replace(question, encoded_cost=encoded_cost or self._unit_price)
             pieces, case = self._pieces_of(question), question.actionable.cases(self.x)
             self._programs[key] = question, pieces, case
         return self._programs[key]
 
     def _pieces_of(self, question: Question) -> Union:
         pieces = question.pieces(self.target)
-        return question.decided(self.target, pieces) if self._decides else pieces
+        return question.ties_resolved(self.target, pieces) if self._decides else pieces
 
     def _position(self, constraint: Constraint) -> int:
         """Where the bounds stand that say all that a constraint does; −1 if it is in a program."""
         known = self._limits.get(id(constraint))
         if known is None:
             region, at = constraint.region(self.features), -1
-            if region.kinds <= {Box, Transitions} and not (self.is_by_price or self.bends):
+            if region.condition_types <= {Box, Transitions} and not (
+                self.is_by_price or self.bends
+            ):
                 case = Program(self._unit_price, self._kinds & region).cases(self.x)
                 at = self._bounds.shape[1]
                 self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, Status
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.duality import OneRow
 from counterpoint.programs.evidence import Kept
 from counterpoint.results import Counterfactuals
@@ -45,7 +45,7 @@ class Line:
     rows: ProjectedRows
     labels: NDArray[Any]  # (2,) the classes
     targets: NDArray[np.object_]  # (2,) what the target means for rows of each
-    met: BoolArray  # (2,) whether they meet it as they are
+    satisfied: BoolArray  # (2,) whether they meet it as they are
     signs: FloatArray  # (2,)
     slope: float  # in score units for one of the coordinate
     high: FloatArray  # (2,) in score units
@@ -59,15 +59,17 @@ class Line:
         if more or required.margin or task.eps > EPS or len(labels) != 2:
             return None
         (parts,) = task.target.each(labels, np.zeros(2, dtype=bool))
-        targets, met = np.empty(2, dtype=object), np.zeros(2, dtype=bool)
+        targets, satisfied = np.empty(2, dtype=object), np.zeros(2, dtype=bool)
         slopes, high = np.empty((2, 2))
         for target, part in parts:
             affine = asked.pieces(target).listed[0].program.affine
             targets[part], slopes[part], high[part] = target, affine.matrix[0, 0], affine.high[0]
-            met[part] = target.met(asked.form, rows.start[:0], labels[part])
+            satisfied[part] = target.satisfied(asked.form, rows.start[:0], labels[part])
         if abs(slopes[0]) != abs(slopes[1]) or slopes[0] == 0.0:
             return None
-        return cls(task, rows, labels, targets, met, np.sign(slopes), float(abs(slopes[0])), high)
+        return cls(
+            task, rows, labels, targets, satisfied, np.sign(slopes), float(abs(slopes[0])), high
+        )
 
     def settle(
         self,
@@ -119,7 +121,7 @@ class Line:
         """Write how far rows move to meet the target by the lead that is asked for, and a proof."""
         task, span, x, which = self.task, self.rows.span, self.rows.start[here], self._which(said)
         form, t, sign = span.question.form, x[:, 0].copy(), self.signs[which]
-        short, already_satisfied = sign * (self.slope * t) - self.high[which], self.met[which]
+        short, already_satisfied = sign * (self.slope * t) - self.high[which], self.satisfied[which]
         unlike = np.flatnonzero((short > 0.0) == already_satisfied)
         if len(unlike):  # the model says otherwise than what was read of it, or there is a tie
             self.rows.reading(task.model).check(x[unlike], said[unlike])
@@ -142,14 +144,14 @@ class Line:
         """(m,): which rows are settled; what they are worth is written, as `certify` would."""
         (change, multiplier), task, span = found, self.task, self.rows.span
         form, gap, which = span.question.form, task.effort.gap, self._which(said)
-        sign, high, already_satisfied = self.signs[which], self.high[which], self.met[which]
+        sign, high, already_satisfied = self.signs[which], self.high[which], self.satisfied[which]
         y = np.array(self.rows.start[here])
         t = y[:, :1].copy()
         y[:, 0] += change
         first, second = self.targets
-        valid = first.met(form, y, after)
+        valid = first.satisfied(form, y, after)
         if second is not first:
-            valid = np.where(which, second.met(form, y, after), valid)
+            valid = np.where(which, second.satisfied(form, y, after), valid)
         far = np.abs(change)
         cost = far if span.absolute else change * change
         margin = high - sign * (self.slope * y[:, 0])
@@ -157,7 +159,9 @@ class Line:
         # the margins allow for points that cost no more than the answer
         offset = multiplier * high + multiplier * self.rows.slack(here, far)
         one = OneRow(self._price, np.array([self.slope]))
-        bound = np.minimum(one.bound(t, sign * multiplier, offset) / (1.0 + span.stretch), cost)
+        bound = np.minimum(
+            one.bound(t, sign * multiplier, offset) / (1.0 + span.cost_inflation), cost
+        )
         # so that the gap is no larger, whatever rounds
         moves = valid & (margin >= rounding) & (cost - bound <= (gap - 4.0 * EPS) * cost)
         moves &= self.rows.keeps(far, CLOSED, here) & (far > 0.0) & (cost > 0.0)
@@ -180,7 +184,9 @@ class Line:
         return done
 
     @cached_property
-    def _price(self) -> Price:
+    def _price(self) -> EncodedCost:
         """Of the coordinate."""
-        price = self.rows.span.question.price
-        return replace(price, absolute=price.absolute[:1], quadratic=price.quadratic[:1])
+        encoded_cost = self.rows.span.question.encoded_cost
+        return replace(
+            encoded_cost, absolute=encoded_cost.absolute[:1], quadratic=encoded_cost.quadratic[:1]
+        )

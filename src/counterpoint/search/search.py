@@ -3,8 +3,8 @@
 `Found` holds what is known of each row; the most promising pieces are taken up first. Where all of
 them are written down, that is closed forms for all rows and all pieces at once, then complete
 solvers for the rows whose piece could still be the cheapest. What cannot be listed, or has
-conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition, `Leads`
-that depend on where the answer is.
+conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition,
+`SafetyMargins` that depend on where the answer is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Sol
 if TYPE_CHECKING:
     from counterpoint.search.union import Subproblem, Union
 
-__all__ = ["Found", "Incumbents", "Leads", "highest_probability", "search", "search_listed"]
+__all__ = ["Found", "Incumbents", "SafetyMargins", "highest_probability", "search", "search_listed"]
 
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
@@ -47,11 +47,11 @@ def _none(_: int, __: float) -> FloatArray:
     return np.empty((0, 0))
 
 
-class Leads(ABC):
+class SafetyMargins(ABC):
     """What the lead of an answer has to be, however it was chosen, for each of n rows."""
 
     @abstractmethod
-    def take(self, rows: IntArray | BoolArray) -> Leads:
+    def take(self, rows: IntArray | BoolArray) -> SafetyMargins:
         """That of some rows."""
 
     @abstractmethod
@@ -101,24 +101,25 @@ def search(
     pieces: Union,
     cases: Cases,
     effort: Effort,
-    leads: Leads | None = None,
+    safety_margins: SafetyMargins | None = None,
     incumbents: Incumbents = _none,
 ) -> Found:
     """The best point of any piece, for each row.
 
-    Rows are as programs see them, but for what pieces say of features one by one; ``leads`` are
+    Rows are as programs see them, but for what pieces say of features one by one;
+    ``safety_margins`` are
     those that are needed where points are, if the union does not say all; ``incumbents`` are points
     that meet target and constraints, for a search that takes long.
     """
     found = Found(cases, effort, incumbents=incumbents)
-    kinds = pieces.kinds | {type(leads)}
+    kinds = pieces.condition_types | {type(safety_margins)}
     for family in families():
         for kind in kinds & family.SEARCHES.keys():
-            if pieces.program.price.tables and not family.TABLES:
+            if pieces.program.encoded_cost.tables and not family.TABLES:
                 from counterpoint.solvers import lack
 
                 raise NoSolver(lack(pieces.program))
-            found.evidence = family.SEARCHES[kind](found, pieces, leads)
+            found.evidence = family.SEARCHES[kind](found, pieces, safety_margins)
             return found
     return search_listed(found, pieces.listed)
 
@@ -174,7 +175,9 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
         if found.piece[0] < 0:
             break
         y = found.points
-        charged = float(sum(charge.amount(y)[0] for charge in program.charges))
+        charged = float(
+            sum(objective_term.amount(y)[0] for objective_term in program.objective_terms)
+        )
         reached = float(np.exp(-charged))
         if best is not None and reached <= best * (1.0 + CLOSELY):
             break

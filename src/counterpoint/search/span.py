@@ -10,15 +10,16 @@ What this loses, in exact numbers: C are the centred score rows, P is the price,
 below it (P itself if it is diagonal), D the directions, S what they add to the scores, all of them
 floats. For a change δ of price c = δᵀPδ let t = D P δ. Then
 
-- ‖t‖² <= ‖D P Dᵀ‖ c <= (1 + ``stretch``) c                                          (Bessel)
+- ‖t‖² <= ‖D P Dᵀ‖ c <= (1 + ``cost_inflation``) c                                          (Bessel)
 - each entry of Cδ − S t = (C − S D P) δ is at most ``stray`` √c: its rows in the metric F⁻¹
 - the scores of x itself are off by what rounding leaves of a sum: γ ‖Cᵢ‖ ‖x‖, in F⁻¹ and F.
 
 Under Σ w |δ| = c, with D = 1/w in the column where |C| / w is largest, let S t be what δ adds to
-the second score. Then |t| <= (1 + ``stretch``) c, what it adds to the other is off by ``stray`` c,
-and the norms are the largest |Cᵢ| / w, and Σ w |x|.
+the second score. Then |t| <= (1 + ``cost_inflation``) c, what it adds to the other is off by
+``stray`` c, and the norms are the largest |Cᵢ| / w, and Σ w |x|.
 
-So whatever is possible for the row is possible in coordinates, at 1 + ``stretch`` times the price,
+So whatever is possible for the row is possible in coordinates, at 1 + ``cost_inflation`` times the
+price,
 if differences of scores are granted twice what they may be off: a lower bound that allows for that
 holds for the row. The price of the answer as it is written is off by the rounding of its entries.
 """
@@ -39,7 +40,7 @@ from counterpoint.models.linear import LinearScores
 from counterpoint.models.reading import Reading
 from counterpoint.numerics import EPS, UNIT, BoolArray, FloatArray, IntArray, gamma
 from counterpoint.problem.constraints import Immutable
-from counterpoint.problem.costs import Manhattan, Price, SquaredEuclidean
+from counterpoint.problem.costs import EncodedCost, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Box
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
@@ -67,7 +68,7 @@ def free_columns(question: Question) -> BoolArray | None:
     box = question.actionable.box
     held = (box.least == 0.0) & (box.most == 0.0)
     bounded = np.isfinite([box.low, box.high]).any() or (box.below | box.above)[~held].any()
-    beyond = not question.actionable.region.kinds <= {Box}
+    beyond = not question.actionable.region.condition_types <= {Box}
     return None if bounded or beyond else ~held
 
 
@@ -77,13 +78,13 @@ class Subspace:
     """The directions in which answers move; only differences of scores count, so all is centred."""
 
     form: LinearScores
-    price: Price
+    encoded_cost: EncodedCost
     matrix: FloatArray  # (k, d) the score rows less their mean
     offset: FloatArray  # (k,) the offsets less theirs
     directions: FloatArray  # (r, d) changes; in their coordinates the cost is the sum of squares
     scores: FloatArray  # (k, r) what each adds to the scores
     held: FloatArray  # (k, h) an orthonormal basis of the scores that no change reaches
-    stretch: float
+    cost_inflation: float
     stray: float
 
     @classmethod
@@ -93,16 +94,16 @@ class Subspace:
         With P = L Lᵀ and the singular values C L⁻ᵀ = V S W the directions are W L⁻¹, and what they
         add to the scores is V S. None if answers do not move within one.
         """
-        form, price, free = question.form, question.price, free_columns(question)
-        if free is None or price.tables or not isinstance(form, LinearScores):
+        form, encoded_cost, free = question.form, question.encoded_cost, free_columns(question)
+        if free is None or encoded_cost.tables or not isinstance(form, LinearScores):
             return None
         matrix, offset = form.matrix - form.matrix.mean(axis=0), form.offset - form.offset.mean()
-        if price.absolute.any():
-            if len(matrix) > 2 or not price.absolute.all():
+        if encoded_cost.absolute.any():
+            if len(matrix) > 2 or not encoded_cost.absolute.all():
                 return None
-            return cls._of_one_column(form, price, matrix, offset, free)
+            return cls._of_one_column(form, encoded_cost, matrix, offset, free)
         some = slice(None) if free.all() else np.flatnonzero(free)
-        among, own = price.quadratic[some], matrix[:, some]
+        among, own = encoded_cost.quadratic[some], matrix[:, some]
         if among.ndim == 1:
             unit = 1.0 / np.sqrt(among)
             scaled = own * unit
@@ -118,51 +119,61 @@ class Subspace:
         directions[:, some] = back
         alike = np.column_stack([axes, np.full(len(axes), len(axes) ** -0.5)])
         held, scores = np.linalg.svd(alike)[0][:, alike.shape[1] :], axes * length[reached]
-        off = cls._off(own, scores, back, among, price.floor[some])
-        return cls(form, price, matrix, offset, directions, scores, held, *off)
+        off = cls._off(own, scores, back, among, encoded_cost.floor[some])
+        return cls(form, encoded_cost, matrix, offset, directions, scores, held, *off)
 
     @classmethod
     def _of_one_column(
         cls,
         form: LinearScores,
-        price: Price,
+        encoded_cost: EncodedCost,
         matrix: FloatArray,
         offset: FloatArray,
         free: BoolArray,
     ) -> Subspace | None:
         """The span of two classes under an absolute price: the column that buys most score."""
-        bought = np.where(free, np.abs(matrix[1]) / price.absolute, 0.0)
+        bought = np.where(free, np.abs(matrix[1]) / encoded_cost.absolute, 0.0)
         best = int(bought.argmax())
         if bought[best] == 0.0:
             return None
         directions = np.zeros((1, form.width))
-        directions[0, best] = 1.0 / price.absolute[best]
-        scores, stretch = matrix[:, [best]] * directions[0, best], gamma(8)
-        apart = np.abs(matrix.sum(axis=0)) / price.absolute  # 0, but for a rounding
-        stray = (apart.max() + abs(scores.sum()) * (1.0 + stretch)) * (1.0 + stretch)
+        directions[0, best] = 1.0 / encoded_cost.absolute[best]
+        scores, cost_inflation = matrix[:, [best]] * directions[0, best], gamma(8)
+        apart = np.abs(matrix.sum(axis=0)) / encoded_cost.absolute  # 0, but for a rounding
+        stray = (apart.max() + abs(scores.sum()) * (1.0 + cost_inflation)) * (1.0 + cost_inflation)
         none = np.empty((2, 0))
-        return cls(form, price, matrix, offset, directions, scores, none, stretch, float(stray))
+        return cls(
+            form,
+            encoded_cost,
+            matrix,
+            offset,
+            directions,
+            scores,
+            none,
+            cost_inflation,
+            float(stray),
+        )
 
     @staticmethod
     def _off(
         matrix: FloatArray,
         scores: FloatArray,
         directions: FloatArray,
-        price: FloatArray,
+        encoded_cost: FloatArray,
         metric: FloatArray,
     ) -> tuple[float, float]:
-        """`stretch` and `stray`, both with what rounding may add to them."""
+        """`cost_inflation` and `stray`, both with what rounding may add to them."""
         (r, d), sizes = directions.shape, np.abs(directions)
-        if price.ndim == 1:  # off by a rounding of its own, which γ allows for
-            pulled, slip = directions * price, np.zeros((r, 1))
+        if encoded_cost.ndim == 1:  # off by a rounding of its own, which γ allows for
+            pulled, slip = directions * encoded_cost, np.zeros((r, 1))
         else:  # no entry of P is larger than these products
-            unit = np.sqrt(np.diag(price))
-            pulled = directions @ price
+            unit = np.sqrt(np.diag(encoded_cost))
+            pulled = directions @ encoded_cost
             slip = gamma(d + 2) * (sizes @ unit)[:, None] * unit
         large = np.abs(pulled)
         far = np.abs(pulled @ directions.T - np.eye(r))
         far += gamma(d + 4) * (large @ sizes.T + 1.0)
-        if price.ndim == 2:
+        if encoded_cost.ndim == 2:
             far += slip @ sizes.T
         rest = scores @ pulled
         np.abs(np.subtract(matrix, rest, out=rest), out=rest)
@@ -187,7 +198,7 @@ class Subspace:
         r, h, k = self.scores.shape[1], self.held.shape[1], len(self.offset)
         none = np.zeros((k, 2))
         matrix = np.hstack([self.scores, self.held, none])
-        widest = self.lengths[1] * (1.0 + self.stretch)
+        widest = self.lengths[1] * (1.0 + self.cost_inflation)
         terms = np.array([[*[widest] * r, *[0.0] * h, 1.0, 0.0]])  # of any score at most
         magnitude = Magnitude(terms, np.abs(self.offset).max(keepdims=True), self.form.sizes.terms)
         form = replace(self.form, matrix=matrix, offset=self.offset, magnitude=magnitude)
@@ -201,7 +212,7 @@ class Subspace:
     @cached_property
     def absolute(self) -> bool:
         """Whether the price is absolute."""
-        return bool(self.price.absolute.any())
+        return bool(self.encoded_cost.absolute.any())
 
     def far(self, cost: FloatArray) -> FloatArray:
         """(n,) how long changes are that cost so much."""
@@ -214,9 +225,9 @@ class Subspace:
 
         def longest(rows: Any) -> float:
             if self.absolute:
-                return float((abs(rows) * (1.0 / self.price.absolute)).max() * grown)
+                return float((abs(rows) * (1.0 / self.encoded_cost.absolute)).max() * grown)
             squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
-            return float(np.sqrt((squares @ (1.0 / self.price.floor)).max()) * grown)
+            return float(np.sqrt((squares @ (1.0 / self.encoded_cost.floor)).max()) * grown)
 
         tallest = float(np.sqrt((self.scores**2).sum(axis=1).max()) * grown)
         return longest(self.matrix), longest(sizes), tallest
@@ -224,8 +235,8 @@ class Subspace:
     def _length(self, rows: Any) -> FloatArray:
         """(n,) the lengths of rows, in F."""
         if self.absolute:
-            return np.asarray(abs(rows) @ self.price.absolute)
-        metric = self.price.floor
+            return np.asarray(abs(rows) @ self.encoded_cost.absolute)
+        metric = self.encoded_cost.floor
         if sparse.issparse(rows):
             return np.sqrt(rows.multiply(rows) @ metric)
         if (metric == metric[0]).all():
@@ -278,7 +289,7 @@ class Subspace:
                 size += gamma(d + 4) * terms
                 doubt[part] = scores.max(axis=0) - scores.min(axis=0) + 2.0 * size
                 out[part, :-2], length[part] = found.T, long
-                out[part, -2] = own + widest * (1.0 + self.stretch) * far
+                out[part, -2] = own + widest * (1.0 + self.cost_inflation) * far
         out[:, -1] = np.arange(n)
         return out, length, doubt
 
@@ -455,10 +466,10 @@ class ProjectedRows:
         directions.
         """
         r, d = self.span.directions.shape
-        price, wide = self.span.price, 1.0
-        if price.quadratic.ndim == 2:
-            wide = float(np.sqrt(d * (price.diagonal / price.floor).max()))
-        left = 0.5 * share - self.span.stretch - gamma(r + 2) * r * wide - wide * 2.0 * UNIT
+        encoded_cost, wide = self.span.encoded_cost, 1.0
+        if encoded_cost.quadratic.ndim == 2:
+            wide = float(np.sqrt(d * (encoded_cost.diagonal / encoded_cost.floor).max()))
+        left = 0.5 * share - self.span.cost_inflation - gamma(r + 2) * r * wide - wide * 2.0 * UNIT
         return np.asarray(self.length[rows] <= far * (left / (wide * 2.0 * UNIT)))
 
 

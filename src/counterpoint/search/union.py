@@ -14,7 +14,7 @@ from counterpoint.caches import Memo, fields_only
 from counterpoint.models.form import Form
 from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.problem.constraints import Constraint
-from counterpoint.problem.costs import Cost, Manhattan, Price
+from counterpoint.problem.costs import Cost, EncodedCost, Manhattan
 from counterpoint.problem.targets import Requirement, Target
 from counterpoint.programs.conditions import AtMost, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program, kinds_region
@@ -50,11 +50,13 @@ class Subproblem:
     def of(cls, program: Program, region: Region) -> Subproblem:
         """What is possible without the target, within a region of the target."""
         narrows = any(isinstance(condition, Domain) for condition in region)
-        return cls(Program(program.price, region & program.region), narrows)
+        return cls(Program(program.encoded_cost, region & program.region), narrows)
 
     def within(self, region: Region) -> Subproblem:
         """The piece within a region besides."""
-        return replace(self, program=Program(self.program.price, self.program.region & region))
+        return replace(
+            self, program=Program(self.program.encoded_cost, self.program.region & region)
+        )
 
     @cached_property
     def supported(self) -> tuple[CutOracle, ...]:
@@ -65,13 +67,15 @@ class Subproblem:
         """The piece with half-spaces in their place."""
         rest = tuple(c for c in self.program.region if not isinstance(c, CutOracle))
         instead = (cuts,) if cuts.size else ()
-        return replace(self, program=Program(self.program.price, Region((*rest, *instead))))
+        return replace(self, program=Program(self.program.encoded_cost, Region((*rest, *instead))))
 
     @cached_property
     def free(self) -> Subproblem:
         """The piece without whole steps, and without categories unless only they have a price."""
         dropped = (
-            (Whole, AtMost, OneOf) if self.program.price.kind is Manhattan else (Whole, AtMost)
+            (Whole, AtMost, OneOf)
+            if self.program.encoded_cost.kind is Manhattan
+            else (Whole, AtMost)
         )
         return Subproblem(self.program.relaxed(*dropped))
 
@@ -116,13 +120,13 @@ class Subproblem:
         """Whether closed forms may have to round, so that their cost may exceed the bound."""
         return bool(self.program.steps.any() or self.program.groups)
 
-    def decided(self, units: FloatArray) -> Subproblem:
+    def ties_resolved(self, units: FloatArray) -> Subproblem:
         """The same points of a lattice of these units, each tie in it decided."""
         conditions = self.program.region
         region = Region(
-            tuple(c.decided(units) if isinstance(c, LinearBounds) else c for c in conditions)
+            tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in conditions)
         )
-        return replace(self, program=Program(self.program.price, region))
+        return replace(self, program=Program(self.program.encoded_cost, region))
 
     def sees(self, cases: Cases) -> Cases:
         """The cases as this piece sees them."""
@@ -179,16 +183,16 @@ class Union(Sequence[Subproblem]):
             return replace(self, listed=self.listed[s], lazy=lazy)
         return self.listed[s] if self.lazy is None else Subproblem.of(self.program, self.lazy[s])
 
-    def decided(self, units: FloatArray) -> Union:
+    def ties_resolved(self, units: FloatArray) -> Union:
         """The same points on a lattice of these units, each tie in it decided."""
         if self.lazy is not None:
-            return replace(self, lazy=self.lazy.decided(units))
-        return replace(self, listed=tuple(piece.decided(units) for piece in self.listed))
+            return replace(self, lazy=self.lazy.ties_resolved(units))
+        return replace(self, listed=tuple(piece.ties_resolved(units) for piece in self.listed))
 
     @cached_property
     def asked(self) -> Program:
         """The cost over what is possible, with what the target charges but not its demands."""
-        charged = (piece.program for piece in self.listed if piece.program.charges)
+        charged = (piece.program for piece in self.listed if piece.program.objective_terms)
         return next(charged, self.program)
 
     @cached_property
@@ -199,9 +203,11 @@ class Union(Sequence[Subproblem]):
         return tuple(piece.program for piece in self.listed)
 
     @cached_property
-    def kinds(self) -> frozenset[type]:
+    def condition_types(self) -> frozenset[type]:
         """The types of all conditions and of their prices, and of the union if it is lazy."""
-        return frozenset({type(self.lazy)}.union(*(piece.program.kinds for piece in self.listed)))
+        return frozenset(
+            {type(self.lazy)}.union(*(piece.program.condition_types for piece in self.listed))
+        )
 
     @cached_property
     def has_ties(self) -> bool:
@@ -241,7 +247,7 @@ class Question:
     form: Form  # what was read of the model
     features: Features  # the raw columns with their kinds
     constraints: tuple[Constraint, ...]  # what was asked for, and what the data imply
-    price: Price  # the cost over the encoded columns
+    encoded_cost: EncodedCost  # the cost over the encoded columns
     cost: Cost  # the same in feature names
 
     __getstate__ = fields_only
@@ -251,7 +257,7 @@ class Question:
         cls, form: Form, features: Features, constraints: Iterable[Constraint], cost: Cost
     ) -> Question:
         """The question in feature names; names and kinds are checked here."""
-        question = cls(form, features, tuple(constraints), cost.price(features), cost)
+        question = cls(form, features, tuple(constraints), cost.encoded_cost(features), cost)
         _ = question.actionable
         return question
 
@@ -261,7 +267,7 @@ class Question:
         region = kinds_region(self.features)
         for constraint in self.constraints:
             region = region & constraint.region(self.features)
-        return Program(self.price, self.form.placed(region))
+        return Program(self.encoded_cost, self.form.placed(region))
 
     @cached_property
     def _pieces(self) -> Memo[Requirement, Union]:
@@ -285,7 +291,7 @@ class Question:
     def _regions(self, target: Target) -> Sequence[Region]:
         """The regions of a target in the form that suits cost and constraints, if there are two."""
         asked, other = self.actionable, self.form.otherwise
-        smooth = not (self.is_discrete or asked.price.absolute[asked.numeric].any())
+        smooth = not (self.is_discrete or asked.encoded_cost.absolute[asked.numeric].any())
         if other is not None and smooth:  # a closed form may do
             return other.regions(target)
         regions = self.form.regions(target)
@@ -312,12 +318,12 @@ class Question:
         at = x[:, whole]
         return np.asarray((at == lattice.nearest(np.zeros(at.shape), at, steps[whole])).all(axis=1))
 
-    def decided(self, target: Target, pieces: Union) -> Union:
+    def ties_resolved(self, target: Target, pieces: Union) -> Union:
         """The pieces of a target for rows `on_lattice`, each tie in it decided."""
         if not (pieces.has_ties and self.is_discrete):
             return pieces
         units = np.where(self.actionable.numeric, self.actionable.steps, 1.0)
-        return self._decided.made(target.requirement, partial(pieces.decided, units))
+        return self._decided.made(target.requirement, partial(pieces.ties_resolved, units))
 
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
         """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
@@ -385,11 +391,11 @@ class Task:
 
     def already_satisfied(self, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
-        met = self.target.met(self.model.form, x, said)
-        if met.any():
-            here = x[met]
-            leads = self.target.leads(self.question, here)
-            if leads is not None:
-                required = leads.required(here, np.zeros(len(here)))
-                met[met] = self.model.form.margin(here, self.target) >= required
-        return met
+        satisfied = self.target.satisfied(self.model.form, x, said)
+        if satisfied.any():
+            here = x[satisfied]
+            safety_margins = self.target.safety_margins(self.question, here)
+            if safety_margins is not None:
+                required = safety_margins.required(here, np.zeros(len(here)))
+                satisfied[satisfied] = self.model.form.margin(here, self.target) >= required
+        return satisfied

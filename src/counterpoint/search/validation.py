@@ -28,7 +28,7 @@ from counterpoint.numerics import (
 from counterpoint.problem.targets import Validation
 from counterpoint.rows.encoding import Rows, as_returned
 from counterpoint.rows.table import Table
-from counterpoint.search.search import Found, Leads, search
+from counterpoint.search.search import Found, SafetyMargins, search
 from counterpoint.search.union import Task, Union
 from counterpoint.search.witnesses import TRIED, Witness, Witnesses, shortened
 from counterpoint.solvers.base import Effort
@@ -144,7 +144,7 @@ class ModelValidation:
     def __init__(self, task: Task, rows: Rows, pieces: Union) -> None:
         self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
         self.features, x = task.question.features, rows.x
-        self.leads: Leads | None = task.target.leads(task.question, x)
+        self.safety_margins: SafetyMargins | None = task.target.safety_margins(task.question, x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
         # less than the rounding error of a score.
@@ -178,16 +178,21 @@ class ModelValidation:
         row, what the answers are worth, and whether closed forms settled the row.
         """
         found, effort, target = self.found, self.task.effort, self.task.target
-        if target.demanding and not self.verdict.leads.all():
+        if target.demanding and not self.verdict.safety_margins.all():
             self._search_again()
         taught = self._learn_from_witnesses()
         resolution = SINGLE if self.rows.table.singles else VIOLATION
         asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
-        margin, stretch, span = None, 0.0, self.task.span
+        margin, cost_inflation, span = None, 0.0, self.task.span
         if span is not None:
-            price = asked.objective(y, self.cases) / self.cases.weights
-            numbers, stretch = np.rint(self.rows.codes[:, -1]).astype(np.intp), span.span.stretch
-            lost = span.slack(numbers, span.span.far(np.where(np.isfinite(price), price, 0.0)))
+            encoded_cost = asked.objective(y, self.cases) / self.cases.weights
+            numbers, cost_inflation = (
+                np.rint(self.rows.codes[:, -1]).astype(np.intp),
+                span.span.cost_inflation,
+            )
+            lost = span.slack(
+                numbers, span.span.far(np.where(np.isfinite(encoded_cost), encoded_cost, 0.0))
+            )
             margin = np.stack([-lost, np.zeros_like(lost)], axis=1)
         certificates = certify(
             asked,
@@ -198,7 +203,7 @@ class ModelValidation:
             gap=effort.gap,
             resolution=resolution,
             margin=margin,
-            stretch=stretch,
+            cost_inflation=cost_inflation,
         )
         for i in taught:
             self._judge(i, certificates)
@@ -222,14 +227,14 @@ class ModelValidation:
         cases = self.cases.take(rows).with_margin(margin)
         if held is not None:
             cases = cases.holding(held, self.exact[rows])
-        leads = None if self.leads is None else self.leads.take(rows)
+        safety_margins = None if self.safety_margins is None else self.safety_margins.take(rows)
         if held is not None:
-            return search(self.pieces, cases, self._briefly, leads)
+            return search(self.pieces, cases, self._briefly, safety_margins)
 
         def incumbents(k: int, end: float) -> FloatArray:
             return self._incumbents(int(rows[k]), cases.margin[k], end)
 
-        return search(self.pieces, cases, self.effort, leads, incumbents)
+        return search(self.pieces, cases, self.effort, safety_margins, incumbents)
 
     @property
     def _briefly(self) -> Effort:
@@ -282,8 +287,8 @@ class ModelValidation:
         points = self._witness(i, end).points
         if not len(points):
             return points
-        lead = self._ask(i, points)[2].margin
-        return points[lead >= margin[0]]
+        safety_margin = self._ask(i, points)[2].margin
+        return points[safety_margin >= margin[0]]
 
     def _learn_from_witnesses(self) -> list[int]:
         """Rows whose answers are witnesses now, for they are cheaper than what the search left.
@@ -371,7 +376,7 @@ class ModelValidation:
         integral, left = self.pieces.is_integral, found.piece >= 0
         smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
         for k in range(ROUNDS):
-            again = np.flatnonzero(left & ~np.where(smooth, verdict.leads, verdict.valid))
+            again = np.flatnonzero(left & ~np.where(smooth, verdict.safety_margins, verdict.valid))
             near = integral & (verdict.valid[again] | (k == 0))
             here = near | ~found.limited[again]
             again, near = again[here], near[here]
@@ -469,10 +474,10 @@ class ModelValidation:
         verdict = target.verdict(model.form, y, said, self.eps)
         if not (target.demanding or verdict.valid.all()):
             model.check(y, model.predict(returned))
-        if self.leads is None:
+        if self.safety_margins is None:
             return verdict
         cost = self.task.question.actionable.cost(y, self.rows.x[rows])
-        margin = verdict.margin - self.leads.take(rows).required(y, cost)
+        margin = verdict.margin - self.safety_margins.take(rows).required(y, cost)
         return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
     def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
@@ -496,9 +501,9 @@ class ModelValidation:
         solved = here[~found.closed[here]]
         if not len(solved):
             return
-        cases, price, which = self.cases, self.task.question.price, rows[solved]
+        cases, encoded_cost, which = self.cases, self.task.question.encoded_cost, rows[solved]
         x, y = cases.x[which], found.points[solved]
-        length = (price.absolute + np.sqrt(price.diagonal)) * np.abs(y - x)
+        length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
         y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
         if not cases.unbounded:
             hair = HAIR * (np.abs(x) + np.abs(y))

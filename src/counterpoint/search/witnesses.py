@@ -108,7 +108,9 @@ class Witnesses:
             except InvalidInput:
                 return np.zeros(len(which), dtype=bool)
             known.update(zip(asked.tolist(), answers.tolist(), strict=True))
-        return target.met(self.model.form, x[which], np.array([known[k] for k in which.tolist()]))
+        return target.satisfied(
+            self.model.form, x[which], np.array([known[k] for k in which.tolist()])
+        )
 
     def inside(self, target: Target, program: Program, case: Cases, cutoff: float) -> FloatArray:
         """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff."""

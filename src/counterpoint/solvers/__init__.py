@@ -15,7 +15,7 @@ import numpy as np
 
 from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
-from counterpoint.problem.costs import Mahalanobis, Manhattan, Price
+from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan
 from counterpoint.programs.conditions import AtMost, Cone, LinearBounds, MinimumChange, Whole
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
@@ -55,7 +55,7 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
 
 def lack(program: Program) -> str:
     """A sentence on why no solver takes a program."""
-    if program.price.tables:
+    if program.encoded_cost.tables:
         return (
             "Costs by pair of categories and percentile shifts are taken for the labels of linear, "
             "additive and tree models, and the probabilities of two classes; numbers with ranks "
@@ -96,14 +96,23 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
 
 def _simpler(program: Program) -> Iterator[Simpler]:
     """The ways in which a user can make a program simpler by one part."""
-    price, kinds = program.price, program.region.kinds
-    square, size = Price(price.absolute, price.diagonal), np.sqrt(price.diagonal)
-    if price.kind is Mahalanobis:
-        yield "a Mahalanobis cost", "use a squared Euclidean cost", partial(replace, price=square)
-    if price.kind is not Manhattan:
-        cost = "a Mahalanobis cost" if price.kind is Mahalanobis else "a squared Euclidean cost"
-        manhattan = Price(price.absolute + size, np.zeros(program.width))
-        yield cost, "use a Manhattan cost", partial(replace, price=manhattan)
+    encoded_cost, kinds = program.encoded_cost, program.region.condition_types
+    square, size = (
+        EncodedCost(encoded_cost.absolute, encoded_cost.diagonal),
+        np.sqrt(encoded_cost.diagonal),
+    )
+    if encoded_cost.kind is Mahalanobis:
+        yield (
+            "a Mahalanobis cost",
+            "use a squared Euclidean cost",
+            partial(replace, encoded_cost=square),
+        )
+    if encoded_cost.kind is not Manhattan:
+        cost = (
+            "a Mahalanobis cost" if encoded_cost.kind is Mahalanobis else "a squared Euclidean cost"
+        )
+        manhattan = EncodedCost(encoded_cost.absolute + size, np.zeros(program.width))
+        yield cost, "use a Manhattan cost", partial(replace, encoded_cost=manhattan)
     taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
     unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
     for kind, (part, advice) in (DISPENSABLE | unknown).items():

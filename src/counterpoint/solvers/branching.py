@@ -21,7 +21,7 @@ import numpy as np
 
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import Mahalanobis, Manhattan, Price, SquaredEuclidean
+from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
     INTEGRAL,
     AtMost,
@@ -79,7 +79,9 @@ class Branching(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts and bool(program.kinds & set(INTEGRAL))
+        return program.condition_types <= cls.accepts and bool(
+            program.condition_types & set(INTEGRAL)
+        )
 
     @cached_property
     def relaxation(self) -> Solver:
@@ -97,8 +99,8 @@ class Branching(Solver):
     @cached_property
     def linear(self) -> tuple[Solver, ...]:
         """Solvers of the same region at a linear price, which find points where others give up."""
-        price, d = self.program.price, self.program.width
-        linear = Price(price.absolute + np.sqrt(price.diagonal), np.zeros(d))
+        encoded_cost, d = self.program.encoded_cost, self.program.width
+        linear = EncodedCost(encoded_cost.absolute + np.sqrt(encoded_cost.diagonal), np.zeros(d))
         return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -145,7 +147,7 @@ class Tree:
         self.x = case.x[0]
         self.best = cutoff
         self.point: FloatArray | None = None
-        self.is_full = self.program.price.quadratic.ndim == 2
+        self.is_full = self.program.encoded_cost.quadratic.ndim == 2
         self.root = np.zeros(self.program.size)
         self.complete, self.cut_short = True, False
         self.visited = 0
@@ -257,7 +259,7 @@ class Tree:
     @property
     def is_proof(self) -> bool:
         """Whether the tree is complete, no larger than proofs are, and bounded by multipliers."""
-        convex = not self.relaxation.program.kinds & {*INTEGRAL}
+        convex = not self.relaxation.program.condition_types & {*INTEGRAL}
         return convex and not self.cut_short and len(self._kept) <= PROVED
 
     def proof(self) -> Proof:
@@ -431,6 +433,6 @@ def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatAr
 def _moves(program: Program, delta: FloatArray) -> FloatArray:
     """(n, features) how much each feature's change costs, alone."""
     at_most = program.at_most
-    paid = program.price.each(delta, np.zeros_like(delta))
+    paid = program.encoded_cost.each(delta, np.zeros_like(delta))
     starts = [block.start for block in at_most.blocks] if at_most else []
     return np.asarray(np.add.reduceat(paid, starts, axis=1))

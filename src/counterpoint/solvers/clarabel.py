@@ -60,13 +60,13 @@ class Clarabel(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts
+        return program.condition_types <= cls.accepts
 
     @cached_property
     def form(self) -> StandardForm:
         """The program in the standard form, with changes in units of cost."""
-        price = self.program.price
-        size = price.absolute + np.sqrt(price.diagonal)
+        encoded_cost = self.program.encoded_cost
+        size = encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)
         return StandardForm(self.program, 1.0 / np.where(size > 0, size, 1.0))
 
     @cached_property
@@ -92,7 +92,7 @@ class Clarabel(Solver):
     def _uncharged(self) -> Clarabel:
         """The same demands at the price alone."""
         demands = Region(tuple(c for c in self.program.region if not isinstance(c, LogLoss)))
-        return Clarabel(Program(self.program.price, demands))
+        return Clarabel(Program(self.program.encoded_cost, demands))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -115,7 +115,7 @@ class Clarabel(Solver):
         return by_columns(self.program, case, narrow)
 
     def _solved_whole(self, case: Cases, effort: Effort) -> Answer:
-        charged = bool(self.program.charges)
+        charged = bool(self.program.objective_terms)
         already_satisfied = self._settled_by_staying(case, effort) if charged else None
         if already_satisfied is not None:
             return already_satisfied
@@ -160,8 +160,8 @@ class Clarabel(Solver):
         x = np.clip(case.x, case.low, case.high)
         if self.program.violation(x, case.x)[0] > 0.0:
             return None
-        charge, multipliers = self.program.charges[0], np.zeros(self.program.size)
-        multipliers[-charge.size :] = self._model(case, x[0]).shares
+        objective_term, multipliers = self.program.objective_terms[0], np.zeros(self.program.size)
+        multipliers[-objective_term.size :] = self._model(case, x[0]).shares
         if _gap(*self._value(case, x[0], multipliers)) > 1e-2:  # then cones do better
             return None
         point, multipliers = self._sharpened(case, effort, x[0], multipliers)
@@ -216,10 +216,10 @@ class Clarabel(Solver):
 
     def _model(self, case: Cases, point: FloatArray) -> Model:
         """The log-loss about a point."""
-        charge = self.program.charges[0]
-        z = charge.matrix @ point + charge.offset
-        shares = np.exp(z - charge.of(z[None, :])[0])
-        return Model(shares, charge.matrix @ (point - case.x[0]))
+        objective_term = self.program.objective_terms[0]
+        z = objective_term.matrix @ point + objective_term.offset
+        shares = np.exp(z - objective_term.of(z[None, :])[0])
+        return Model(shares, objective_term.matrix @ (point - case.x[0]))
 
     def _sizes(self, case: Cases, point: FloatArray) -> Sizes:
         """About how large the change is, in units of change, and the objective."""
@@ -246,7 +246,7 @@ class Clarabel(Solver):
         Under an absolute price most features do not move at the optimum. The program is solved
         again with the ones that hardly moved held still, if that costs no more.
         """
-        paid = self.program.price.absolute * np.abs(point - case.x[0])
+        paid = self.program.encoded_cost.absolute * np.abs(point - case.x[0])
         traces = (paid > 0) & (paid <= TRACE * paid.sum())
         held = traces & (case.low[0] <= case.x[0]) & (case.x[0] <= case.high[0])
         if not held.any():
@@ -331,7 +331,11 @@ class ConicProgram:
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
         """Half a quadratic form (its upper triangle) and a linear one, in units of ``cutoff``."""
-        charged, d, absolute = bool(self.program.charges), self.program.width, self.owner.absolute
+        charged, d, absolute = (
+            bool(self.program.objective_terms),
+            self.program.width,
+            self.owner.absolute,
+        )
         weight = float(self.case.weights[0]) if charged else 1.0
         i, j, values = self.owner.hessian
         entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
@@ -351,15 +355,18 @@ class ConicProgram:
     @cached_property
     def _score_unit(self) -> FloatArray:
         """(m,) how far the scores of a model may move: the largest entries of its rows."""
-        return self.owner.steepest(self.program.charges[0]) * self.scale
+        return self.owner.steepest(self.program.objective_terms[0]) * self.scale
 
     def _sizes(self) -> Sizes:
         """About the size of the answer, in units of change, and about its objective."""
         scale = self._shortfall()
-        if not self.program.charges:
-            return scale, scale**2 if self.program.price.quadratic.any() else scale
-        amount = sum(float(charge.amount(self.case.x)[0]) for charge in self.program.charges)
-        reach = max(amount, 1.0) / float(self.owner.steepest(self.program.charges[0]).max())
+        if not self.program.objective_terms:
+            return scale, scale**2 if self.program.encoded_cost.quadratic.any() else scale
+        amount = sum(
+            float(objective_term.amount(self.case.x)[0])
+            for objective_term in self.program.objective_terms
+        )
+        reach = max(amount, 1.0) / float(self.owner.steepest(self.program.objective_terms[0]).max())
         return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
 
     def _shortfall(self) -> float:
@@ -422,10 +429,10 @@ class ConicProgram:
         right = right / (size * self.scale)
         self._add([clarabel.SecondOrderConeT(len(right))], right, entries_of(block))
 
-    def _add_log_loss(self, charge: LogLoss) -> None:
+    def _add_log_loss(self, objective_term: LogLoss) -> None:
         """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
-        matrix = np.vstack([charge.matrix, np.zeros((1, self.program.width))])
-        here = np.append(charge.matrix @ self.case.x[0] + charge.offset, 0.0)
+        matrix = np.vstack([objective_term.matrix, np.zeros((1, self.program.width))])
+        here = np.append(objective_term.matrix @ self.case.x[0] + objective_term.offset, 0.0)
         m, value = len(matrix), np.full(len(matrix), self.width + len(matrix))
         self._add_exponentials(matrix, here, (3 * np.arange(m), value, np.ones(m)))
         self.width += 1
@@ -443,9 +450,12 @@ class ConicProgram:
         total = np.zeros(m, dtype=np.intp), share, np.ones(m)
         self._add([clarabel.NonnegativeConeT(1)], np.ones(1), total)
 
-    def _add_scores(self, charge: LogLoss) -> None:
+    def _add_scores(self, objective_term: LogLoss) -> None:
         """The last variables are the changes of a log-loss's scores."""
-        m, scores = charge.size, charge.matrix * (self.scale / self._score_unit)[:, None]
+        m, scores = (
+            objective_term.size,
+            objective_term.matrix * (self.scale / self._score_unit)[:, None],
+        )
         own = np.arange(self.width, self.width + m)
         self.width += m
         block = entries_of(scores * self.form.unit)

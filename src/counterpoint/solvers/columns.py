@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray
-from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
@@ -32,16 +32,20 @@ FEW = 4
 def is_wide(program: Program) -> bool:
     """Whether a program has so many columns, each with a price, that a few at a time are faster."""
     known = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
-    return program.kinds <= known and program.width > 128 and bool(program.price.absolute.all())
+    return (
+        program.condition_types <= known
+        and program.width > 128
+        and bool(program.encoded_cost.absolute.all())
+    )
 
 
 def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
     """The answer to one row, by a solver of narrower programs."""
-    price = program.price.absolute
-    weight = float(case.weights[0]) if program.charges else 1.0
+    encoded_cost = program.encoded_cost.absolute
+    weight = float(case.weights[0]) if program.objective_terms else 1.0
     held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
-    rates = np.where(free, np.abs(program.normals) / price, 0.0)
+    rates = np.where(free, np.abs(program.normals) / encoded_cost, 0.0)
     columns = np.zeros(program.width, dtype=bool)
     columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
     while True:
@@ -57,7 +61,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
             break
         normal = program.cut(multipliers[None, :]).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
-        gain = np.where(room & ~columns, np.abs(normal) / price, 0.0)
+        gain = np.where(room & ~columns, np.abs(normal) / encoded_cost, 0.0)
         better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
         if found is Outcome.NOTHING or (refuted and not better.any()):  # all of them may tell more
             return solve(program, case)
@@ -84,5 +88,7 @@ def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Progr
         there = rows.matrix @ rest
         low, high = rows.low - there, rows.high - there
         conditions.append(replace(rows, matrix=rows.matrix[:, columns], low=low, high=high))
-    price = Price(program.price.absolute[columns], program.price.quadratic[columns])
-    return Program(price, Region(tuple(conditions)))
+    encoded_cost = EncodedCost(
+        program.encoded_cost.absolute[columns], program.encoded_cost.quadratic[columns]
+    )
+    return Program(encoded_cost, Region(tuple(conditions)))

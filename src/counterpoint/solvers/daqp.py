@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.caches import Memo
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import Mahalanobis, Price, SquaredEuclidean
+from counterpoint.problem.costs import EncodedCost, Mahalanobis, SquaredEuclidean
 from counterpoint.programs.conditions import Box, LinearBounds, Transitions
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
@@ -54,13 +54,13 @@ class Daqp(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts
+        return program.condition_types <= cls.accepts
 
     @cached_property
     def form(self) -> StandardForm:
         """The program in the standard form, in units in which the price has a unit diagonal."""
-        price = self.program.price
-        unit = 1.0 / np.sqrt(2.0 * (price.diagonal + price.absolute))
+        encoded_cost = self.program.encoded_cost
+        unit = 1.0 / np.sqrt(2.0 * (encoded_cost.diagonal + encoded_cost.absolute))
         return StandardForm(self.program, unit, norm=2)
 
     @cached_property
@@ -211,5 +211,5 @@ class Daqp(Solver):
     @cached_property
     def _refuter(self) -> Highs:
         """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
-        price = Price(np.ones(self.program.width), np.zeros(self.program.width))
-        return Highs(Program(price, self.program.region))
+        encoded_cost = EncodedCost(np.ones(self.program.width), np.zeros(self.program.width))
+        return Highs(Program(encoded_cost, self.program.region))

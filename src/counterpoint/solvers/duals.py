@@ -20,13 +20,13 @@ __all__ = ["priced", "purified"]
 
 def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
     """(size,) the nearest multipliers whose slopes are within the prices, if they bound more."""
-    price = program.price
-    flat = program.numeric & (price.absolute > 0.0)
-    if price.quadratic.ndim == 2 or not flat.any():
+    encoded_cost = program.encoded_cost
+    flat = program.numeric & (encoded_cost.absolute > 0.0)
+    if encoded_cost.quadratic.ndim == 2 or not flat.any():
         return multipliers
-    weight = float(case.weights[0]) if program.charges else 1.0
-    flat &= price.quadratic == 0.0
-    most = np.where(flat, weight * price.absolute, np.inf)
+    weight = float(case.weights[0]) if program.objective_terms else 1.0
+    flat &= encoded_cost.quadratic == 0.0
+    most = np.where(flat, weight * encoded_cost.absolute, np.inf)
     moved = _nearest(program, case, multipliers, most)
     if moved is multipliers:
         return multipliers

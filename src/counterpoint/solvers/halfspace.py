@@ -49,12 +49,12 @@ class HalfSpace(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        fits = program.kinds <= cls.accepts and program.affine.size > 0
-        return fits and (program.price.kind is Manhattan or not program.groups)
+        fits = program.condition_types <= cls.accepts and program.affine.size > 0
+        return fits and (program.encoded_cost.kind is Manhattan or not program.groups)
 
     @cached_property
     def _is_integral(self) -> bool:
-        return bool(self.program.kinds & set(INTEGRAL))
+        return bool(self.program.condition_types & set(INTEGRAL))
 
     @cached_property
     def _rows(self) -> tuple[IntArray, FloatArray]:
@@ -78,26 +78,30 @@ class HalfSpace(Solver):
     @cached_property
     def _effect(self) -> FloatArray:
         """(s,) how much score one unit of (the root of) cost buys at best, without a box."""
-        price = self.program.price
+        encoded_cost = self.program.encoded_cost
         demands = np.abs(self._normals)
-        if price.kind is Manhattan:
-            weight = np.where(self.program.numeric, price.absolute, 2.0 * price.absolute)
+        if encoded_cost.kind is Manhattan:
+            weight = np.where(
+                self.program.numeric, encoded_cost.absolute, 2.0 * encoded_cost.absolute
+            )
             return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
-        if price.quadratic.ndim == 1:
-            return np.asarray(np.sqrt((demands**2 / price.quadratic).sum(axis=1)))
+        if encoded_cost.quadratic.ndim == 1:
+            return np.asarray(np.sqrt((demands**2 / encoded_cost.quadratic).sum(axis=1)))
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._normals, self._directions)))
 
     @cached_property
     def _directions(self) -> FloatArray:
         """(s, d) the rows of (quadratic⁻¹ a)."""
-        return np.asarray(np.linalg.solve(self.program.price.quadratic, self._normals.T).T)
+        return np.asarray(np.linalg.solve(self.program.encoded_cost.quadratic, self._normals.T).T)
 
     @cached_property
     def _buys(self) -> list[tuple[FloatArray, IntArray]]:
         """For each demand what a unit of score costs, and the columns that give any, best first."""
         gains = np.abs(self._normals)
-        price = np.broadcast_to(self.program.price.absolute, gains.shape)
-        cost_cutoff = np.divide(price, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
+        encoded_cost = np.broadcast_to(self.program.encoded_cost.absolute, gains.shape)
+        cost_cutoff = np.divide(
+            encoded_cost, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0
+        )
         order, some = (
             np.argsort(cost_cutoff, axis=1, kind="stable"),
             np.count_nonzero(gains, axis=1),
@@ -112,7 +116,9 @@ class HalfSpace(Solver):
                 start[:, group] = cases.x[:, group]
         short = self._shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
-        if self.program.price.quadratic.ndim == 2:  # a box's nearest point is not the projection
+        if (
+            self.program.encoded_cost.quadratic.ndim == 2
+        ):  # a box's nearest point is not the projection
             free &= (start == cases.x).all(axis=1)
         worst, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
@@ -133,15 +139,15 @@ class HalfSpace(Solver):
     def _judge(self, out: Solution, cases: Cases) -> None:
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
-        met = ~blocked
+        satisfied = ~blocked
         if len(self._normals) > 1 or self._is_integral:
             points = np.nan_to_num(out.points)
             rest, size = self._shortfall(points, cases), np.abs(points) @ np.abs(self._normals.T)
-            met &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
+            satisfied &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
         if self._is_integral:
-            met &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
-        out.points[~met] = np.nan
-        out.outcomes[met] = Outcome.FOUND
+            satisfied &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
+        out.points[~satisfied] = np.nan
+        out.outcomes[satisfied] = Outcome.FOUND
         if blocked.any():
             refuted = self.program.refutes(cases.take(blocked), out.multipliers[blocked])
             out.outcomes[np.flatnonzero(blocked)[refuted]] = Outcome.INFEASIBLE
@@ -167,18 +173,18 @@ class HalfSpace(Solver):
         if short.shape[1] == 1:
             return np.zeros(len(short), dtype=np.intp)
         with np.errstate(divide="ignore", invalid="ignore"):
-            price = np.maximum(short, 0.0) / self._effect
-        return np.asarray(np.nan_to_num(price, posinf=np.inf).argmax(axis=1))
+            encoded_cost = np.maximum(short, 0.0) / self._effect
+        return np.asarray(np.nan_to_num(encoded_cost, posinf=np.inf).argmax(axis=1))
 
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
-        price = self.program.price
+        encoded_cost = self.program.encoded_cost
         demand = self._normals[side]
-        if price.kind is Manhattan:
+        if encoded_cost.kind is Manhattan:
             if self.program.groups:
                 return _filled_with_categories(self.program, demand, start, short, cases)
             return _filled(self._buys[side], demand, start, short, cases)
-        if price.kind is SquaredEuclidean:
-            return _meet_diagonal(demand, price.quadratic, start, short, cases)
+        if encoded_cost.kind is SquaredEuclidean:
+            return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
         return self._meet_full(side, start, short, cases)
 
     def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
@@ -279,13 +285,16 @@ def _filled(
         room = np.maximum(np.where(demand[ways] > 0.0, high - at, at - low), 0.0) * gain[ways]
         so_far, rows = np.cumsum(room, axis=1), np.arange(len(left))
         last = np.count_nonzero(so_far < short[left, None] * (1.0 - ROUNDED), axis=1)
-        met, last = last < len(ways), np.minimum(last, len(ways) - 1)
+        satisfied, last = last < len(ways), np.minimum(last, len(ways) - 1)
         amount = np.where(np.arange(len(ways)) < last[:, None], room, 0.0)
         before = np.where(last > 0, so_far[rows, last - 1], 0.0)
         amount[rows, last] = np.maximum(short[left] - before, 0.0)
         moved = np.minimum(np.maximum(at + amount / demand[ways], low), high)
-        points[left[met, None], ways], worths[left[met]] = moved[met], cost_cutoff[ways[last[met]]]
-        left, width = left[~met], 4 * width
+        points[left[satisfied, None], ways], worths[left[satisfied]] = (
+            moved[satisfied],
+            cost_cutoff[ways[last[satisfied]]],
+        )
+        left, width = left[~satisfied], 4 * width
         if len(ways) == len(order):
             points[left] = np.nan
             break
@@ -296,7 +305,11 @@ def _filled_with_categories(
     program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
 ) -> Moves:
     """The same with one-hot groups, of each of which the best category alone is bought."""
-    rows, price, groups = np.arange(len(start)), program.price.absolute, program.groups
+    rows, encoded_cost, groups = (
+        np.arange(len(start)),
+        program.encoded_cost.absolute,
+        program.groups,
+    )
     some, points = program.numeric & (demand != 0.0), np.array(start)
     gain = np.repeat(np.where(some, np.abs(demand), 0.0)[None], len(start), axis=0)
     with np.errstate(invalid="ignore"):
@@ -307,7 +320,7 @@ def _filled_with_categories(
         column = group.start + scores.argmax(axis=1)
         more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
         gain[rows, column] = room[rows, column] = more
-    weight = np.where(program.numeric, price, 2.0 * price)
+    weight = np.where(program.numeric, encoded_cost, 2.0 * encoded_cost)
     cost_cutoff = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
     order = np.argsort(cost_cutoff, axis=1, kind="stable")
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)

@@ -91,14 +91,14 @@ class Highs(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts
+        return program.condition_types <= cls.accepts
 
     @cached_property
     def form(self) -> StandardForm:
         """The program in the standard form, with changes in units of cost, or in steps."""
         if self.units is not None:
             return StandardForm(self.program, self.units)
-        weights, steps = self.program.price.absolute, self.program.steps
+        weights, steps = self.program.encoded_cost.absolute, self.program.steps
         costly = np.where((weights > 0.0) & self.program.numeric, weights, 1.0)
         return StandardForm(self.program, np.where(steps > 0.0, steps, 1.0 / costly))
 
@@ -121,11 +121,11 @@ class Highs(Solver):
     @cached_property
     def normal(self) -> float:
         """The unit of cost."""
-        price = self.form.absolute
-        return float(np.median(price[price > 0.0])) if price.any() else 1.0
+        encoded_cost = self.form.absolute
+        return float(np.median(encoded_cost[encoded_cost > 0.0])) if encoded_cost.any() else 1.0
 
     @cached_property
-    def price(self) -> FloatArray:
+    def encoded_cost(self) -> FloatArray:
         """The prices of the model's columns."""
         own = self.form.absolute / self.normal
         return np.concatenate([own, own, np.zeros(len(self.switches))])
@@ -160,8 +160,8 @@ class Highs(Solver):
     def _at_once(self, cases: Cases) -> Solution:
         """Linear programs that have a single optimum."""
         limits = self.form.limits(cases)
-        lengths, price = limits.shortfall(), self.price[: self.program.width]
-        change, duals = unique_optima(self.form.matrix, price, limits.divided(lengths))
+        lengths, encoded_cost = limits.shortfall(), self.encoded_cost[: self.program.width]
+        change, duals = unique_optima(self.form.matrix, encoded_cost, limits.divided(lengths))
         change[(limits.low > limits.high + FEASIBILITY).any(axis=1)] = np.nan
         known = np.asarray(np.isfinite(change).all(axis=1))
         points = self.form.points(change, cases, lengths)
@@ -334,7 +334,7 @@ def _model(model: Highs, *, integral: bool) -> Any:
     (rows, columns), used = model.matrix.shape, model.matrix != 0.0
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = columns, rows
-    lp.col_cost_ = model.price
+    lp.col_cost_ = model.encoded_cost
     lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
     lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise

@@ -44,24 +44,27 @@ class Logistic(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        price = program.price
-        alike = bool(price.absolute.all() or (price.quadratic.ndim == 1 and price.quadratic.all()))
-        one = len(program.charges) == 1 and program.charges[0].size == 1
-        return program.kinds <= cls.accepts and alike and one
+        encoded_cost = program.encoded_cost
+        alike = bool(
+            encoded_cost.absolute.all()
+            or (encoded_cost.quadratic.ndim == 1 and encoded_cost.quadratic.all())
+        )
+        one = len(program.objective_terms) == 1 and program.objective_terms[0].size == 1
+        return program.condition_types <= cls.accepts and alike and one
 
     @property
     def _row(self) -> FloatArray:
         """(d,) m."""
-        return np.asarray(self.program.charges[0].matrix[0])
+        return np.asarray(self.program.objective_terms[0].matrix[0])
 
     @property
     def _offset(self) -> float:
         """The number c."""
-        return float(self.program.charges[0].offset[0])
+        return float(self.program.objective_terms[0].offset[0])
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         score = cases.x @ self._row + self._offset
-        meet = self._absolute if self.program.price.absolute.any() else self._squared
+        meet = self._absolute if self.program.encoded_cost.absolute.any() else self._squared
         points, share = meet(cases, score)
         empty = cases.empty
         points[empty] = np.nan
@@ -70,7 +73,7 @@ class Logistic(Solver):
 
     def _squared(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, d) points and (n,) v under a squared price."""
-        direction = -0.5 * self._row / self.program.price.quadratic
+        direction = -0.5 * self._row / self.program.encoded_cost.quadratic
         pull = -float(self._row @ direction)
         share = logistic_root(pull / cases.weights, -score)[0]
         if not cases.unbounded:
@@ -113,15 +116,15 @@ class Logistic(Solver):
 
     def _absolute(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, d) points and (n,) v under an absolute price."""
-        row, price = self._row, self.program.price.absolute
+        row, encoded_cost = self._row, self.program.encoded_cost.absolute
         start = np.minimum(np.maximum(cases.x, cases.low), cases.high)
         used = np.flatnonzero(row)
-        order = used[np.argsort(price[used] / np.abs(row[used]), kind="stable")]
+        order = used[np.argsort(encoded_cost[used] / np.abs(row[used]), kind="stable")]
         gain = np.abs(row[order])
         up, down = cases.high[:, order] - start[:, order], start[:, order] - cases.low[:, order]
         room = np.where(row[order] < 0.0, up, down)
         before = (score + (start - cases.x) @ row)[:, None] - _sums_before(gain * room)
-        cost_cutoff = np.multiply.outer(cases.weights, price[order] / gain)
+        cost_cutoff = np.multiply.outer(cases.weights, encoded_cost[order] / gain)
         with np.errstate(divide="ignore", invalid="ignore"):
             floor = np.where(
                 cost_cutoff < 1.0, np.log(cost_cutoff) - np.log1p(-cost_cutoff), np.inf
@@ -155,7 +158,11 @@ class Newton(Solver):
     @classmethod
     def takes(cls, program: Program) -> bool:
         one = len(program.nonlinear_and_objective_terms) == 1
-        return program.kinds <= cls.accepts and one and not program.price.absolute.any()
+        return (
+            program.condition_types <= cls.accepts
+            and one
+            and not program.encoded_cost.absolute.any()
+        )
 
     @cached_property
     def _condition(self) -> LogLoss | LogSumExp:
@@ -172,7 +179,7 @@ class Newton(Solver):
     @cached_property
     def _directions(self) -> FloatArray:
         """(m, d) the rows times the inverse of the price: 0 in columns that may not change."""
-        matrix, quadratic = self._condition.matrix, self.program.price.quadratic
+        matrix, quadratic = self._condition.matrix, self.program.encoded_cost.quadratic
         if quadratic.ndim == 1:
             return np.where(self._free, matrix / quadratic, 0.0)
         free = self._free
@@ -192,7 +199,7 @@ class Newton(Solver):
         out = self._unbounded(cases)
         outside = np.flatnonzero(~self._is_inside(out.points, cases))
         out.points[outside] = np.nan
-        if self.program.price.quadratic.ndim == 1 and not cases.unbounded:
+        if self.program.encoded_cost.quadratic.ndim == 1 and not cases.unbounded:
             for i in outside[~cases.empty[outside]].tolist():
                 self._within(cases.take(slice(i, i + 1)), out, i)
         out.outcomes[out.found] = Outcome.FOUND

@@ -28,7 +28,7 @@ STRICT = 1e-9
 
 
 def unique_optima(
-    matrix: FloatArray, price: FloatArray, limits: BatchBounds
+    matrix: FloatArray, encoded_cost: FloatArray, limits: BatchBounds
 ) -> tuple[FloatArray, FloatArray]:
     """(n, d) the optima of n programs, (n, rows) their multipliers; NaN where none was found.
 
@@ -41,7 +41,7 @@ def unique_optima(
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for first in range(0, len(change) if rows else 0, size):
             some = slice(first, first + size)
-            block = _Block(matrix, price, BatchBounds(*(limit[some] for limit in limits)))
+            block = _Block(matrix, encoded_cost, BatchBounds(*(limit[some] for limit in limits)))
             block.solve(change[some], duals[some])
     return change, duals
 
@@ -50,10 +50,10 @@ def unique_optima(
 class _Block:
     """The bases of some programs; those that are finished are dropped."""
 
-    def __init__(self, matrix: FloatArray, price: FloatArray, limits: BatchBounds) -> None:
+    def __init__(self, matrix: FloatArray, encoded_cost: FloatArray, limits: BatchBounds) -> None:
         n, (m, d) = len(limits.low), matrix.shape
         self.columns = np.vstack([matrix.T, -np.eye(m)])  # (d + m, m) of each variable
-        self.price = np.append(price, np.zeros(m))
+        self.encoded_cost = np.append(encoded_cost, np.zeros(m))
         # (n, d + m) bounds, and values, which those in the basis do not have here
         self.low, self.high = (np.hstack(ends) for ends in (limits[::2], limits[1::2]))
         self.value = np.minimum(np.maximum(0.0, self.low), self.high)
@@ -93,8 +93,8 @@ class _Block:
         self, which: IntArray, variable: IntArray, value: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """What raising and lowering variables costs where they are, but for the multipliers."""
-        price = self.price[variable]
-        rise, fall = (np.where(end >= 0.0, price, -price) for end in (value, -value))
+        encoded_cost = self.encoded_cost[variable]
+        rise, fall = (np.where(end >= 0.0, encoded_cost, -encoded_cost) for end in (value, -value))
         rise[value >= self.high[which, variable]] = np.inf
         fall[value <= self.low[which, variable]] = np.inf
         return rise, fall
@@ -154,11 +154,11 @@ class _Block:
         self, rows: IntArray, at: IntArray, variable: IntArray, value: FloatArray, above: BoolArray
     ) -> None:
         """Variables at positions in the basis on the pieces above or below some breakpoints."""
-        price, which = self.price[variable], self.which[rows]
+        encoded_cost, which = self.encoded_cost[variable], self.which[rows]
         low, high = self.low[which, variable], self.high[which, variable]
-        top = np.where((price > 0.0) & (value < 0.0) & (high > 0.0), 0.0, high)
-        bottom = np.where((price > 0.0) & (value > 0.0) & (low < 0.0), 0.0, low)
+        top = np.where((encoded_cost > 0.0) & (value < 0.0) & (high > 0.0), 0.0, high)
+        bottom = np.where((encoded_cost > 0.0) & (value > 0.0) & (low < 0.0), 0.0, low)
         self.bottom[rows, at] = np.where(above, value, bottom)
         self.top[rows, at] = np.where(above, top, value)
         positive = (value > 0.0) | (above & (value == 0.0))
-        self.slope[rows, at] = np.where(positive, price, -price)
+        self.slope[rows, at] = np.where(positive, encoded_cost, -encoded_cost)

@@ -59,12 +59,12 @@ class StandardForm:
     @cached_property
     def absolute(self) -> FloatArray:
         """(d,) the price of |v|."""
-        return np.asarray(self.program.price.absolute * self.unit)
+        return np.asarray(self.program.encoded_cost.absolute * self.unit)
 
     @cached_property
     def hessian(self) -> FloatArray:
         """(d,), or (d, d) for a full matrix."""
-        quadratic = 2.0 * self.program.price.quadratic
+        quadratic = 2.0 * self.program.encoded_cost.quadratic
         return quadratic * (self.unit**2 if quadratic.ndim == 1 else np.outer(self.unit, self.unit))
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.constraints import Constraint
-from counterpoint.problem.costs import Cost, Manhattan, Price
+from counterpoint.problem.costs import Cost, EncodedCost, Manhattan
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Coupling
 from counterpoint.rows.features import Categorical, Features, Integer
@@ -50,15 +50,15 @@ def check_cost(
     AssertionError
         With a sentence on what differs.
     """
-    price = cost.price(features)
+    encoded_cost = cost.encoded_cost(features)
     n = 200
     before, after = _changes(features, n, random_state)
     x, y = features.expand(before), features.expand(after)
-    found, zero = price(y, x), np.zeros_like(x)
-    formula = Price(price.absolute, price.quadratic)
+    found, zero = encoded_cost(y, x), np.zeros_like(x)
+    formula = EncodedCost(encoded_cost.absolute, encoded_cost.quadratic)
     least = formula(y, x)
     assert found.shape == (n,), f"The price of {n} changes has shape {found.shape}."
-    assert not price(x, x).any(), f"{cost!r} asks a price for no change."
+    assert not encoded_cost(x, x).any(), f"{cost!r} asks a price for no change."
     free = (before != after).any(axis=1) & ~(found > 0)
     assert not free.any(), f"{cost!r} asks nothing for the change of row {free.argmax()}."
     bent = formula((y - x) / 2.0, zero) > least / 2.0 * (1.0 + 1e-12)
@@ -71,7 +71,7 @@ def check_cost(
         pairs = zip(_raw(features, before), _raw(features, after), strict=True)
         for i, (old, new) in enumerate(pairs):
             expected = value(old, new)
-            assert abs(found[i] - expected) <= 1e-12 * (expected + price.absolute.max()), (
+            assert abs(found[i] - expected) <= 1e-12 * (expected + encoded_cost.absolute.max()), (
                 f"{cost!r} asks {found[i]!r} for {old!r} → {new!r}; "
                 f"its definition says {expected!r}."
             )
@@ -128,7 +128,7 @@ def check_constraint(
     assert permitted.any(), f"No change of the sample is permitted by {constraint!r}."
     assert not permitted.all(), f"Every change of the sample is permitted by {constraint!r}."
     x, y = x[permitted], y[permitted]
-    program = Program(Manhattan().price(features), kinds_region(features) & region)
+    program = Program(Manhattan().encoded_cost(features), kinds_region(features) & region)
     cases = program.cases(x)
     room = 1e-9 * (1.0 + np.abs(y))
     assert not ((y < cases.low - room) | (y > cases.high + room)).any(), (

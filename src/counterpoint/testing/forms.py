@@ -132,9 +132,11 @@ def _check_charge(forms: Sequence[Form], target: Target, X: FloatArray) -> None:
     for form in forms:
         regions = form.regions(target)
         assert len(regions) == 1, f"Expected one region of {target!r}; got {len(regions)}."
-        charges = [c for c in regions[0] if isinstance(c, LogLoss)]
-        assert charges == list(regions[0]), f"{target!r} demands something: {regions[0]!r}."
-        charged = sum((charge.amount(X) for charge in charges), np.zeros(len(X)))
+        objective_terms = [c for c in regions[0] if isinstance(c, LogLoss)]
+        assert objective_terms == list(regions[0]), f"{target!r} demands something: {regions[0]!r}."
+        charged = sum(
+            (objective_term.amount(X) for objective_term in objective_terms), np.zeros(len(X))
+        )
         off = np.abs(charged - np.logaddexp(0.0, -margin)) > CLOSE * form.noise(X)
         assert not off.any(), f"What {target!r} charges is not −log of its probability."
 

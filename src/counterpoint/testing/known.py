@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.families.registry import family_modules
 from counterpoint.numerics import FloatArray
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (
     AtMost,
     Box,
@@ -63,7 +63,7 @@ Solved = tuple[Program, FloatArray, float, FloatArray | None, FloatArray | None]
 
 
 def solved(
-    price: Price,
+    encoded_cost: EncodedCost,
     *conditions: Condition,
     x: ArrayLike | None = None,
     cost: float = INF,
@@ -71,20 +71,20 @@ def solved(
     multipliers: ArrayLike | None = None,
 ) -> Solved:
     """A program, its row (the origin unless it is given) and the answer: none without a cost."""
-    program = Program(price, Region(conditions))
+    program = Program(encoded_cost, Region(conditions))
     found = [None if a is None else np.asarray(a, dtype=np.float64) for a in (point, multipliers)]
     row = np.zeros(program.width) if x is None else np.asarray(x, dtype=np.float64)
     return program, row, cost, found[0], found[1]
 
 
-def absolute(*weights: float) -> Price:
+def absolute(*weights: float) -> EncodedCost:
     """Σ w |change|."""
-    return Price(np.array(weights, dtype=float), np.zeros(len(weights)))
+    return EncodedCost(np.array(weights, dtype=float), np.zeros(len(weights)))
 
 
-def square(*weights: float) -> Price:
+def square(*weights: float) -> EncodedCost:
     """Σ w change²."""
-    return Price(np.zeros(len(weights)), np.array(weights, dtype=float))
+    return EncodedCost(np.zeros(len(weights)), np.array(weights, dtype=float))
 
 
 def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
@@ -120,7 +120,7 @@ def whole(*columns: int) -> Whole:
     return Whole(np.array(columns, dtype=np.intp), np.ones(len(columns)))
 
 
-FULL = Price(np.zeros(2), np.array([[2.0, 1.0], [1.0, 2.0]]))
+FULL = EncodedCost(np.zeros(2), np.array([[2.0, 1.0], [1.0, 2.0]]))
 """2a² + 2ab + 2b²."""
 ONE_CHANGE = AtMost(1, (slice(0, 1), slice(1, 2)))
 """Of two features of one column each."""
@@ -238,7 +238,7 @@ TABLE = {
         point=[0, 0, 1, 0],
     ),
     "a category and a number, square": solved(
-        Price(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])),
+        EncodedCost(np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])),
         at_least(2.5, 0, 2, 1),
         one_of(2),
         x=[1, 0, 0],
@@ -348,9 +348,9 @@ TABLE = {
     ),
     **{
         f"impossible: an empty interval, {name}": solved(
-            price, at_least(1, 1, 1), between([2, -INF], [1, INF]), multipliers=[0]
+            encoded_cost, at_least(1, 1, 1), between([2, -INF], [1, INF]), multipliers=[0]
         )
-        for name, price in (
+        for name, encoded_cost in (
             ("absolute", absolute(1.0, 1.0)),
             ("square", square(1.0, 1.0)),
             ("full matrix", FULL),
@@ -378,11 +378,11 @@ TABLE = {
     ),
     **{
         f"impossible: a rival has the label's own row, {name}": solved(
-            price,
+            encoded_cost,
             LogSumExp(np.array([[0.0, 0.0], [1.0, -2.0]]), np.array([0.0, 1.0]), -0.5),
             multipliers=[1, 0],
         )
-        for name, price in (("absolute", absolute(1.0, 1.0)), ("square", square(1.0, 1.0)))
+        for name, encoded_cost in (("absolute", absolute(1.0, 1.0)), ("square", square(1.0, 1.0)))
     },
     "impossible: no whole step meets the equation": solved(
         absolute(1), rows([[2]], [1], [1]), whole(0), between([-9], [9])

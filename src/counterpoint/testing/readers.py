@@ -64,19 +64,21 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         )
         return
     for i in np.flatnonzero(found != said).tolist():
-        lead = form.margin(points[[i]], Label(found[i]))[0]
-        assert lead <= 1e3 * noise[i], (
-            f"The form predicts {found[i]!r} in row {i}, by {lead:.3g} in score units; "
+        safety_margin = form.margin(points[[i]], Label(found[i]))[0]
+        assert safety_margin <= 1e3 * noise[i], (
+            f"The form predicts {found[i]!r} in row {i}, by {safety_margin:.3g} in score units; "
             f"the model, {said[i]!r}."
         )
     if form.link is Link.CALIBRATED:
         _check_levels(form, points, classes, model.predict_proba(rows))
     elif form.link is not Link.NONE:
         # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
-        leads = [form.margin(points, Probability(label, 0.5)) for label in classes]
-        lead = np.stack(leads, axis=1)
+        safety_margins = [form.margin(points, Probability(label, 0.5)) for label in classes]
+        safety_margin = np.stack(safety_margins, axis=1)
         clipped = form.link is Link.CLIPPED
-        probable = np.clip((lead + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(lead)
+        probable = (
+            np.clip((safety_margin + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(safety_margin)
+        )
         expected = model.predict_proba(rows)
         off = np.abs(probable - expected).max(axis=1)
         worst = int(off.argmax())
@@ -95,10 +97,14 @@ def _check_levels(form: Form, points: FloatArray, classes: Any, shares: FloatArr
         for level in np.quantile(shares[:, k], (0.1, 0.5, 0.9)):
             if not 0.0 < level < 1.0:
                 continue
-            lead, given = form.margin(points, Probability(label, level)), shares[:, k] >= level
-            off = np.where(given, -lead, lead) - 1e3 * noise
+            safety_margin, given = (
+                form.margin(points, Probability(label, level)),
+                shares[:, k] >= level,
+            )
+            off = np.where(given, -safety_margin, safety_margin) - 1e3 * noise
             worst = int(off.argmax())
             assert off[worst] <= 0.0, (
-                f"The form leads by {lead[worst]:.3g} for a probability of {level} of {label!r} in "
+                f"The form leads by {safety_margin[worst]:.3g} for a probability of {level} of "
+                f"{label!r} in "
                 f"row {worst}; the model gives it {shares[worst, k]}."
             )

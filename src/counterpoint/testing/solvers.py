@@ -45,7 +45,7 @@ def check_solver(
     """
     taken = [known for known in programs if solver.takes(known.program)]
     for known in taken:
-        kinds = known.program.kinds - solver.accepts
+        kinds = known.program.condition_types - solver.accepts
         assert not kinds, f"{solver.__name__} takes {known.name!r}, but accepts no {kinds}."
         ready = solver(known.program)
         alone = _check_answer(solver, known, ready, complete=complete)

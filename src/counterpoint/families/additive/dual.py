@@ -130,8 +130,8 @@ def _secants(
     lam = np.append(np.zeros(n), start)[: len(each)]
     value, moves, _ = k.least(some, inside, lam[:, None])
     one = _Brackets(k, given, boxes, moves.take(slice(n)))
-    met = one.learn(every, lam[:n], value[:n], moves.take(slice(n)))
-    open_ = np.flatnonzero(~met & (one.bound < ceiling))
+    satisfied = one.learn(every, lam[:n], value[:n], moves.take(slice(n)))
+    open_ = np.flatnonzero(~satisfied & (one.bound < ceiling))
     if warm and len(open_):
         warmed = open_[start[open_, 0] < one.steepest[open_]]
         at = n + warmed
@@ -258,7 +258,7 @@ class _Basis:
         scale = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), scale)
         reach = np.maximum(np.abs(given.short), scale)  # what missing it costs stays within bounds
         reach[reach == 0.0] = 1.0  # nothing gains anything
-        most = (k.absolute + k.curvature).max(initial=0.0) + given.price.max(initial=0.0)
+        most = (k.absolute + k.curvature).max(initial=0.0) + given.encoded_cost.max(initial=0.0)
         dear = np.maximum(4.0 * start, (first.cost[:, None] + most) / reach)
         for r in range(s):
             spare = first.gain[:, r] >= given.short[:, r]

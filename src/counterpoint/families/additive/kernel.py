@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
     short: FloatArray  # (s,)
     slack: FloatArray
-    price: FloatArray  # (t, k)
+    encoded_cost: FloatArray  # (t, k)
     here: IntArray  # (t,)
     gain: FloatArray  # (s, t, k)
     low: FloatArray  # (c,)
@@ -139,7 +139,7 @@ def _level_nearest(at: Any, paid: Any, slope: Any, ends: Any, scale: Any) -> Any
 @compiled
 def option(row: Any, lam: Any, g: Any, o: Any, scale: Any) -> Any:
     """A scale of the price of an option less what it gains."""
-    value = scale * row.price[g, o]
+    value = scale * row.encoded_cost[g, o]
     for r in range(len(lam)):
         value -= lam[r] * row.gain[r, g, o]
     return value
@@ -204,7 +204,7 @@ def weighed(k: Any, row: Any, point: Any) -> Any:
         else:
             cost += _paid(k, j, change[j])
     for g in range(len(choice)):
-        cost += row.price[g, choice[g]]
+        cost += row.encoded_cost[g, choice[g]]
     for r in range(len(gain)):
         gain[r] = dot(change, k.gains[r])
         for g in range(len(choice)):
@@ -294,25 +294,25 @@ def repaired(k: Any, row: Any, point: Any) -> Any:
             continue
         p = k.place[j]
         if p >= 0:
-            price = _level_paid(row.at[p], row.paid[p], target)
-            price -= _level_paid(row.at[p], row.paid[p], change[j])
+            encoded_cost = _level_paid(row.at[p], row.paid[p], target)
+            encoded_cost -= _level_paid(row.at[p], row.paid[p], change[j])
         else:
-            price = _paid(k, j, target) - _paid(k, j, change[j])
-        if price < best:
-            best, item, to = price, j, target
+            encoded_cost = _paid(k, j, target) - _paid(k, j, change[j])
+        if encoded_cost < best:
+            best, item, to = encoded_cost, j, target
     option = -1
     for g in range(len(choice)):
         now = choice[g]
         for o in range(row.mask.shape[1]):
-            price = row.price[g, o] - row.price[g, now]
-            fits = row.mask[g, o] and price < best
+            encoded_cost = row.encoded_cost[g, o] - row.encoded_cost[g, now]
+            fits = row.mask[g, o] and encoded_cost < best
             if full and now == row.here[g]:
-                fits &= not row.price[g, o] > 0.0
+                fits &= not row.encoded_cost[g, o] > 0.0
             for r in range(s if fits else 0):
                 enough = row.short[r] - gain[r] + row.gain[r, g, now] - row.slack[r]
                 fits &= row.gain[r, g, o] >= enough
             if fits:
-                best, item, option = price, c + g, o
+                best, item, option = encoded_cost, c + g, o
     if item < 0 or (done and not best < 0.0):
         return False
     if item < c:

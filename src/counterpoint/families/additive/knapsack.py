@@ -76,7 +76,7 @@ class Knapsack:
     @cached_property
     def levelled(self) -> IntArray:
         """(l,) which of them are priced by level, and do not bend otherwise."""
-        own = [level.column for level in self.program.price.levels]
+        own = [level.column for level in self.program.encoded_cost.levels]
         return np.setdiff1d(np.flatnonzero(np.isin(self.numbers, own)), self.bending)
 
     @cached_property
@@ -99,12 +99,12 @@ class Knapsack:
     @cached_property
     def absolute(self) -> FloatArray:
         """(c,) the price of |δ|, in units."""
-        return np.asarray(self.program.price.absolute[self.numbers] * self.units)
+        return np.asarray(self.program.encoded_cost.absolute[self.numbers] * self.units)
 
     @cached_property
     def curvature(self) -> FloatArray:
         """(c,) the price of δ²."""
-        return np.asarray(self.program.price.quadratic[self.numbers] * self.units**2)
+        return np.asarray(self.program.encoded_cost.quadratic[self.numbers] * self.units**2)
 
     @cached_property
     def nonlinear(self) -> BoolArray:
@@ -200,11 +200,13 @@ class Knapsack:
         mask = (cases.high[:, columns] > 0.5) & real
         demanded = (cases.low[:, columns] > 0.5) & real
         mask &= demanded | ~demanded.any(axis=2, keepdims=True)
-        price = self.program.duality.diagonal.entered(x)[:, columns]
+        encoded_cost = self.program.duality.diagonal.entered(x)[:, columns]
         gain, values = np.zeros((n, 0, 0, 0)), np.zeros((3, n, 0, 0))
         if self.tabulated is not None and len(self.bent):
             more = options_of(self.program, self.tabulated, cases, self._gains_at)
-            mask, price = (_beside(*both) for both in ((mask, more.left), (price, more.price)))
+            mask, encoded_cost = (
+                _beside(*both) for both in ((mask, more.left), (encoded_cost, more.encoded_cost))
+            )
             tables = np.broadcast_to(self.table_gains, (n, *self.table_gains.shape))
             gain, values = _beside(tables, more.gain), more.values
             here = np.hstack([here, more.here])
@@ -217,15 +219,17 @@ class Knapsack:
             terms += self.smooth.roundings * np.abs(added).sum(axis=1)
         count = 0 if self.count is None else len(self.numbers) + self.tables
         boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
-        seen = cases if self.program.price.levels else seen
+        seen = cases if self.program.encoded_cost.levels else seen
         slack, priced = 4.0 * EPS * terms, self._priced(own, low, high)
-        return KnapsackData(short, slack, price, here, gain, boxes, added, seen, *priced), values
+        return KnapsackData(
+            short, slack, encoded_cost, here, gain, boxes, added, seen, *priced
+        ), values
 
     def _priced(
         self, x: FloatArray, low: FloatArray, high: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """(n, l, p) changes of columns priced by level, and what they cost."""
-        by_column = {level.column: level for level in self.program.price.levels}
+        by_column = {level.column: level for level in self.program.encoded_cost.levels}
         tables = [
             by_column[int(self.numbers[j])].table(
                 x[:, j], low[:, j], high[:, j], float(self.program.steps[self.numbers[j]])
@@ -239,7 +243,9 @@ class Knapsack:
             for part, values in zip(out, table, strict=True):
                 part[:, i, : order.shape[1]] = np.take_along_axis(values, order, axis=1)
                 part[:, i, order.shape[1] :] = part[:, i, order.shape[1] - 1, None]
-            out[1, :, i] = self.program.price.absolute[self.numbers[j]] * np.abs(out[1, :, i])
+            out[1, :, i] = self.program.encoded_cost.absolute[self.numbers[j]] * np.abs(
+                out[1, :, i]
+            )
         return out[0], out[1]
 
     def _gains_at(self, values: FloatArray) -> FloatArray:
@@ -264,10 +270,12 @@ class Knapsack:
     def paid(self, given: KnapsackData, change: FloatArray) -> FloatArray:
         """(n, c) what changes cost."""
         away = np.abs(change)
-        if given.cases is not None and self.program.price.levels:
+        if given.cases is not None and self.program.encoded_cost.levels:
             x = given.cases.x[:, self.numbers]
             away = (
-                self.program.price.apart(self.numbers, lattice.number(x, change, self.units), x)
+                self.program.encoded_cost.apart(
+                    self.numbers, lattice.number(x, change, self.units), x
+                )
                 / self.units
             )
         value = away * self.absolute
@@ -376,11 +384,11 @@ class Knapsack:
         if self.tables:
             values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
             if not free:
-                values += given.price
+                values += given.encoded_cost
             choice = values.argmin(axis=2)
             best = chosen(values, choice)
         else:
-            values, choice = given.price, given.here.copy()
+            values, choice = given.encoded_cost, given.here.copy()
             best = np.zeros(choice.shape)
         empty = (boxes.low > boxes.high).any(axis=1)
         if count is not None:
@@ -427,8 +435,8 @@ class Knapsack:
         high[:, own] = lattice.number(x[:, own], boxes.high[:, at], unit)
         pull[:, own] = -slope[:, at] / unit
         weights = self.multipliers(multipliers)[:, self.program.convex_size :]
-        price = self.program.price
-        paid = (scale * price.absolute, scale * price.quadratic)
+        encoded_cost = self.program.encoded_cost
+        paid = (scale * encoded_cost.absolute, scale * encoded_cost.quadratic)
         inside = replace(cases, low=low, high=high)
         value, where = bends.least(inside, weights, pull, paid, self.program.steps)
         change = (where - x[:, own]) / unit
@@ -440,7 +448,7 @@ class Knapsack:
         """Points with their cost and gain."""
         cost = self.paid(given, change).sum(axis=1)
         if self.tables:
-            cost = cost + chosen(given.price, choice).sum(axis=1)
+            cost = cost + chosen(given.encoded_cost, choice).sum(axis=1)
         return Moves(change, choice, cost, self.gained(given, change, choice))
 
     def musts(self, given: KnapsackData, boxes: Boxes) -> BoolArray:

@@ -73,10 +73,10 @@ def _improved(k: Any, row: Any, basis: Any, points: Any, best: Any, cost_cutoff:
         cost = weighed(k, row, spot)
         for _ in range(REPAIRS if np.isfinite(cost) else 0):
             helps = repaired(k, row, spot)
-            cost, met = weighed(k, row, spot), True
+            cost, satisfied = weighed(k, row, spot), True
             for r in range(len(spot[2])):
-                met &= spot[2][r] >= row.short[r] - row.slack[r]
-            if met and cost < cost_cutoff:
+                satisfied &= spot[2][r] >= row.short[r] - row.slack[r]
+            if satisfied and cost < cost_cutoff:
                 cost_cutoff = cost
                 put(best[0], change)
                 put(best[1], choice)
@@ -261,7 +261,7 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
     and nodes, first the root of each row; the two children of a node are next to each other. How
     many rows and nodes there are, for stops before there might be too many nodes.
     """
-    (n, c), (_, t, _), s = rows.low.shape, rows.price.shape, rows.short.shape[1]
+    (n, c), (_, t, _), s = rows.low.shape, rows.encoded_cost.shape, rows.short.shape[1]
     costs, found, stuck = best[2:]
     row, multipliers, children, low, high, mask, forced = nodes
     basis = (
@@ -287,7 +287,7 @@ def search(k: Any, rows: Any, share: Any, most: Any, best: Any, nodes: Any) -> A
         own = Row(
             rows.short[i],
             rows.slack[i],
-            rows.price[i],
+            rows.encoded_cost[i],
             rows.here[i],
             rows.gain[i % len(rows.gain)],
             rows.low[i],

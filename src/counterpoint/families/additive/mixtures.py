@@ -72,8 +72,8 @@ def _begun(k: Any, row: Any, start: Any, point: Any, cost: Any, basis: Any) -> N
     costs[0], kinds[0], most, dearest = cost, POINT, 0.0, 0.0
     for j in range(len(k.absolute)):
         most = max(most, k.absolute[j] + k.curvature[j])
-    for g in range(len(row.price)):
-        dearest = max(dearest, largest(row.price[g]))
+    for g in range(len(row.encoded_cost)):
+        dearest = max(dearest, largest(row.encoded_cost[g]))
     for r in range(s):
         reach = max(abs(row.short[r]), largest(k.gains[r]))
         for g in range(row.gain.shape[1]):

@@ -51,7 +51,7 @@ class KnapsackData(NamedTuple):
 
     short: FloatArray  # (n, s) what changes must gain, with the gains of tables as they are
     slack: FloatArray  # (n, s) by how much that may be missed: rounding
-    price: FloatArray  # (n, t, k) of each option
+    encoded_cost: FloatArray  # (n, t, k) of each option
     here: IntArray  # (n, t) the factual option
     # (n, s, t, k) what options gain; (n, 0, 0, 0) if that is the same for all rows
     gain: FloatArray
@@ -68,7 +68,7 @@ class KnapsackData(NamedTuple):
         return KnapsackData(
             self.short[rows],
             self.slack[rows],
-            self.price[rows],
+            self.encoded_cost[rows],
             self.here[rows],
             self.gain[rows],
             self.boxes.take(rows),
@@ -78,7 +78,7 @@ class KnapsackData(NamedTuple):
             self.paid[rows],
         )
 
-    def met(self, moves: Moves) -> BoolArray:
+    def satisfied(self, moves: Moves) -> BoolArray:
         """(n,): whether points meet all demands."""
         return np.asarray((moves.gain >= self.short - self.slack).all(axis=1))
 

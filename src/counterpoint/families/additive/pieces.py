@@ -206,15 +206,15 @@ class Bends:
         cases: Cases,
         weights: FloatArray,
         slope: FloatArray,
-        price: tuple[FloatArray, FloatArray],
+        encoded_cost: tuple[FloatArray, FloatArray],
         steps: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """(n, k) what columns take at least: price, (n, d) slope · (y − x), and weighed rows.
 
-        And (n, k) where. ``price`` is what |δ| and δ² cost, (d,) each. The least is lowered by what
-        it may be off; infinite where a column has no value.
+        And (n, k) where. ``encoded_cost`` is what |δ| and δ² cost, (d,) each. The least is lowered
+        by what it may be off; infinite where a column has no value.
         """
-        absolute, curvature = (part[self.columns][:, None] for part in price)
+        absolute, curvature = (part[self.columns][:, None] for part in encoded_cost)
         out, where = np.empty((2, len(cases), len(self.columns)))
         flat = self.is_flat and not slope[:, self.columns].any() and self.levels is None
         for part in self.parts(len(cases)):
@@ -264,11 +264,11 @@ class Bends:
         self,
         cases: Cases,
         weights: FloatArray,
-        price: tuple[FloatArray, FloatArray],
+        encoded_cost: tuple[FloatArray, FloatArray],
         steps: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """(n, k) `least` of constant pieces: at the number of each that is nearest to x."""
-        (moved, some), (absolute, curvature) = self.nearest(cases, steps), price
+        (moved, some), (absolute, curvature) = self.nearest(cases, steps), encoded_cost
         change = np.abs(moved)
         paid = (
             change * absolute if not curvature.any() else change * (absolute + curvature * change)
@@ -290,7 +290,7 @@ class Bends:
         cases: Cases,
         weights: FloatArray,
         pull: FloatArray,
-        price: tuple[FloatArray, FloatArray],
+        encoded_cost: tuple[FloatArray, FloatArray],
         steps: FloatArray,
     ) -> Iterator[FloatArray]:
         """Where a column of a row may take the least within a piece, before it is clipped to it."""
@@ -299,7 +299,7 @@ class Bends:
         yield np.full(shape, -np.inf)
         yield np.full(shape, np.inf)
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
-        absolute, curvature = price
+        absolute, curvature = encoded_cost
         unit = steps[self.columns][:, None]
         steep = 1.0 if self.levels is None else self.levels[..., 1]
         for sign in (-1.0, 1.0) if absolute.any() else (0.0,):

@@ -20,7 +20,7 @@ def repaired(k: Knapsack, given: KnapsackData, moves: Moves) -> tuple[BoolArray,
     (n,): whether there is one that does so, or lowers the cost of a point that meets them.
     """
     c, missing = len(k.numbers), given.short - moves.gain
-    done, (low, high, _, _) = given.met(moves), given.boxes
+    done, (low, high, _, _) = given.satisfied(moves), given.boxes
     possible = np.ones(moves.change.shape, dtype=bool)
     for r, gains in enumerate(k.gains):
         need = moves.change + missing[:, r, None] / gains
@@ -36,24 +36,24 @@ def repaired(k: Knapsack, given: KnapsackData, moves: Moves) -> tuple[BoolArray,
         low[:, at], high[:, at] = given.boxes.low[:, at], given.boxes.high[:, at]
     possible &= (low <= target) & (target <= high) & np.isfinite(target)
     target = np.where(possible, target, 0.0)
-    price = np.where(possible, k.paid(given, target) - k.paid(given, moves.change), np.inf)
+    encoded_cost = np.where(possible, k.paid(given, target) - k.paid(given, moves.change), np.inf)
     counted = None
     if k.count is not None:
         counted = k.changed(given, moves)
         full = counted.sum(axis=1) >= k.count
-        price[(target != 0.0) & ~counted[:, :c] & full[:, None]] = np.inf
+        encoded_cost[(target != 0.0) & ~counted[:, :c] & full[:, None]] = np.inf
     if k.tables:
-        price = np.hstack([price, _swaps(k, given, moves, missing, counted)])
-    item = price.argmin(axis=1)
-    rows = np.arange(len(price))
-    gain = price[rows, item]
+        encoded_cost = np.hstack([encoded_cost, _swaps(k, given, moves, missing, counted)])
+    item = encoded_cost.argmin(axis=1)
+    rows = np.arange(len(encoded_cost))
+    gain = encoded_cost[rows, item]
     helps = np.isfinite(gain) & (~done | (gain < 0.0))
     change, choice = np.array(moves.change), np.array(moves.choice)
     number = helps & (item < c)
     change[rows[number], item[number]] = target[rows[number], item[number]]
     swap = helps & ~number
     if swap.any():
-        t, option = np.divmod(item[swap] - c, given.price.shape[2])
+        t, option = np.divmod(item[swap] - c, given.encoded_cost.shape[2])
         choice[rows[swap], t] = option
     return helps, k.moves(given, change, choice)
 
@@ -92,10 +92,10 @@ def _swaps(
         now = k.chosen_gains(given, moves.choice, r)
         enough = missing[:, r, None] + now - given.slack[:, r, None]
         mask &= k.gains_of(given, r) >= enough[:, :, None]
-    now = chosen(given.price, moves.choice)
-    price = np.where(mask, given.price - now[:, :, None], np.inf)
+    now = chosen(given.encoded_cost, moves.choice)
+    encoded_cost = np.where(mask, given.encoded_cost - now[:, :, None], np.inf)
     if counted is not None:
         full = counted.sum(axis=1) >= (k.count or 0)
         new = full[:, None] & ~counted[:, len(k.numbers) :]
-        price[new] = np.where(given.price[new] > 0.0, np.inf, price[new])
-    return price.reshape(len(price), price.shape[1] * price.shape[2])
+        encoded_cost[new] = np.where(given.encoded_cost[new] > 0.0, np.inf, encoded_cost[new])
+    return encoded_cost.reshape(len(encoded_cost), encoded_cost.shape[1] * encoded_cost.shape[2])

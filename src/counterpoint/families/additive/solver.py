@@ -57,7 +57,7 @@ class Knapsacks(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        if not program.kinds <= cls.accepts or not program.kinds & {
+        if not program.condition_types <= cls.accepts or not program.condition_types & {
             *INTEGRAL,
             SumBounds,
             PercentileCost,
@@ -67,7 +67,7 @@ class Knapsacks(Solver):
         if program.nonconvex and not isinstance(sums, SumDuality):
             return False
         knapsack = Knapsack(program)
-        levels = [level.column for level in program.price.levels]
+        levels = [level.column for level in program.encoded_cost.levels]
         if not (program.box.below & program.box.above)[levels].all():
             return False
         demands, free = len(knapsack.sides[0]), knapsack.endless & ~knapsack.priced
@@ -116,14 +116,17 @@ class Knapsacks(Solver):
             list[tuple[IntArray, Proof]](),
         )
         left, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
-        endless, price = self.knapsack.numbers[self.knapsack.endless], self.program.price
+        endless, encoded_cost = (
+            self.knapsack.numbers[self.knapsack.endless],
+            self.program.encoded_cost,
+        )
         for most in 8.0 ** np.arange(-2, 10):
             some = cases.take(left)
             with np.errstate(divide="ignore"):
                 reach[endless] = AMPLE * np.where(
-                    price.quadratic[endless] > 0.0,
-                    np.sqrt(most / price.quadratic[endless]),
-                    most / price.absolute[endless],
+                    encoded_cost.quadratic[endless] > 0.0,
+                    np.sqrt(most / encoded_cost.quadratic[endless]),
+                    most / encoded_cost.absolute[endless],
                 )
             near = some.within(some.x - reach, some.x + reach)
             found = searched(

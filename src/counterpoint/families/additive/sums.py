@@ -67,12 +67,12 @@ class SumDuality(NonConvexDuality):
         """None if the price of a column depends on the others."""
         own = [c for c in program.region if isinstance(c, SumBounds)]
         curves = own[0].curves  # of one form
-        if program.price.quadratic.ndim == 2:
+        if program.encoded_cost.quadratic.ndim == 2:
             return None
         rows = own[0].rows
         for other in own[1:]:
             rows = rows.stacked(other.rows)
-        return cls(program, rows, Bends.of(rows.matrix, curves, program.price.levels))
+        return cls(program, rows, Bends.of(rows.matrix, curves, program.encoded_cost.levels))
 
     @property
     def size(self) -> int:
@@ -145,12 +145,12 @@ class SumDuality(NonConvexDuality):
             )
             offset, doubt, offsets = offset * factor, doubt * factor, offsets * factor[:, None]
         x, own = cases.x, self.bends.columns
-        price = (diagonal.absolute, diagonal.curvature)
+        encoded_cost = (diagonal.absolute, diagonal.curvature)
         slope = np.array(normal)
         slope[:, own] = 0.0
         here, tall = self.bends.here(x, weights)
         with np.errstate(over="ignore", invalid="ignore"):
-            least = self.bends.least(cases, weights, normal, price, program.steps)[0] - here
+            least = self.bends.least(cases, weights, normal, encoded_cost, program.steps)[0] - here
             off = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
             sizes = Sizes(np.where(slope == 0.0, 0.0, sizes.each), None, sizes.count)
             total, lost = program.domain.lower(diagonal, slope, cases, sizes, (own, least.T))

@@ -20,7 +20,7 @@ class Options(NamedTuple):
     """The options of b columns of n rows."""
 
     left: BoolArray  # (n, b, k) which there are
-    price: FloatArray  # (n, b, k)
+    encoded_cost: FloatArray  # (n, b, k)
     # (n, b) the one at which a column stays, or moves least; where changes are counted, and it
     # cannot stay, one that there is not
     here: IntArray
@@ -32,7 +32,7 @@ def options_of(
     program: Program, bends: Bends, cases: Cases, gains: Callable[[FloatArray], FloatArray]
 ) -> Options:
     """The options of columns; ``gains`` says what (n, b, k) values add, (n, s, b, k)."""
-    x, price = cases.x[:, bends.columns, None], program.price
+    x, encoded_cost = cases.x[:, bends.columns, None], program.encoded_cost
     low, high = bends.reachable(cases, program.steps)
     outside = (x[..., 0] < cases.low[:, bends.columns]) | (x[..., 0] > cases.high[:, bends.columns])
     if program.at_most is not None and outside.any():  # what cannot stay counts as changed
@@ -42,9 +42,11 @@ def options_of(
         )
     left = low <= high
     at = np.where(left, np.clip(x, low, high), x)
-    far = program.price.apart(bends.columns, *(np.moveaxis(v, 1, 2) for v in (at, x)))
+    far = program.encoded_cost.apart(bends.columns, *(np.moveaxis(v, 1, 2) for v in (at, x)))
     away = np.moveaxis(far, 1, 2)
-    absolute, curvature = (v[bends.columns, None] for v in (price.absolute, price.quadratic))
+    absolute, curvature = (
+        v[bends.columns, None] for v in (encoded_cost.absolute, encoded_cost.quadratic)
+    )
     paid, gain = absolute * away + curvature * away**2, gains(at)
     # not by what it costs: where ranks are equal, values beside x cost nothing either
     here = np.where(left, np.abs(at - x), np.inf).argmin(axis=2)

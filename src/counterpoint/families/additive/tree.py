@@ -191,7 +191,7 @@ def _improved(
         if not len(rows):
             return
         helps, now = repaired(k, part, now)
-        good = np.flatnonzero(part.met(now) & (now.cost < best.cost[rows]))
+        good = np.flatnonzero(part.satisfied(now) & (now.cost < best.cost[rows]))
         if len(good):
             order = good[np.lexsort((np.arange(len(good)), now.cost[good], rows[good]))]
             chosen = order[np.unique(rows[order], return_index=True)[1]]

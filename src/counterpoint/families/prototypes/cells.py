@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, final, overload
 import numpy as np
 
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence
 from counterpoint.programs.program import Program
@@ -45,18 +45,19 @@ class VoronoiCells(LazyUnion):
     ``rivals``.
 
     ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``own``: (S,) the scores i that may lead;
-    ``rivals``: (R,) the scores j that none of them may let lead; ``lead``: by how much, in score
+    ``rivals``: (R,) the scores j that none of them may let lead; ``safety_margin``: by how much,
+    in score
     units; ``order``: (P,) of two equal scores the one of the lower order wins; None if it is not
     known which, or if a lead is asked for; ``place``: (P,) equal for scores that are the same
     everywhere, of which the owner's counts; ``units``: (d,) what each column is a multiple of, if
-    ties are to be decided, see `LinearBounds.decided`.
+    ties are to be decided, see `LinearBounds.ties_resolved`.
     """
 
     matrix: FloatArray
     offset: FloatArray
     own: IntArray
     rivals: IntArray
-    lead: float
+    safety_margin: float
     order: IntArray | None
     place: IntArray
     units: FloatArray | None = None
@@ -82,7 +83,7 @@ class VoronoiCells(LazyUnion):
         """Some of the regions, still not written down."""
         return replace(self, own=self.own[owners])
 
-    def decided(self, units: FloatArray) -> VoronoiCells:
+    def ties_resolved(self, units: FloatArray) -> VoronoiCells:
         """The same regions with each tie decided, for points that are multiples of these units."""
         return replace(self, units=units)
 
@@ -102,12 +103,12 @@ class VoronoiCells(LazyUnion):
         """The rows of one region against some rivals, but those that are the same score."""
         i, j = self.own[s], self.rivals[rivals]
         j = j[self.place[j] != self.place[i]]
-        high = self.offset[i] - self.offset[j] - self.lead
+        high = self.offset[i] - self.offset[j] - self.safety_margin
         low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
             lost = (self.order[j] < self.order[i]).astype(np.float64)
         rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, tight, lost)
-        return rows if self.units is None else rows.decided(self.units)
+        return rows if self.units is None else rows.ties_resolved(self.units)
 
     def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
         """Normals (m, d) and offsets (m,): for each of m owners the weighed row against one rival.
@@ -120,8 +121,8 @@ class VoronoiCells(LazyUnion):
         normal = self.matrix[j]
         normal -= self.matrix[i]
         normal *= weights[:, None]
-        limit = self.offset[i] - self.offset[j] - self.lead
-        size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.lead))
+        limit = self.offset[i] - self.offset[j] - self.safety_margin
+        size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.safety_margin))
         return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
 
     @cached_property
@@ -143,7 +144,7 @@ class VoronoiCells(LazyUnion):
         scores, i = self.matrix @ y + self.offset, self.own[s]
         size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
         rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
-        ahead = (scores - scores[i] + self.lead + margin.sum() + rounding)[self.rivals]
+        ahead = (scores - scores[i] + self.safety_margin + margin.sum() + rounding)[self.rivals]
         ahead[self.place[self.rivals] == self.place[i]] = -np.inf
         close = np.flatnonzero(ahead >= 0.0)
         rows = self.rows(s, close)
@@ -169,7 +170,7 @@ class Distances:
         self.scores = self.cells.matrix @ start + self.cells.offset
         self.falls, self.rises = low < start, high > start
         self.is_free = bool(self.falls.all() and self.rises.all())
-        absolute, diagonal = self.program.price.absolute, self.program.price.diagonal
+        absolute, diagonal = self.program.encoded_cost.absolute, self.program.encoded_cost.diagonal
         self.flat, self.nonlinear = np.flatnonzero(absolute), np.flatnonzero(diagonal)
         self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
         self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
@@ -181,7 +182,7 @@ class Distances:
         weight 1, where no move helps.
         """
         own, others = self.cells.own[cells], self.cells.rivals[rivals]
-        behind = self.scores[others] - self.scores[own][:, None] + self.cells.lead
+        behind = self.scores[others] - self.scores[own][:, None] + self.cells.safety_margin
         behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
         apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
         if len(self.gratis):
@@ -192,13 +193,15 @@ class Distances:
         effect = np.abs(apart)
         if not self.is_free:
             effect *= np.where(apart > 0.0, self.falls, self.rises)
-        price, spread = self.program.price, self.spread
+        encoded_cost, spread = self.program.encoded_cost, self.spread
         steep = np.zeros(behind.shape)
         if spread is not None:
             steep = ((apart @ spread) ** 2).sum(axis=2)
         elif len(self.nonlinear):
-            steep = effect[:, :, self.nonlinear] ** 2 @ (1.0 / price.diagonal[self.nonlinear])
-        rate = (effect[:, :, self.flat] / price.absolute[self.flat]).max(axis=2, initial=0.0)
+            steep = effect[:, :, self.nonlinear] ** 2 @ (
+                1.0 / encoded_cost.diagonal[self.nonlinear]
+            )
+        rate = (effect[:, :, self.flat] / encoded_cost.absolute[self.flat]).max(axis=2, initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
             gain = weight * behind - 0.25 * weight * weight * steep
@@ -294,7 +297,7 @@ class CellRelaxation(Bounding):
         rivals = np.clip(self.rivals, 0, len(cells.rivals) - 1)
         weights = np.nan_to_num(self.weights, posinf=0.0)
         if margin is not None:
-            cells = replace(cells, lead=cells.lead + float(margin[0, 0]))
+            cells = replace(cells, safety_margin=cells.safety_margin + float(margin[0, 0]))
         for part in blocks(len(cells), self.program.width):
             cut, at = cells.cuts(part, rivals[part], weights[part]), None
             cases = self._repeated(len(cut.offset))
@@ -319,16 +322,16 @@ class CellRelaxation(Bounding):
         return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
 
 
-def spread_of(price: Price, free: BoolArray) -> FloatArray | None:
+def spread_of(encoded_cost: EncodedCost, free: BoolArray) -> FloatArray | None:
     """(d, f) R with R Rᵀ the inverse of a full price's matrix over the (d,) columns that can move.
 
     None for other prices.
     """
-    if price.quadratic.ndim == 1:
+    if encoded_cost.quadratic.ndim == 1:
         return None
-    columns = np.flatnonzero(free & (np.diag(price.quadratic) > 0.0))
+    columns = np.flatnonzero(free & (np.diag(encoded_cost.quadratic) > 0.0))
     spread = np.zeros((len(free), len(columns)))
-    root = np.linalg.cholesky(price.quadratic[np.ix_(columns, columns)])
+    root = np.linalg.cholesky(encoded_cost.quadratic[np.ix_(columns, columns)])
     spread[columns] = np.linalg.inv(root).T
     return spread
 
@@ -387,7 +390,7 @@ def _distances(program: Program, cells: VoronoiCells, cases: Cases) -> Iterator[
     for case in cases:
         free = case.low[0] < case.high[0]
         if free.tobytes() not in spreads:
-            spreads[free.tobytes()] = spread_of(program.price, free)
+            spreads[free.tobytes()] = spread_of(program.encoded_cost, free)
         yield Distances(program, cells, case, spreads[free.tobytes()])
 
 

@@ -182,11 +182,11 @@ class Prototypes(Form):
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, asked = _demand(target, self.classes, self.owner)
-        lead = np.empty(len(X))
+        safety_margin = np.empty(len(X))
         for part in blocks(len(X), len(self.offsets)):
             scores = self.scores(X[part])
-            lead[part] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
-        return lead - asked
+            safety_margin[part] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
+        return safety_margin - asked
 
     def regions(self, target: Target) -> Sequence[Region]:
         wanted, asked = _demand(target, self.classes, self.owner)
@@ -413,8 +413,8 @@ def _contenders(
     rival_at = np.full(len(place), -1)
     rival_at[place[rivals]] = rivals
     j = rival_at[place[own]]
-    lead = offsets[j] - offsets[own] - margin
-    shadowed = (j >= 0) & ((lead < 0.0) | ((lead == 0.0) & (j < own) & by_order))
+    safety_margin = offsets[j] - offsets[own] - margin
+    shadowed = (j >= 0) & ((safety_margin < 0.0) | ((safety_margin == 0.0) & (j < own) & by_order))
     return own[~shadowed], rivals
 
 

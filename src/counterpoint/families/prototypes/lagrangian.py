@@ -159,8 +159,8 @@ class Lagrangian:
     ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
     rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
     negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
-    entry; ``price``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose units
-    curvatures are; positive.
+    entry; ``encoded_cost``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose
+    units curvatures are; positive.
     """
 
     quadrics: Quadrics
@@ -168,7 +168,7 @@ class Lagrangian:
     cases: Cases
     weights: FloatArray
     cut: Cut
-    price: FloatArray
+    encoded_cost: FloatArray
     base: FloatArray
 
     @cached_property
@@ -190,7 +190,7 @@ class Lagrangian:
 
     def slope(self, y: FloatArray) -> FloatArray:
         """(n, d) ∇L."""
-        paid = _along(self.price, y - self.cases.x)
+        paid = _along(self.encoded_cost, y - self.cases.x)
         return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
 
     def _expanded(self, z: FloatArray) -> tuple[FloatArray, ...]:
@@ -198,7 +198,7 @@ class Lagrangian:
         value, size, slope, slope_size = self.quadrics.expanded(z, self.weights)
         delta, cut = z - self.cases.x, self.cut
         far = np.abs(delta)
-        paid, dear = _along(self.price, delta), _along(np.abs(self.price), far)
+        paid, dear = _along(self.encoded_cost, delta), _along(np.abs(self.encoded_cost), far)
         value = value + (paid * delta + cut.normal * z).sum(axis=1) - cut.offset
         size = size + (dear * far + cut.weights * np.abs(z)).sum(axis=1) + np.abs(cut.offset)
         slope = 2.0 * paid + slope + cut.normal
@@ -274,7 +274,7 @@ class Lagrangian:
     @cached_property
     def _bend(self) -> FloatArray:
         """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
-        form = self.price + np.tensordot(self.weights, self.quadrics.forms, axes=1)
+        form = self.encoded_cost + np.tensordot(self.weights, self.quadrics.forms, axes=1)
         form = form * self._scale[:, :, None] * self._scale[:, None, :]
         diagonal = np.arange(len(self.base))
         form[:, diagonal, diagonal] += self._scale == 0.0
@@ -283,7 +283,7 @@ class Lagrangian:
     @cached_property
     def _noise(self) -> FloatArray:
         """(n,) by how much rounding may move an eigenvalue of the curvature."""
-        sizes = np.abs(self.price) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
+        sizes = np.abs(self.encoded_cost) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
         sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
         return np.asarray(self._gamma * np.sqrt((sizes**2).sum(axis=(1, 2))))
 

@@ -98,12 +98,12 @@ class Curvature(NonConvexDuality):
     """Bounds by the curvature of a program's quadratic conditions."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.price, self.domain = program, program.price, program.domain
+        self.program, self.encoded_cost, self.domain = program, program.encoded_cost, program.domain
         conditions = [c for c in program.nonconvex if isinstance(c, QuadraticDifference)]
         self.quadrics = Quadrics(conditions, program.width)
         self.bounded = np.flatnonzero((program.box.below & program.box.above) | ~program.numeric)
         """The columns with bounds on both sides, and those of one-hot groups."""
-        self.is_absolute = not self.price.quadratic.any()
+        self.is_absolute = not self.encoded_cost.quadratic.any()
         """Whether the price is absolute alone, so that its square is what curves."""
         paired = self.is_absolute and program.width <= PAIRED
         self.pairs = np.triu_indices(program.width if paired else 0, 1)
@@ -128,15 +128,15 @@ class Curvature(NonConvexDuality):
         inside = (cases.low <= points) & (points <= cases.high)
         out: BoolArray = np.asarray(inside.all(axis=1))
         y, part = (points, cases) if out.all() else (points[out], cases.take(out))
-        met = (self.quadrics.misses(y, part.margin) <= MET).all(axis=1)
+        satisfied = (self.quadrics.misses(y, part.margin) <= MET).all(axis=1)
         affine = self.program.affine
         if affine.size:
             low, high = affine.limits(part.margin)
             along, terms = y @ affine.matrix.T, np.abs(y) @ np.abs(affine.matrix.T)
             for over, limit in ((along - high, high), (low - along, low)):
                 size = terms + np.abs(np.where(np.isfinite(limit), limit, 0.0))
-                met &= (relative(over, size) <= 10.0 * MET).all(axis=1)
-        out[out] = met & (self._others.violation(y, part.x) <= 10.0 * MET)
+                satisfied &= (relative(over, size) <= 10.0 * MET).all(axis=1)
+        out[out] = satisfied & (self._others.violation(y, part.x) <= 10.0 * MET)
         return out
 
     def tightened(self, margin: FloatArray) -> Region:
@@ -149,7 +149,7 @@ class Curvature(NonConvexDuality):
 
         In a one-hot block |δ| is δ², for δ is −1, 0 or 1.
         """
-        absolute, quadratic = self.price.absolute, self.price.quadratic
+        absolute, quadratic = self.encoded_cost.absolute, self.encoded_cost.quadratic
         if self.is_absolute:
             return np.outer(absolute, absolute)
         full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
@@ -186,8 +186,8 @@ class Curvature(NonConvexDuality):
             weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
             more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
             cut = cut._replace(offset=cut.offset - more)
-        price = self.form * self._ratios(multipliers) if self.is_absolute else self.form
-        rows, whole = self._weighed(cases, multipliers, cut, self.base, price)
+        encoded_cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form
+        rows, whole = self._weighed(cases, multipliers, cut, self.base, encoded_cost)
         if len(rows):
             least = np.maximum(whole.least(whole.cases.x if at is None else at[rows]), 0.0)
             out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
@@ -208,7 +208,7 @@ class Curvature(NonConvexDuality):
         multipliers: FloatArray,
         cut: Cut,
         base: FloatArray,
-        price: FloatArray,
+        encoded_cost: FloatArray,
     ) -> tuple[IntArray, Lagrangian]:
         """The rows with multipliers, and what these and a (d, d) or (n, d, d) price add up to."""
         count = len(self.quadrics)
@@ -244,12 +244,12 @@ class Curvature(NonConvexDuality):
                 doubt=cut.doubt + gamma(d + 6) * lost,
             )
         cut = cut._replace(weights=terms, normals=np.eye(len(base)))
-        form = form + (price if price.ndim == 2 else price[rows])
+        form = form + (encoded_cost if encoded_cost.ndim == 2 else encoded_cost[rows])
         return rows, Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
         """(n, d, d) the r_ij that are multipliers."""
-        d = len(self.price.absolute)
+        d = len(self.encoded_cost.absolute)
         ratios = np.zeros((len(multipliers), d, d))
         first = len(self.quadrics) + len(self.bounded)
         ratios[:, *self.pairs] = np.clip(multipliers[:, first:], -1.0, 1.0)

@@ -19,7 +19,7 @@ from counterpoint.numerics import (
     IntArray,
     gamma,
 )
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
@@ -126,12 +126,12 @@ class Charges:
     def __init__(
         self, program: Program, case: Cases, multipliers: FloatArray, share: float
     ) -> None:
-        self.program, self.x, price = program, case.x[0], program.price
+        self.program, self.x, encoded_cost = program, case.x[0], program.encoded_cost
         cut = program.cut(multipliers[None])
         self.slope, terms = cut.normal[0], (cut.weights @ cut.normals)[0]
         self.off = gamma(cut.roundings) * terms + share * np.abs(self.slope)
-        self.absolute = price.absolute * (1.0 - share) - self.off
-        self.nonlinear, self.share = price.diagonal * (1.0 - share), share
+        self.absolute = encoded_cost.absolute * (1.0 - share) - self.off
+        self.nonlinear, self.share = encoded_cost.diagonal * (1.0 - share), share
         size = terms @ np.abs(self.x) + np.abs(cut.offset[0])
         base = self.slope @ self.x - cut.offset[0] - cut.doubt[0]
         self.base = float(base - (gamma(cut.roundings + len(terms) + AFTER) + share) * size)
@@ -173,28 +173,28 @@ class Row:
         clear = [c.margins for c in program.region if isinstance(c, MinimumChange)]
         self.clear = np.max(clear, axis=0) if clear else np.zeros(program.width)
         share = (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
-        self.shave, self.share, charges = 1.0 - share, 0.0, None
+        self.shave, self.share, objective_terms = 1.0 - share, 0.0, None
         if multipliers is not None:
             self.share = 4.0 * (share + program.width * UNIT)
-            charges = Charges(program, case, multipliers, self.share)
-        self._set_numbers(program, low, high, charges)
-        self._set_categories(program, low, high, charges)
+            objective_terms = Charges(program, case, multipliers, self.share)
+        self._set_numbers(program, low, high, objective_terms)
+        self._set_categories(program, low, high, objective_terms)
         rest = np.flatnonzero(program.numeric)
         self.rest = rest[~np.isin(rest, grid.columns)]  # what no tree looks at
         x = self.x[self.rest]
         ends = low[self.rest], high[self.rest]
         self.away = _nearest(x, *ends, program.steps[self.rest])
-        paid = self.shave * _paid(program.price, self.rest, self.away, x)
-        if charges is not None:
-            paid = charges.least(self.rest, *ends)
+        paid = self.shave * _paid(program.encoded_cost, self.rest, self.away, x)
+        if objective_terms is not None:
+            paid = objective_terms.least(self.rest, *ends)
         self.rest_cost = float(paid.sum() - self.share * np.abs(paid).sum())
-        self.rest_cost += 0.0 if charges is None else charges.base
+        self.rest_cost += 0.0 if objective_terms is None else objective_terms.base
         self.most: int | None = None
         if program.at_most is not None:
             counted = np.zeros(len(self.x), dtype=bool)
             for block in program.at_most.blocks:
                 counted[block] = True
-            gone = (self.away != x) if charges is None else (ends[0] > x) | (ends[1] < x)
+            gone = (self.away != x) if objective_terms is None else (ends[0] > x) | (ends[1] < x)
             self.most = program.at_most.count - int((counted[self.rest] & gone).sum())
             self.counts = counted[grid.columns]
             self.group_counts = np.array([counted[g.start] for g in grid.groups], dtype=bool)
@@ -205,9 +205,9 @@ class Row:
         self.root = None if empty else Boxes(first[None], last[None], among[None])
 
     def _set_numbers(
-        self, program: Program, low: FloatArray, high: FloatArray, charges: Charges | None
+        self, program: Program, low: FloatArray, high: FloatArray, objective_terms: Charges | None
     ) -> None:
-        grid, price = self.grid, program.price
+        grid, encoded_cost = self.grid, program.encoded_cost
         self.top = np.diff(grid.starts) - 1
         owner = np.repeat(np.arange(len(self.top)), self.top + 1)
         on = grid.columns[owner]
@@ -218,13 +218,13 @@ class Row:
         )
         self.value = _nearest(x, *inner, step)
         # (M,) by who goes there, and at least by whatever is there
-        self.paid = _paid(price, on, self.value, x)
+        self.paid = _paid(encoded_cost, on, self.value, x)
         self.paid[np.isnan(self.value)] = np.inf
-        if charges is None:
-            self.cost = self.shave * _paid(price, on, _nearest(x, *outer, step), x)
+        if objective_terms is None:
+            self.cost = self.shave * _paid(encoded_cost, on, _nearest(x, *outer, step), x)
             self.cost[np.isnan(self.cost)] = np.inf
         else:
-            self.cost = charges.least(on, *outer)
+            self.cost = objective_terms.least(on, *outer)
         self.can_stay = self.value == x
         # of each cell, the first from it on that has a value, and the last up to it: from 0, past
         # the ends if there is none
@@ -238,14 +238,14 @@ class Row:
         least = reduced(np.minimum, self.cost[None], grid.starts[:-1])[0]
         best = np.flatnonzero(self.cost == least[owner])
         home = best[np.searchsorted(owner[best], np.arange(len(self.top)))]
-        if charges is not None:  # roundings must not undo that
+        if objective_terms is not None:  # roundings must not undo that
             for a, b, c in zip(grid.starts[:-1], home, grid.starts[1:], strict=True):
                 self.cost[a:b] = np.minimum.accumulate(self.cost[a:b])
                 self.cost[b:c] = np.minimum.accumulate(self.cost[b:c][::-1])[::-1]
             self.cost[~there] = np.inf
         self.here = np.full(len(self.top), -1)  # the cell of each number as it is; −1 for none
         self.here[owner[self.can_stay]] = (place - start)[self.can_stay]
-        if charges is None:
+        if objective_terms is None:
             home[owner[self.can_stay]] = place[self.can_stay]
         self.home = home - grid.starts[:-1]
         # of each test, the ends without cells that have no value, and what it costs to pass
@@ -278,7 +278,7 @@ class Row:
         return np.maximum(low, first), np.minimum(high, last)
 
     def _set_categories(
-        self, program: Program, low: FloatArray, high: FloatArray, charges: Charges | None
+        self, program: Program, low: FloatArray, high: FloatArray, objective_terms: Charges | None
     ) -> None:
         grid, on = self.grid, self.grid.members
         allowed, held = high[on] > 0.5, low[on] > 0.5
@@ -287,8 +287,8 @@ class Row:
         entered = program.duality.diagonal.entered(self.x[None])[0, on]
         self.category = np.where(allowed, entered, np.inf)
         self.category_low = self.shave * self.category
-        if charges is not None:
-            slope, off = charges.slope[on], charges.off[on]
+        if objective_terms is not None:
+            slope, off = objective_terms.slope[on], objective_terms.off[on]
             both = np.where(self.already_satisfied, [slope, off], 0.0)
             now = reduced(np.add, both, grid.firsts)[:, grid.owner]
             charged = (1.0 - self.share) * self.category_low[allowed]
@@ -481,7 +481,9 @@ def _nearest(
     return out
 
 
-def _paid(price: Price, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
+def _paid(encoded_cost: EncodedCost, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
     """What it costs to move columns to values one by one; NaN if there is none."""
-    size = price.apart(columns, y, x)
-    return np.asarray(price.absolute[columns] * size + price.diagonal[columns] * size * size)
+    size = encoded_cost.apart(columns, y, x)
+    return np.asarray(
+        encoded_cost.absolute[columns] * size + encoded_cost.diagonal[columns] * size * size
+    )

@@ -125,11 +125,11 @@ class Exchange:
         """The move of one feature to make next; None to stay."""
         if not len(extra):  # all numbers are missing, and there are no categories
             return None
-        met: BoolArray = np.asarray((moved >= self.needs[:, None]).all(axis=0))
-        best = int(np.where(met, extra, np.inf).argmin())
+        satisfied: BoolArray = np.asarray((moved >= self.needs[:, None]).all(axis=0))
+        best = int(np.where(satisfied, extra, np.inf).argmin())
         if (now >= self.needs).all():
             return best if extra[best] < 0.0 else None
-        if met[best] and np.isfinite(extra[best]):
+        if satisfied[best] and np.isfinite(extra[best]):
             return best
         return self._steepest(now, moved, extra)
 
@@ -201,14 +201,14 @@ class Exchange:
             if turn == 0:
                 extra[barred] = np.inf
             extra[self.row.price_of(*state) + extra >= cost] = np.inf
-            met = np.asarray((moved >= self.needs[:, None]).all(axis=0))
-            ways = np.where(met, extra, np.inf)
+            satisfied = np.asarray((moved >= self.needs[:, None]).all(axis=0))
+            ways = np.where(satisfied, extra, np.inf)
             best = int(ways.argmin())
             if np.isfinite(ways[best]):
                 better = self._cheaper(self._after(state, best), cost)
                 if better is not None:
                     return better
-            extra[met] = np.inf
+            extra[satisfied] = np.inf
             move = self._steepest(now, moved, extra)
             if move is None:
                 return None

@@ -445,8 +445,10 @@ class TreeScores(Form):
         shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
         lost = np.zeros(len(shift), dtype=bool) if lost is None else lost
         slack = self.lead_error if required.margin else 0.0
-        decided = self.decides(required)
-        return LeafSums(self, weights, np.asarray(offset, np.float64), shift, lost, decided, slack)
+        ties_resolved = self.decides(required)
+        return LeafSums(
+            self, weights, np.asarray(offset, np.float64), shift, lost, ties_resolved, slack
+        )
 
 
 @final
@@ -459,7 +461,7 @@ class LeafSums(NonConvex):
     offset: FloatArray  # (r,)
     shift: FloatArray  # (r,) the offset of the sums without the form's base
     lost: BoolArray  # (r,) which demands a tie does not meet
-    decided: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
+    ties_resolved: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
     slack: float  # by how much they may be missed
 
     @cached_property
@@ -479,15 +481,15 @@ class LeafSums(NonConvex):
         None if that is up to how it rounds.
         """
         form = self.form
-        exact = self.decided and (form.is_exact or self.slack > 0.0)
+        exact = self.ties_resolved and (form.is_exact or self.slack > 0.0)
         sums = self.weights @ form.added(values) + self.offset
-        met = np.where(self.lost, sums > 0.0, sums >= -self.slack)
+        satisfied = np.where(self.lost, sums > 0.0, sums >= -self.slack)
         if exact:  # but a link may make ties of what is nearly tied
             near = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
-            unsure = near & (met == self.lost)
+            unsure = near & (satisfied == self.lost)
         else:
             unsure = np.abs(sums) <= self.tolerance
-        if (~met & ~unsure).any():
+        if (~satisfied & ~unsure).any():
             return False
         return None if unsure.any() else True
 

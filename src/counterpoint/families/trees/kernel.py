@@ -262,7 +262,11 @@ def look(t: Any, boxes: Any, leaves: Any, ends: Any, least: Any, cost_cutoff: An
     n, size, pad = len(lows), len(t.tree), len(t.number) + len(t.of_set)
     cells = np.zeros((n, len(t.home)), dtype=np.intp)
     categories = np.zeros((n, len(t.spans) - 1), dtype=np.intp)
-    bound, stop, met = np.full(n, np.inf), np.zeros(n, dtype=np.intp), np.zeros(n, dtype=np.bool_)
+    bound, stop, satisfied = (
+        np.full(n, np.inf),
+        np.zeros(n, dtype=np.intp),
+        np.zeros(n, dtype=np.bool_),
+    )
     splits, own = np.zeros((n, 3), dtype=np.intp), np.zeros((n, size), dtype=np.intp)
     which, trees = np.empty(len(leaves), dtype=np.intp), np.empty(len(leaves), dtype=np.intp)
     costs = np.empty(len(leaves))
@@ -292,16 +296,16 @@ def look(t: Any, boxes: Any, leaves: Any, ends: Any, least: Any, cost_cutoff: An
         done += count
         stop[i] = done
         _own(tests, (kept, tree, cost), base, known[2], own[i])
-        met[i] = True
+        satisfied[i] = True
         for r in range(len(t.values)):
             total = t.shift[r]
             for leaf in own[i]:
                 total += t.values[r, leaf]
-            met[i] &= total >= t.needs[r]
+            satisfied[i] &= total >= t.needs[r]
         bound[i] = _radius(t, (kept, tree, cost), max(base, least[i]), work)
         kind, what, where = _split(t, (kept, tree, cost), (at, known[2]), own[i], bound[i], votes)
         splits[i, 0], splits[i, 1], splits[i, 2] = kind, what, where
-    return Seen(bound, stop, which[:done], cells, categories, met, splits, own)
+    return Seen(bound, stop, which[:done], cells, categories, satisfied, splits, own)
 
 
 @compiled

@@ -240,7 +240,7 @@ def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     form, weights, values = condition.form, condition.weights, grid.own[leaves]
     each, cost_cutoff = np.searchsorted(leaves, grid.tree), weights @ values.T
     top = np.maximum.reduceat(cost_cutoff, each, axis=1)
-    if not condition.decided or (form.order is Order.OWN and not condition.slack):
+    if not condition.ties_resolved or (form.order is Order.OWN and not condition.slack):
         return False
     if form.sums_exactly(values):
         sums = (top.sum(axis=1) + weights @ form.base) / form.divisor
@@ -266,7 +266,7 @@ def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:
 
 def require_rows(program: Program) -> None:
     """Raise `NoSolver` for what ties columns together beside the trees."""
-    full = program.price.quadratic.ndim == 2
+    full = program.encoded_cost.quadratic.ndim == 2
     if full or program.nonlinear_and_objective_terms:
         what = "a full Mahalanobis cost" if full else "relations that are not linear"
         raise NoSolver(
@@ -286,7 +286,7 @@ def evidence_of(
         whole = all(type(v) is int and v >= 0 for entry in entries for v in entry)
         if not whole or len({len(entry) for entry in entries}) != 1 or len(each) != 7:
             raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
-        prices = [[float(price) for price in some] for some in each["prices"]]
+        prices = [[float(encoded_cost) for encoded_cost in some] for some in each["prices"]]
         bounds = (_bound(each[name]) for name in ("bound", "leading"))
         kind, what, where, left = entries
         proofs.append(Proof(kind, what, where, left, prices, *bounds))

@@ -25,7 +25,7 @@ __all__ = ["Relations", "without_trees"]
 def without_trees(program: Program) -> Subproblem:
     """What is possible without the trees, and without what is asked of their thresholds."""
     rest = tuple(c for c in program.region if not isinstance(c, NonConvex | MinimumChange))
-    return Subproblem(Program(program.price, Region(rest)))
+    return Subproblem(Program(program.encoded_cost, Region(rest)))
 
 
 @final

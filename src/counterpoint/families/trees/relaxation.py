@@ -207,7 +207,7 @@ class Atoms(NamedTuple):
     owner: IntArray  # (m,) the number, or F + the group
     place: IntArray  # the cheapest cell, or the category
     cost: FloatArray
-    met: BoolArray  # (q, m) which literals are true
+    satisfied: BoolArray  # (q, m) which literals are true
 
     @classmethod
     def of(cls, known: Literals, literals: IntArray) -> Atoms:
@@ -267,7 +267,7 @@ def relaxed(
     equal = sparse.block_array(
         [
             [tree, None, _zeros(size, len(which)), np.ones((size, 1))],
-            [None, sparse.eye_array(q), sparse.csr_array(-1.0 * atoms.met), None],
+            [None, sparse.eye_array(q), sparse.csr_array(-1.0 * atoms.satisfied), None],
             [None, None, sparse.csr_array(1.0 * (which == np.arange(len(owners))[:, None])), None],
         ]
     )

@@ -28,7 +28,7 @@ from counterpoint.families.trees.relaxation import Demands, relaxed
 from counterpoint.families.trees.staircase import LeafBound
 from counterpoint.numerics import EPS, FloatArray, IntArray, clock
 from counterpoint.programs.evidence import Bounding
-from counterpoint.search.search import Found, Leads
+from counterpoint.search.search import Found, SafetyMargins
 from counterpoint.search.union import Union
 
 __all__ = ["search_trees"]
@@ -133,7 +133,7 @@ class Search:
         """
         self.looked += len(boxes)
         seen = self.stairs(prices[0]).look(boxes, leaves, self.cost_cutoff, np.array(least))
-        for k in np.flatnonzero(seen.met).tolist():
+        for k in np.flatnonzero(seen.satisfied).tolist():
             self.offer(seen.cells[k], seen.categories[k], seen.own[k])
         begins = np.append(0, seen.ends)
         if self.held + len(seen.leaves) > LEAVES:  # they are found again when a box is opened
@@ -197,8 +197,8 @@ class Search:
         cost = self.row.price_of(cells, categories)
         if not cost < self.cost:
             return
-        met = self.meets(self._leaves_at(cells, categories) if leaves is None else leaves)
-        if not (doubtful if met is None else met):
+        satisfied = self.meets(self._leaves_at(cells, categories) if leaves is None else leaves)
+        if not (doubtful if satisfied is None else satisfied):
             return
         if self.relations is None:
             self.cost, self.point = cost, self.row.point(cells, categories)
@@ -345,10 +345,12 @@ class Search:
             elif refuted(self.condition, self.grid, one.leaves):
                 proof.kind[one.node] = EXACT
             else:
-                leads = bool((self._sums(one) >= self.needs - self.condition.tolerance).all())
-                if leads and not np.any(self.needs):
+                safety_margins = bool(
+                    (self._sums(one) >= self.needs - self.condition.tolerance).all()
+                )
+                if safety_margins and not np.any(self.needs):
                     self.offer(*(one.tied or (one.cells, one.categories)), doubtful=True)
-                limbo = np.minimum(limbo, [one.bound, one.bound if leads else np.inf])
+                limbo = np.minimum(limbo, [one.bound, one.bound if safety_margins else np.inf])
         if whole:
             self._halve(whole, splits, heap, proof)
         return limbo
@@ -455,7 +457,7 @@ class Search:
         return 0, 0, 0
 
 
-def search_trees(found: Found, pieces: Union, _: Leads | None) -> Sequence[Bounding]:
+def search_trees(found: Found, pieces: Union, _: SafetyMargins | None) -> Sequence[Bounding]:
     """The best points of a union whose pieces are demands on sums over leaves, row by row."""
     evidence = []
     for s, piece in enumerate(pieces.listed):

@@ -77,7 +77,7 @@ class Seen(NamedTuple):
     leaves: IntArray  # one box after the other
     cells: IntArray
     categories: IntArray
-    met: BoolArray  # whether the nearest point meets what is needed
+    satisfied: BoolArray  # whether the nearest point meets what is needed
     splits: IntArray  # (n, 3); kind 0 for none
     own: IntArray  # (n, T) the leaf of each tree at the nearest point
 
@@ -153,7 +153,7 @@ class LeafBound:
         own = self._own(known, kept, held)
         seen.own[held] = kept.which[own]
         sums = self.values[:, kept.which[own]].sum(axis=2) + self.condition.shift[:, None]
-        seen.met[held] = (self.needs <= sums.T).all(axis=1)
+        seen.satisfied[held] = (self.needs <= sums.T).all(axis=1)
         seen.bound[held] = self._radii(kept, np.maximum(known.base, least)[held])
         seen.splits[held] = self._splits(known, kept, held, own, seen.bound[held])
         return seen

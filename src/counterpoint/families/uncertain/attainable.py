@@ -171,10 +171,10 @@ def _point(
     left = end - thread_time()
     if left <= 0.0:
         return None
-    regions, leads = question.form.regions(target), target.leads(question, x)
+    regions, safety_margins = question.form.regions(target), target.safety_margins(question, x)
     pieces = Union.of(question.actionable, regions, target.aim(question))
     cases, effort = question.actionable.cases(x), Effort(1.0, min(SECONDS, left))
-    found = search(pieces, cases, effort, leads)
+    found = search(pieces, cases, effort, safety_margins)
     return found.points[0] if found.piece[0] >= 0 else None
 
 

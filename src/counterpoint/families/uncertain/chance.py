@@ -11,8 +11,8 @@ probability p
     what noise takes from the lead of y  <=  T(ρ(y)),  T(ρ) = max over C of a + ρN,  for all y,
 
 so a point whose lead is at least T(ρ) is as sure as p, whoever chose it and whatever they looked
-at: a `Lead`. A quantile for each ρ by itself would be less, but the ρ of an answer looked at the
-weights too. C is a polygon whose sides lie in a few directions between those of a and N.
+at: a `SafetyMargin`. A quantile for each ρ by itself would be less, but the ρ of an answer looked
+at the weights too. C is a polygon whose sides lie in a few directions between those of a and N.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ import numpy as np
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, BoolArray, FloatArray, relative
-from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, CutOracle
 
 __all__ = [
     "Chance",
-    "Lead",
     "Reach",
+    "SafetyMargin",
     "corners",
     "half_spaces",
     "joint_quantiles",
@@ -91,7 +91,7 @@ class Chance(CutOracle):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Lead(CutOracle):
+class SafetyMargin(CutOracle):
     """start_v + σ_v(y − x) <= slope · y + constant for each v, about one row x.
 
     σ_v(δ) is the most that a function g gains, g · δ, if its dual norm is at most rate_v; so it is
@@ -107,7 +107,7 @@ class Lead(CutOracle):
     slope: FloatArray  # (d,) and a number: the score that is to lead
     constant: float
     least: float  # what it leads by at least where it leads by enough; infinite if it never does
-    norm: Price  # the norm, or its square
+    norm: EncodedCost  # the norm, or its square
     towards: FloatArray | None = None  # (d,)
     ahead: FloatArray | None = None  # (V,) in score units, from 0 to rate
 
@@ -157,7 +157,7 @@ class Lead(CutOracle):
         return relative(self.excess(y) - 16.0 * EPS * size, size)
 
 
-def lengths(norm: Price, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
+def lengths(norm: EncodedCost, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(n,) norms of (n, d) changes; and functionals of dual norm 1, or 0, that gain as much."""
     if norm.kind is Manhattan:
         return norm(delta, np.zeros_like(delta)), norm.absolute * np.sign(delta)
@@ -168,7 +168,7 @@ def lengths(norm: Price, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def split_along(
-    norm: Price, delta: FloatArray, slope: FloatArray, towards: FloatArray
+    norm: EncodedCost, delta: FloatArray, slope: FloatArray, towards: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(n,) how far (n, d) changes go along a slope, how far aside, and what gains the second."""
     unit = slope / (slope @ towards)
@@ -204,10 +204,10 @@ class Reach:
         program, moving = self.program, self.rises[i]
         most = program.at_most
         euclidean = (
-            program.price.kind is not Manhattan
+            program.encoded_cost.kind is not Manhattan
             and (
                 (moving == self.falls[i])
-                & (~moving | (program.numeric & (program.price.diagonal > 0.0)))
+                & (~moving | (program.numeric & (program.encoded_cost.diagonal > 0.0)))
             ).all()
         )
         if not euclidean or (most is not None and most.count < moving.sum()):
@@ -241,24 +241,28 @@ class Reach:
 
     def _gains(self, i: int, slopes: FloatArray) -> FloatArray:
         """(N,) the gains of one row: the largest share, or by Cauchy–Schwarz the root of all."""
-        program, price = self.program, self.program.price
-        is_norm = price.kind is Manhattan
+        program, encoded_cost = self.program, self.program.encoded_cost
+        is_norm = encoded_cost.kind is Manhattan
         shares = []
         for group in program.groups:
             gain = self._best_other(i, group, slopes)
-            shares.append((gain if is_norm else gain * gain) / (2.0 * price.absolute[group.start]))
-        if price.quadratic.ndim == 1 and program.at_most is None and not is_norm:
+            shares.append(
+                (gain if is_norm else gain * gain) / (2.0 * encoded_cost.absolute[group.start])
+            )
+        if encoded_cost.quadratic.ndim == 1 and program.at_most is None and not is_norm:
             return np.asarray(np.sqrt(self._squares(i, slopes) + sum(shares)))
         moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.numeric
         gain = np.where(moves, np.abs(slopes), 0.0)
         if is_norm:
-            return np.asarray(np.stack([*shares, *_divided(gain, price.absolute).T]).max(axis=0))
-        if price.quadratic.ndim == 2:
-            free = (self.rises[i] | self.falls[i]) & program.numeric & (price.diagonal > 0.0)
+            return np.asarray(
+                np.stack([*shares, *_divided(gain, encoded_cost.absolute).T]).max(axis=0)
+            )
+        if encoded_cost.quadratic.ndim == 2:
+            free = (self.rises[i] | self.falls[i]) & program.numeric & (encoded_cost.diagonal > 0.0)
             some = slopes[:, free]
-            joint = np.linalg.solve(price.quadratic[np.ix_(free, free)], some.T).T
+            joint = np.linalg.solve(encoded_cost.quadratic[np.ix_(free, free)], some.T).T
             return np.asarray(np.sqrt((some * joint).sum(axis=1) + sum(shares)))
-        squares = np.stack([*shares, *_divided(gain * gain, price.quadratic).T])
+        squares = np.stack([*shares, *_divided(gain * gain, encoded_cost.quadratic).T])
         most = program.at_most
         if most is not None and most.count < len(squares):
             squares = np.partition(squares, len(squares) - most.count, axis=0)[-most.count :]
@@ -266,7 +270,7 @@ class Reach:
 
     def _squares(self, i: int, slopes: FloatArray) -> FloatArray:
         """(N,) the sums of squared gains over prices; infinite where a gain costs nothing."""
-        priced, square = self.program.price.quadratic, slopes * slopes
+        priced, square = self.program.encoded_cost.quadratic, slopes * slopes
         rises, falls = self.rises[i] & self.program.numeric, self.falls[i] & self.program.numeric
         for j in np.flatnonzero(rises != falls):
             square[:, j] *= (slopes[:, j] > 0.0) == rises[j]
@@ -287,10 +291,10 @@ class Reach:
         return np.maximum(gain, 0.0)
 
 
-def _divided(gain: FloatArray, price: FloatArray) -> FloatArray:
+def _divided(gain: FloatArray, encoded_cost: FloatArray) -> FloatArray:
     """(N, d) gains over prices; 0 where nothing is gained, whatever that costs."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gain > 0.0, gain / price, 0.0)
+        return np.where(gain > 0.0, gain / encoded_cost, 0.0)
 
 
 def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:

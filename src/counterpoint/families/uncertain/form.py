@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.families.uncertain.chance import Chance
-from counterpoint.families.uncertain.leads import linear_leads, share_answered
+from counterpoint.families.uncertain.safety_margins import linear_leads, share_answered
 from counterpoint.families.uncertain.target import Robust
 from counterpoint.families.uncertain.wave_bounds import SHARE, wave_leads
 from counterpoint.families.uncertain.waves import FourierConstraint, Waves
@@ -39,7 +39,7 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
-from counterpoint.search.search import Leads
+from counterpoint.search.search import SafetyMargins
 from counterpoint.search.union import StartHint
 
 if TYPE_CHECKING:
@@ -66,18 +66,18 @@ class UncertainForm(Form):
         return quieter
 
     @abstractmethod
-    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) by how much the known weights are for a label, in score units."""
 
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) the probability that the true weights are for it, at points fixed beforehand."""
-        return 1.0 - self.law.tail(self.lead(X, label), self.phi(X))
+        return 1.0 - self.law.tail(self.safety_margin(X, label), self.phi(X))
 
     def demanded(self, target: Robust) -> NoiseLaw | None:
         """The law whose quantile a lead is to exceed; None if no quantile is demanded.
 
         That of the paper, λ √2 ln(1 / (2 (1 − p))) ‖φ‖, is that of a normal law of the right scale.
-        What an answer to a `Robust` that ``selects`` has to lead by is said by `leads`.
+        What an answer to a `Robust` that ``selects`` has to lead by is said by `safety_margins`.
         """
         law, p = self.law, target.probability
         if target.selects or p == 0.5:
@@ -94,10 +94,10 @@ class UncertainForm(Form):
 
     def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
         """(n,) by how much points lead more than is demanded."""
-        lead, law = self.lead(X, target.label), self.demanded(target)
+        safety_margin, law = self.safety_margin(X, target.label), self.demanded(target)
         if law is None:
-            return lead
-        return np.asarray(lead - law.quantile(target.probability, self.phi(X)))
+            return safety_margin
+        return np.asarray(safety_margin - law.quantile(target.probability, self.phi(X)))
 
     def doubt(self, X: FloatArray) -> FloatArray:
         """(n,) what a quantile may be off by: some roundings, relative to the deviation."""
@@ -124,7 +124,7 @@ class UncertainForm(Form):
         """
 
     @abstractmethod
-    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
         """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
 
     @abstractmethod
@@ -162,7 +162,7 @@ class UncertainScores(UncertainForm):
         phi = AffineMap(*before.followed_by(self.phi.matrix, self.phi.offset))
         return replace(self, scores=self.scores.through(before), phi=phi)
 
-    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
@@ -177,8 +177,8 @@ class UncertainScores(UncertainForm):
         predicted, law = self.scores.regions(Label(target.label)), self.demanded(target)
         if law is None:
             return predicted
-        lead, phi = self.leading(target.label), self.phi
-        chance = Chance(law, target.probability, phi.matrix, phi.offset, *lead)
+        safety_margin, phi = self.leading(target.label), self.phi
+        chance = Chance(law, target.probability, phi.matrix, phi.offset, *safety_margin)
         return (predicted[0] & Region((chance,)),)
 
     def leading(self, label: Hashable) -> tuple[FloatArray, float]:
@@ -195,7 +195,7 @@ class UncertainScores(UncertainForm):
             )
         return StartHint()
 
-    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
         rows, noise = question.actionable.cases(x), (self.law, self.phi)
         about = self._moves(target), target.probability, question.actionable, rows
         return linear_leads(*about, self.leading(target.label), noise)
@@ -248,7 +248,7 @@ class FourierScores(UncertainForm):
     def through(self, before: AffineMap) -> FourierScores:
         return replace(self, phi=self.phi.through(before.matrix, before.offset))
 
-    def lead(self, X: FloatArray, label: Hashable) -> FloatArray:
+    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
@@ -294,7 +294,7 @@ class FourierScores(UncertainForm):
         otherwise = target.search == "best" and not anywhere
         return StartHint(prototype, on_segment, anywhere, otherwise)
 
-    def leads(self, target: Robust, question: Question, x: FloatArray) -> Leads:
+    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return wave_leads(self.phi, noise, target, question, x)

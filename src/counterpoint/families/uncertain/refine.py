@@ -16,7 +16,7 @@ from typing import final
 import numpy as np
 from scipy.optimize import nnls
 
-from counterpoint.families.uncertain.leads import LinearLeads
+from counterpoint.families.uncertain.safety_margins import LinearLeads
 from counterpoint.numerics import TINY, VIOLATION, FloatArray
 from counterpoint.problem.costs import Manhattan
 from counterpoint.programs.conditions import LinearBounds
@@ -110,13 +110,13 @@ class Refinement:
 
     def _approach(self) -> None:
         """Half-spaces about the nearest point within them alone, as far as bounds do not matter."""
-        price, case, y = self.piece.program.price, self.case, self.case.x
-        euclidean = price.kind is not Manhattan and price.quadratic.ndim == 1
+        encoded_cost, case, y = self.piece.program.encoded_cost, self.case, self.case.x
+        euclidean = encoded_cost.kind is not Manhattan and encoded_cost.quadratic.ndim == 1
         if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
             return
-        if not price.quadratic.all():
+        if not encoded_cost.quadratic.all():
             return
-        unit = (case.high > case.low)[0] / np.sqrt(price.quadratic)
+        unit = (case.high > case.low)[0] / np.sqrt(encoded_cost.quadratic)
         for _ in range(10):  # 6 will do
             if self._cut(y) <= 1e-10 * self._missed_at_first:
                 return
@@ -274,18 +274,24 @@ def purified_evidence(evidence: Evidence) -> Evidence:
     return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
 
 
-def cutting_planes(found: Found, pieces: Union, leads: LinearLeads | None) -> list[Bounding]:
+def cutting_planes(
+    found: Found, pieces: Union, safety_margins: LinearLeads | None
+) -> list[Bounding]:
     """Pieces with conditions that no solver takes, one row after the other; what bounds them.
 
-    ``leads`` are what each row has to meet besides. The time of each row is shared evenly among the
-    pieces.
+    ``safety_margins`` are what each row has to meet besides. The time of each row is shared evenly
+    among the pieces.
     """
     effort, known = found.effort.shared(len(pieces)), []
     found.closed[:] = False
     for i in range(len(found.cases)):
         row, best = np.array([i]), []
         for s, piece in enumerate(pieces.listed):
-            part = piece if leads is None else piece.within(Region(leads.leads[i]))
+            part = (
+                piece
+                if safety_margins is None
+                else piece.within(Region(safety_margins.safety_margins[i]))
+            )
             refinement = Refinement(part, part.sees(found.cases).take(row), effort)
             refinement.run(float(found.worth_beating()[i]))
             found.limited[i] |= refinement.limited

@@ -41,7 +41,7 @@ from counterpoint.solvers import Effort, Optimality, Outcome
 __all__ = ["RowSearch", "search_waves"]
 
 
-def search_waves(found: Found, pieces: Union, leads: WaveLeads | None) -> list[Bounding]:
+def search_waves(found: Found, pieces: Union, safety_margins: WaveLeads | None) -> list[Bounding]:
     """Pieces with a `FourierConstraint`, one row after the other, and what bounds them."""
     found.closed[:] = False
     if found.effort.optimality is Optimality.GLOBAL:
@@ -58,17 +58,17 @@ def search_waves(found: Found, pieces: Union, leads: WaveLeads | None) -> list[B
                 "columns a little. Hold columns with Immutable instead."
             )
         limit, cases = _limit_of(program), piece.sees(found.cases)
-        evidence.append(DistanceBounds(program.price, limit, cases, leads))
+        evidence.append(DistanceBounds(program.encoded_cost, limit, cases, safety_margins))
         # Whole columns and categories stay.
         held = cases.holding((program.steps > 0.0) | ~program.numeric, cases.x)
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
-            own = None if leads is None else leads.take(row)
+            own = None if safety_margins is None else safety_margins.take(row)
             search = RowSearch(program, held.take(row), found.effort, pieces.aim, own)
             point = search.run()
             found.limited[i] |= search.limited
             if point is not None:
-                found.offer(s, row, point[None], np.array([search.price(point)]))
+                found.offer(s, row, point[None], np.array([search.encoded_cost(point)]))
     return evidence
 
 
@@ -83,37 +83,42 @@ class RowSearch:
     """One row, wherever it is to be looked for an answer; its whole columns are held."""
 
     def __init__(
-        self, program: Program, case: Cases, effort: Effort, aim: StartHint, leads: WaveLeads | None
+        self,
+        program: Program,
+        case: Cases,
+        effort: Effort,
+        aim: StartHint,
+        safety_margins: WaveLeads | None,
     ) -> None:
         dropped = (FourierConstraint, Whole, OneOf, AtMost)
         kept = (c for c in program.region if not isinstance(c, dropped))
-        self.own, self.rest = _limit_of(program), Program(program.price, Region(tuple(kept)))
+        self.own, self.rest = _limit_of(program), Program(program.encoded_cost, Region(tuple(kept)))
         self.numeric = program.numeric
         self.is_open = not self.rest.affine.size and not self.rest.nonlinear  # but for bounds
         self.case, self.effort = case, effort
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
         self.free = self.low < self.high
         self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
-        self.aim, self.leads = aim, leads
+        self.aim, self.safety_margins = aim, safety_margins
         self.limited = False  # whether time ran out
         self.start = self._clipped(self.x)
         self._ask(0.0)
 
     def run(self) -> FloatArray | None:
         """(d,) the cheapest point that was found."""
-        aim, leads, points = self.aim, self.leads, list[FloatArray]()
+        aim, safety_margins, points = self.aim, self.safety_margins, list[FloatArray]()
         if aim.prototype is not None and aim.on_segment:
-            self._ask(0.0 if leads is None else float(leads.segments[0]))
+            self._ask(0.0 if safety_margins is None else float(safety_margins.segments[0]))
             point = self._enter(self.start, self._clipped(aim.prototype))
             points += [] if point is None else [point]
         if aim.anywhere or (aim.otherwise and not points):
-            point = self._nearest(points if leads is None else [])
+            point = self._nearest(points if safety_margins is None else [])
             points += [] if point is None else [point]
-        return min(points, key=self.price, default=None)
+        return min(points, key=self.encoded_cost, default=None)
 
-    def price(self, y: FloatArray) -> float:
+    def encoded_cost(self, y: FloatArray) -> float:
         """What a point (d,) costs."""
-        return float(self.rest.price(y[None], self.x[None])[0])
+        return float(self.rest.encoded_cost(y[None], self.x[None])[0])
 
     def _ask(self, asked: float) -> None:
         """Ask for another lead from here on."""
@@ -122,7 +127,7 @@ class RowSearch:
 
     def _nearest(self, known: list[FloatArray]) -> FloatArray | None:
         """The nearest point that leads by what its own distance asks for: radii from below."""
-        asked = np.zeros(1) if self.leads is None else self.leads.balls[0]
+        asked = np.zeros(1) if self.safety_margins is None else self.safety_margins.balls[0]
         best, v = None, 0
         while v < len(asked):
             self._ask(float(asked[v]))
@@ -132,9 +137,9 @@ class RowSearch:
             if best is None or not starts:
                 starts = starts + self._entered(self.start, self._around())
             best = self._descended(starts)
-            if best is None or self.leads is None:
+            if best is None or self.safety_margins is None:
                 return best
-            place = int(self.leads.places(np.array([self.price(best)]))[0])
+            place = int(self.safety_margins.places(np.array([self.encoded_cost(best)]))[0])
             if place <= v:
                 return best
             v = place
@@ -143,9 +148,9 @@ class RowSearch:
     def _descended(self, starts: list[FloatArray]) -> FloatArray | None:
         """The best of descents from the three cheapest of some points within."""
         best: FloatArray | None = None
-        for start in sorted(starts, key=self.price)[:3]:
+        for start in sorted(starts, key=self.encoded_cost)[:3]:
             point = self._descend(start, 1e-2)
-            if best is None or self.price(point) < self.price(best):
+            if best is None or self.encoded_cost(point) < self.encoded_cost(best):
                 best = point
             if perf_counter() > self.end:
                 self.limited = True
@@ -239,15 +244,15 @@ class RowSearch:
 
     def _descend(self, start: FloatArray, settled: float) -> FloatArray:
         """(d,) a local optimum, from a point within; the last step gains a share of ``settled``."""
-        y, cost = start, self.price(start)
+        y, cost = start, self.encoded_cost(start)
         for _ in range(60):
             found = self._step(y)
             if found is None:
                 break
-            price = self.price(found)
-            gained = cost - price
+            encoded_cost = self.encoded_cost(found)
+            gained = cost - encoded_cost
             if gained > 0.0:
-                y, cost = found, price
+                y, cost = found, encoded_cost
             if gained <= settled * cost:
                 break
         return y
@@ -262,16 +267,16 @@ class RowSearch:
                 return None
             missed = self._excess(found)
             if missed <= 0.0:
-                return found if self.price(found) < self.price(y) else None
+                return found if self.encoded_cost(found) < self.encoded_cost(y) else None
             more += 1.1 * missed
         return None
 
     def _tidied(self, y: FloatArray) -> FloatArray:
         """(d,) a point whose traces of changes are gone, under an absolute price; else the same."""
-        price, gone = self.rest.price, np.abs(y - self.x)
-        paid = price.absolute * gone
+        encoded_cost, gone = self.rest.encoded_cost, np.abs(y - self.x)
+        paid = encoded_cost.absolute * gone
         traces = (paid > 0.0) & (paid <= 1e-4 * paid.sum())  # no change that anyone would make
-        if price.kind is not Manhattan or not traces.any():
+        if encoded_cost.kind is not Manhattan or not traces.any():
             return y
         found = np.where(traces, self.x, y)
         is_within = self._excess(found) <= 0.0 and self._is_possible(found[None])[0]
@@ -296,10 +301,10 @@ class RowSearch:
         In coordinates in which the price is ‖z‖² and the model c + b · z + ½ Σ h z², the optimum is
         z = −ν b / (2 + ν h) for the ν > 0 at which the model is 0.
         """
-        free, price = self.free, self.rest.price
-        if not (self.is_open and price.diagonal[self.numeric].all()):
+        free, encoded_cost = self.free, self.rest.encoded_cost
+        if not (self.is_open and encoded_cost.diagonal[self.numeric].all()):
             return None
-        metric = metric_of(price)
+        metric = metric_of(encoded_cost)
         if (metric[np.ix_(free, ~free)] @ (self.start - self.x)[~free]).any():
             return None
         form, gone = hessian[np.ix_(free, free)], (y - self.x)[free]
@@ -315,7 +320,7 @@ class RowSearch:
     def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
         """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
         rest, effort = self.rest, replace(self.effort, gap=min(self.effort.gap, 1e-9))
-        program = Program(rest.price, rest.region & model)
+        program = Program(rest.encoded_cost, rest.region & model)
         for prepared in Subproblem(program).complete(exhaustive=False):
             solution = prepared.solve(case.with_margin(np.zeros((1, 2))), effort)
             if solution.outcomes[0] == Outcome.FOUND:

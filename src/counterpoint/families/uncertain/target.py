@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from counterpoint.families.uncertain.form import UncertainForm
     from counterpoint.models.form import Form
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.search import Leads
+    from counterpoint.search.search import SafetyMargins
     from counterpoint.search.union import Question, StartHint
 
 __all__ = ["Robust"]
@@ -154,7 +154,7 @@ class Robust(Target):
         if len(left):
             yield [(replace(self, guarantee="fixed"), left)]
 
-    def met(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         uncertain = _uncertain(form)
         return self._is_sure(uncertain, x, said, uncertain.certainty(x, self.label))
 
@@ -192,10 +192,10 @@ class Robust(Target):
     def aim(self, question: Question) -> StartHint | None:
         return _uncertain(question.form).aim(self, question.features)
 
-    def leads(self, question: Question, x: FloatArray) -> Leads | None:
+    def safety_margins(self, question: Question, x: FloatArray) -> SafetyMargins | None:
         if not self.selects:
             return None
-        return _uncertain(question.form).leads(self, question, x)
+        return _uncertain(question.form).safety_margins(self, question, x)
 
     remarks = True
 
@@ -237,10 +237,10 @@ class Robust(Target):
         self, form: UncertainForm, x: FloatArray, predicted: NDArray[Any], probability: FloatArray
     ) -> BoolArray:
         """(n,): whether points have the label, and the probability or what the paper asks for."""
-        met = probability >= self.probability
+        satisfied = probability >= self.probability
         if self.rule == "paper":
-            met = form.margin(x, self) >= 0.0
-        return np.asarray(met & (predicted == self.label))
+            satisfied = form.margin(x, self) >= 0.0
+        return np.asarray(satisfied & (predicted == self.label))
 
 
 def _uncertain(form: Form) -> UncertainForm:

@@ -28,10 +28,10 @@ from counterpoint.errors import InvalidInput
 from counterpoint.families.uncertain.chance import joint_quantiles, least_draws
 from counterpoint.families.uncertain.waves import FourierConstraint, Waves, sharpest
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.evidence import Bounding, Kept
 from counterpoint.programs.region import Cases
-from counterpoint.search.search import Leads
+from counterpoint.search.search import SafetyMargins
 
 if TYPE_CHECKING:
     from counterpoint.families.uncertain.target import Robust
@@ -53,7 +53,7 @@ SHARE = 10
 
 @final
 @dataclass(frozen=True, eq=False)
-class WaveLeads(Leads):
+class WaveLeads(SafetyMargins):
     """T for each of n rows."""
 
     radii: FloatArray  # (n, V) distances ρ in increasing order, the last infinite
@@ -102,12 +102,16 @@ def wave_leads(
             f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
             f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
-    price, cases = question.actionable.price, question.actionable.cases(x)
+    encoded_cost, cases = question.actionable.encoded_cost, question.actionable.cases(x)
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
-    is_norm, metric, can_move = price.kind is Manhattan, metric_of(price), _movable(cases)
-    unit = price.absolute if is_norm else np.sqrt(np.diag(metric))
+    is_norm, metric, can_move = (
+        encoded_cost.kind is Manhattan,
+        metric_of(encoded_cost),
+        _movable(cases),
+    )
+    unit = encoded_cost.absolute if is_norm else np.sqrt(np.diag(metric))
     # in units in which the angles of waves change by 1, see `SumsOfWaves`
     radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
     radii = radii * _reach(waves.frequencies / unit)
@@ -142,11 +146,11 @@ def _movable(cases: Cases) -> BoolArray:
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
-def metric_of(price: Price) -> FloatArray:
+def metric_of(encoded_cost: EncodedCost) -> FloatArray:
     """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
-    quadratic = price.quadratic
+    quadratic = encoded_cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
-    return np.asarray(full + np.diag(price.absolute))
+    return np.asarray(full + np.diag(encoded_cost.absolute))
 
 
 def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -296,10 +300,10 @@ class DistanceBounds(Bounding):
     asked at the tops of all its waves, there is no point at all.
     """
 
-    price: Price
+    encoded_cost: EncodedCost
     limit: FourierConstraint
     cases: Cases
-    leads: WaveLeads | None = None  # by how much more the score has to lead
+    safety_margins: WaveLeads | None = None  # by how much more the score has to lead
 
     @property
     def is_local(self) -> bool:
@@ -321,44 +325,49 @@ class DistanceBounds(Bounding):
         return np.array([np.inf if empty else self._bound(i) for i, empty in rows])
 
     def _bound(self, i: int) -> float:
-        if self.leads is None:
+        if self.safety_margins is None:
             return float(self._least(i, np.zeros(1))[0])
-        radii, asked = self.leads.radii[i], self.leads.balls[i]
-        *nearest, on_segment = self._least(i, np.append(asked, self.leads.segments[i]))
+        radii, asked = self.safety_margins.radii[i], self.safety_margins.balls[i]
+        *nearest, on_segment = self._least(i, np.append(asked, self.safety_margins.segments[i]))
         # Between two radii points lead by what the outer one asks for.
-        outer = radii**2 if self.leads.is_root else radii
+        outer = radii**2 if self.safety_margins.is_root else radii
         inner = np.append(0.0, outer[:-1])
         shells = np.where(nearest <= outer, np.maximum(nearest, inner), np.inf)
         return float(min(shells.min(), on_segment))
 
-    def _least(self, i: int, leads: FloatArray) -> FloatArray:
+    def _least(self, i: int, safety_margins: FloatArray) -> FloatArray:
         """(V,) what any point costs at which the score leads by so much; infinite if none does."""
-        price, limit, x, free = self.price, self.limit, self.cases.x[i], _movable(self.cases)[i]
+        encoded_cost, limit, x, free = (
+            self.encoded_cost,
+            self.limit,
+            self.cases.x[i],
+            _movable(self.cases)[i],
+        )
         score, size = limit.score, float(limit.score.sizes.sum()) + abs(limit.score.constant)
         off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
-        asked, here = limit.least_asked - off + leads, float(score.value(x[None])[0])
+        asked, here = limit.least_asked - off + safety_margins, float(score.value(x[None])[0])
         missing = np.minimum(asked, score.most) - here
         slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
         if not free.any():
-            nearest = np.full(len(leads), np.inf)
-        elif price.kind is Manhattan:
-            nearest = _at_corner(missing, np.abs(slope), np.diag(form), price.absolute[free])
+            nearest = np.full(len(safety_margins), np.inf)
+        elif encoded_cost.kind is Manhattan:
+            nearest = _at_corner(missing, np.abs(slope), np.diag(form), encoded_cost.absolute[free])
         else:
-            bends, axes = diagonalised(form, metric_of(price)[np.ix_(free, free)])
+            bends, axes = diagonalised(form, metric_of(encoded_cost)[np.ix_(free, free)])
             nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
         nearest = np.where(missing > 0.0, (1.0 - 1e-9) * nearest, 0.0)  # for what rounding may do
         return np.where(asked > score.most, np.inf, nearest)
 
 
 def _at_corner(
-    missing: FloatArray, steep: FloatArray, bends: FloatArray, price: FloatArray
+    missing: FloatArray, steep: FloatArray, bends: FloatArray, encoded_cost: FloatArray
 ) -> FloatArray:
     """(V,) the least of costs t · price_j with steep_j t + ½ bends_j t² >= missing."""
     missing = np.maximum(missing, 0.0)[:, None]
     root = np.sqrt(steep**2 + 2.0 * np.maximum(bends, 0.0) * missing)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cost = price * 2.0 * missing / (steep + root)
-    return np.asarray(np.where(price > 0.0, cost, 0.0).min(axis=1))
+        cost = encoded_cost * 2.0 * missing / (steep + root)
+    return np.asarray(np.where(encoded_cost > 0.0, cost, 0.0).min(axis=1))
 
 
 def _by_duality(missing: FloatArray, squares: FloatArray, bends: FloatArray) -> FloatArray:

@@ -459,25 +459,25 @@ def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatA
     # the logarithm of a share, which without one counts as that of 1e-8; and by how much a rival is
     # ahead of the label at the current shares, beyond that
     held = np.full(scores.shape, np.log(1e-8))
-    lead = scores - scores[mine] - held
-    lead[mine] = -np.inf
+    safety_margin = scores - scores[mine] - held
+    safety_margin[mine] = -np.inf
     toward_label = gram.take(label, axis=1)
     for _ in range(min(3 + len(scores) // 16, len(scores))):
-        rival = lead.argmax(axis=0)
+        rival = safety_margin.argmax(axis=0)
         at = (rival, *mine[1:])
-        if every(lead[at] + np.log(np.maximum(shares[mine], TINY)) < 1.0):
+        if every(safety_margin[at] + np.log(np.maximum(shares[mine], TINY)) < 1.0):
             break  # log-odds are near enough for Newton's method to begin
         before, slope = shares[at], _apart(gram, rival, label) / weight
         total = before + shares[mine]
-        share, rest = rough_root(total * slope, lead[at] + held[at] + slope * before)
+        share, rest = rough_root(total * slope, safety_margin[at] + held[at] + slope * before)
         shares[at], shares[mine] = total * share, total * rest
         toward = gram.take(rival, axis=1)
         toward -= toward_label
         toward -= toward[mine]
         toward *= (total * share - before) / weight
-        lead -= toward
+        safety_margin -= toward
         now = np.log(np.maximum(total * share, 1e-8))
-        lead[at] += held[at] - now
+        safety_margin[at] += held[at] - now
         held[at] = now
     return _pulled(shares, label, weight)
 

@@ -167,9 +167,9 @@ def _nearest_half_space(
     mine = own(label)
     short = np.maximum(short, 1e-3 * odds)  # many rivals may be ahead together, and none alone
     with np.errstate(divide="ignore", invalid="ignore"):
-        price = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
-    price[mine] = -np.inf
-    at = (price.argmax(axis=0), mine[1])
+        encoded_cost = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
+    encoded_cost[mine] = -np.inf
+    at = (encoded_cost.argmax(axis=0), mine[1])
     length = np.maximum(short[at] / np.where(steep[at] > 0.0, steep[at], np.inf), LEAST)
     u = np.zeros_like(short)
     u[at], u[mine] = length, -length

@@ -101,7 +101,7 @@ class LocalSearch:
             if self._is_over():
                 return
         self._keep(np.vstack([self.case.x, self.descents.alone(self.case)]))
-        if self.program.kinds & set(INTEGRAL):
+        if self.program.condition_types & set(INTEGRAL):
             self._improve()
 
     @property
@@ -128,9 +128,9 @@ class LocalSearch:
         """Keep the cheapest of some points that meets the program."""
         cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
         cheaper = np.flatnonzero(cost < self.cost)
-        met = self.descents.met(points[cheaper], self.case)
-        if met.any():
-            best = cheaper[met][cost[cheaper[met]].argmin()]
+        satisfied = self.descents.satisfied(points[cheaper], self.case)
+        if satisfied.any():
+            best = cheaper[satisfied][cost[cheaper[satisfied]].argmin()]
             self.point, self.cost = points[best], float(cost[best])
 
     # Bounds
@@ -156,8 +156,8 @@ class LocalSearch:
         if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
             return None
         is_known = np.isfinite(nearest).all()
-        price = (self.descents.price(nearest, self.case) if is_known else 0.0) or 1.0
-        size = price if curvature_of(self.program).is_absolute else np.sqrt(price)
+        encoded_cost = (self.descents.encoded_cost(nearest, self.case) if is_known else 0.0) or 1.0
+        size = encoded_cost if curvature_of(self.program).is_absolute else np.sqrt(encoded_cost)
         found = relaxed(self.program, self.case, size, self.effort)
         if found is None:
             return None
@@ -235,7 +235,9 @@ class LocalSearch:
         if program.at_most is None:
             return out
         change = np.abs(point - self.case.x[0])
-        paid = program.price.absolute * change + program.price.diagonal * change * change
+        paid = (
+            program.encoded_cost.absolute * change + program.encoded_cost.diagonal * change * change
+        )
         blocks = program.at_most.blocks
         moves = np.array([paid[block].sum() for block in blocks])
         order = np.argsort(-moves, kind="stable")[program.at_most.count :]

@@ -22,7 +22,7 @@ import numpy as np
 from counterpoint.families.prototypes.lagrangian import Quadrics
 from counterpoint.families.prototypes.nearer import curvature_of
 from counterpoint.numerics import TINY, BoolArray, FloatArray
-from counterpoint.problem.costs import Price
+from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Coupling, Region
@@ -54,7 +54,7 @@ class Descents:
     @cached_property
     def free(self) -> Descents:
         """Those of the program without what is integral."""
-        is_free = not self.program.kinds & set(INTEGRAL)
+        is_free = not self.program.condition_types & set(INTEGRAL)
         return self if is_free else Descents(self.program.relaxed(*INTEGRAL))
 
     @cached_property
@@ -65,7 +65,7 @@ class Descents:
     @cached_property
     def unit(self) -> FloatArray:
         """(d,) changes that cost about 1."""
-        size = self.program.price.absolute + np.sqrt(self.program.price.diagonal)
+        size = self.program.encoded_cost.absolute + np.sqrt(self.program.encoded_cost.diagonal)
         return np.asarray(1.0 / np.where(size > 0.0, size, 1.0))
 
     @cached_property
@@ -74,12 +74,12 @@ class Descents:
         near = [self.quadrics.conditions[j] for j in self.quadrics.nearest]
         return np.stack([-np.linalg.pinv(c.matrix) @ c.offset for c in near])
 
-    def met(self, points: FloatArray, case: Cases) -> BoolArray:
+    def satisfied(self, points: FloatArray, case: Cases) -> BoolArray:
         """(k,): which points meet the program, but for rounding."""
         cases = case.take(np.zeros(len(points), dtype=np.intp))
         return curvature_of(self.program).meets(points, cases)
 
-    def price(self, point: FloatArray, case: Cases) -> float:
+    def encoded_cost(self, point: FloatArray, case: Cases) -> float:
         """What a point (d,) costs."""
         return float(self.program.cost(point[None], case.x)[0])
 
@@ -127,7 +127,7 @@ class Descents:
         beyond = np.outer([1.0, 1.0 + 1e-3 * PAST, 1.0 + PAST], change)  # in case of rounding
         move = np.where(step > 0.0, outward, beyond).ravel()
         points = x + move[:, None] * np.eye(len(x))[np.tile(column, 3)]
-        return points[self.met(points, case)]
+        return points[self.satisfied(points, case)]
 
     def descended(self, start: FloatArray, case: Cases, end: float) -> FloatArray | None:
         """(d,) the cheapest point of a descent from a start that meets the program, or None.
@@ -137,19 +137,19 @@ class Descents:
         at = self._entered(start, case, end)
         if at is None:
             return None
-        best, price = at, self.price(at, case)
+        best, encoded_cost = at, self.encoded_cost(at, case)
         for _ in range(40):
             goal = self._step(at, case, end)
             if goal is None:
                 break
-            reached, before = self._within(at, goal, case), price
-            cost = self.price(reached, case)
-            if cost < price:
-                at, price = reached, cost
-                best = at if self.met(at[None], case)[0] else best
+            reached, before = self._within(at, goal, case), encoded_cost
+            cost = self.encoded_cost(reached, case)
+            if cost < encoded_cost:
+                at, encoded_cost = reached, cost
+                best = at if self.satisfied(at[None], case)[0] else best
             if cost >= before * (1.0 - STALLED) or perf_counter() > end:
                 break
-        if self.program.price.absolute.any():
+        if self.program.encoded_cost.absolute.any():
             best = self._tidied(best, case, end)
         # back towards the row as far as conditions let it: steps stay within them
         home = np.clip(case.x[0], case.low[0], case.high[0])
@@ -163,13 +163,13 @@ class Descents:
             return None
         at = self.corrected(start, case)
         for penalty in PENALTIES:
-            if self.met(at[None], case)[0]:
+            if self.satisfied(at[None], case)[0]:
                 return at
             goal = self._step(at, case, end, penalty)
             if goal is None or perf_counter() > end:
                 return None
             at = goal
-        return at if self.met(at[None], case)[0] else None
+        return at if self.satisfied(at[None], case)[0] else None
 
     def _step(
         self, at: FloatArray, case: Cases, end: float, penalty: float | None = None
@@ -199,17 +199,17 @@ class Descents:
 
         Interior points leave traces.
         """
-        x, price = case.x[0], self.program.price.absolute
+        x, encoded_cost = case.x[0], self.program.encoded_cost.absolute
         change = np.abs(point - x) / self.unit
-        still = (change <= 1e-6 * change.max(initial=0.0)) & (price > 0.0)
+        still = (change <= 1e-6 * change.max(initial=0.0)) & (encoded_cost > 0.0)
         if (point == x)[still].all():
             return point
         held = case.holding(still[None], case.x)
         found = self.corrected(np.where(still, x, point), held)
         goal = self._step(found, held, end)
         found = found if goal is None else self._within(found, goal, held)
-        dear = self.price(found, case) >= self.price(point, case) * (1.0 + STALLED)
-        return point if dear or not self.met(found[None], case)[0] else found
+        dear = self.encoded_cost(found, case) >= self.encoded_cost(point, case) * (1.0 + STALLED)
+        return point if dear or not self.satisfied(found[None], case)[0] else found
 
     def _within(self, start: FloatArray, end: FloatArray, case: Cases) -> FloatArray:
         """The cheapest point at the end of a step, before or beyond it, that meets the program."""
@@ -219,7 +219,7 @@ class Descents:
 
     def _cheapest(self, point: FloatArray, others: FloatArray, case: Cases) -> FloatArray:
         """(d,) the cheapest of a point and of those others that meet the program."""
-        points = np.vstack([point, others[self.met(others, case)]])
+        points = np.vstack([point, others[self.satisfied(others, case)]])
         return np.asarray(points[self.program.cost(points, case.x).argmin()])
 
     def _entry(self, point: FloatArray, move: FloatArray, case: Cases) -> float:
@@ -246,7 +246,11 @@ class Descents:
         (y − at) + e_j(at) <= missed.
         """
         x, low, high, unit = case.x[0], case.low[0], case.high[0], self.unit
-        quadrics, affine, price = self.quadrics, self.program.affine, self.program.price
+        quadrics, affine, encoded_cost = (
+            self.quadrics,
+            self.program.affine,
+            self.program.encoded_cost,
+        )
         kept, g = (low < high) | (low != x), len(quadrics.nearest)
         k, width = int(kept.sum()), int(kept.sum()) + g + (penalty is not None)
         excess, slopes = quadrics.excess(at[None], case.margin)[0], quadrics.slopes(at[None])[0]
@@ -291,8 +295,8 @@ class Descents:
                 radius -= SAFE * size * np.abs(np.vstack([cone.slope, cone.matrix]) * unit).max()
                 offset = cone.offset + cone.matrix @ already_satisfied
                 couplings.append(Cone(over(cone.matrix), offset, float(radius), over(cone.slope)))
-        cost_cutoff = size**2 if price.quadratic.any() else size
-        absolute, quadratic = over(price.absolute), over(price.quadratic)
+        cost_cutoff = size**2 if encoded_cost.quadratic.any() else size
+        absolute, quadratic = over(encoded_cost.absolute), over(encoded_cost.quadratic)
         if quadratic.ndim == 2:
             quadratic = over(quadratic.T)
         if penalty is not None:
@@ -301,7 +305,7 @@ class Descents:
         bounds = over(x)[None], over(low)[None], (over(high) + open_)[None]
         part = Cases(*bounds, np.zeros((1, 2)))
         return (
-            Program(Price(absolute, quadratic), Region(tuple(couplings))),
+            Program(EncodedCost(absolute, quadratic), Region(tuple(couplings))),
             part,
             (size, cost_cutoff),
         )

@@ -76,7 +76,7 @@ class Quadric(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.kinds <= cls.accepts and bool(program.nonconvex)
+        return program.condition_types <= cls.accepts and bool(program.nonconvex)
 
     @cached_property
     def curvature(self) -> Curvature:
@@ -91,9 +91,9 @@ class Quadric(Solver):
         out = Solution.blank(len(cases.x), self.program)
         points, weights, empty = self.nearest(cases)
         out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
-        met = self.curvature.meets(points, cases)
-        out.points[met] = points[met]
-        out.outcomes[met] = Outcome.FOUND
+        satisfied = self.curvature.meets(points, cases)
+        out.points[satisfied] = points[satisfied]
+        out.outcomes[satisfied] = Outcome.FOUND
         out.outcomes[empty | cases.empty] = Outcome.INFEASIBLE
         return out
 
@@ -141,11 +141,11 @@ class Quadric(Solver):
         beta = 0.5 * np.einsum("njd,jdk->njk", slopes, axes)
         noise = 0.5 * np.einsum("njd,jdk->njk", sizes, np.abs(axes))
         beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)
-        steps, multipliers, price = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
-        price = np.where(c > 0.0, price, 0.0)
-        worst = price.argmax(axis=1)
+        steps, multipliers, encoded_cost = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
+        encoded_cost = np.where(c > 0.0, encoded_cost, 0.0)
+        worst = encoded_cost.argmax(axis=1)
         one = np.arange(len(cases.x)), worst
-        empty, missed = np.isinf(price[one]), price[one] > 0.0
+        empty, missed = np.isinf(encoded_cost[one]), encoded_cost[one] > 0.0
         step = np.einsum("ndk,nk->nd", axes[worst], steps[one])
         points = cases.x + np.where(missed[:, None], step, 0.0)
         points[empty] = np.nan
@@ -184,8 +184,8 @@ def _on_the_surface(
         reach = np.where(beta == 0.0, 0.0, np.where(q > 0.0, beta * beta / q, np.inf))
         empty = (pole == 0.0) & (c > reach.sum(axis=2))
         multipliers = np.where(empty, 1.0 / np.maximum(np.abs(q).max(axis=2), 1.0), multipliers)
-        price = np.where(empty, np.inf, (steps * steps).sum(axis=2))
-    return np.nan_to_num(steps), np.nan_to_num(multipliers), price
+        encoded_cost = np.where(empty, np.inf, (steps * steps).sum(axis=2))
+    return np.nan_to_num(steps), np.nan_to_num(multipliers), encoded_cost
 
 
 def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArray) -> FloatArray:
@@ -260,7 +260,7 @@ class _Moments:
         self.change[d, k] = 1.0
         full = np.zeros((d + 1, d + 1))
         full[:d, :d] = np.diag(np.diag(form)) if self.curvature.is_absolute else form
-        self.price = self.change.T @ full @ self.change / size**2
+        self.encoded_cost = self.change.T @ full @ self.change / size**2
         # Clarabel's order of an upper triangle is column by column.
         self.at = np.tril_indices(k + 1)[::-1]
         self.root = np.where(self.at[0] == self.at[1], 1.0, np.sqrt(2.0))
@@ -352,7 +352,12 @@ class _Moments:
         columns[self.pairs, q + np.arange(p)] = np.sqrt(2.0)
         columns[-1, -1] = -1.0
         eye, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
-        right = [np.zeros(m), np.ones(2 * p), np.zeros(q - m), self.price[self.at] * self.root]
+        right = [
+            np.zeros(m),
+            np.ones(2 * p),
+            np.zeros(q - m),
+            self.encoded_cost[self.at] * self.root,
+        ]
         matrix = np.vstack([-eye[:m], ratios, -ratios, -eye[m:], -columns])
         options = settings(effort, 1e-9)  # finer ones are reached by luck
         options.presolve_enable = options.chordal_decomposition_enable = False

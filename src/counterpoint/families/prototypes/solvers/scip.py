@@ -183,12 +183,16 @@ class GlobalSearch:
     @cached_property
     def _furthest(self) -> float:
         """A radius with which a ball holds all that the bounds allow."""
-        price, x = self.program.price, self.case.x[0]
+        encoded_cost, x = self.program.encoded_cost, self.case.x[0]
         away = np.maximum(np.abs(self.case.low[0] - x), np.abs(self.case.high[0] - x))
         if np.isinf(away).any():
             return np.inf
-        full = price.quadratic if price.quadratic.ndim == 2 else np.diag(price.quadratic)
-        paid = price.absolute @ away + away @ np.abs(full) @ away
+        full = (
+            encoded_cost.quadratic
+            if encoded_cost.quadratic.ndim == 2
+            else np.diag(encoded_cost.quadratic)
+        )
+        paid = encoded_cost.absolute @ away + away @ np.abs(full) @ away
         return float(paid) * (1.0 + 4.0 * self.gap)
 
     def _first_radius(self) -> float:

@@ -90,15 +90,15 @@ class Ball:
     def __init__(self, program: Program, case: Cases, radius: float, limit: float = 1.0) -> None:
         self.program, self.case, self.radius = program, case, radius
         self.is_limited = bool(np.isfinite(limit))
-        price, x, low, high = program.price, case.x[0], case.low[0], case.high[0]
+        encoded_cost, x, low, high = program.encoded_cost, case.x[0], case.low[0], case.high[0]
         self.x, self.columns = x, np.flatnonzero(low < high)  # those that can move
         p, at = len(self.columns), self.columns
-        absolute = price.absolute[at]
+        absolute = encoded_cost.absolute[at]
         self.is_hot = ~program.numeric[at]
         self.is_absolute = ~self.is_hot & (absolute > 0.0)
         self.is_quadratic = ~self.is_hot & ~self.is_absolute
         # whether the price ties columns together, so that a bound on a column is a row
-        self.is_full = price.quadratic.ndim == 2
+        self.is_full = encoded_cost.quadratic.ndim == 2
         held = np.where(low == high, low - x, 0.0)
         self.basis, self.center = np.zeros((program.width, p)), x + held  # (d, p) and (d,)
         self.center[at[self.is_hot]] = 0.0
@@ -106,7 +106,7 @@ class Ball:
         self.basis[at, np.arange(p)] = np.where(self.is_hot, 1.0, scale)
         nonlinear = np.flatnonzero(self.is_quadratic)
         if len(nonlinear):
-            full = price.quadratic if self.is_full else np.diag(price.quadratic)
+            full = encoded_cost.quadratic if self.is_full else np.diag(encoded_cost.quadratic)
             form = full[np.ix_(at[nonlinear], at[nonlinear])]
             root = np.linalg.inv(np.linalg.cholesky(form)).T
             self.basis[np.ix_(at[nonlinear], nonlinear)] = np.sqrt(radius) * root
@@ -122,7 +122,7 @@ class Ball:
         delta[at[self.is_hot]] = 0.0
         self.paid = (
             float(share[already_satisfied].sum())
-            + float(price(delta[None], np.zeros((1, len(delta))))[0]) / radius
+            + float(encoded_cost(delta[None], np.zeros((1, len(delta))))[0]) / radius
         )
         # (p,) least and largest values: of the ball, and of columns with a coordinate each
         self.low = np.where(self.is_hot, low[at], -limit)
@@ -180,8 +180,8 @@ class Spatial:
         self.model.setHeuristics(SCIP_PARAMSETTING.OFF)
         self.cones = [c for c in self.program.nonlinear if isinstance(c, Cone)]
         self.v = [
-            self._whole(low, high, price) if hot else self._column(low, max(low, high))
-            for low, high, price, hot in zip(
+            self._whole(low, high, encoded_cost) if hot else self._column(low, max(low, high))
+            for low, high, encoded_cost, hot in zip(
                 ball.low.tolist(), ball.high.tolist(), ball.hot_price.tolist(), ball.is_hot,
                 strict=True,
             )
@@ -190,7 +190,7 @@ class Spatial:
         used = np.flatnonzero(forms[0].any(axis=(0, 1))).tolist()
         lengths = {}  # |v_i| for each coordinate with an absolute price
         for i in np.flatnonzero(ball.is_absolute).tolist() if ball.is_limited else ():
-            lengths[i] = self._size_of(self.v[i], self._column(0.0, 1.0, price=1.0))
+            lengths[i] = self._size_of(self.v[i], self._column(0.0, 1.0, encoded_cost=1.0))
         self.products = {pair: self._product(*pair) for pair in _pairs(used)}
         if ball.is_limited:
             self._add_ball_times_ball(lengths, [i for i in used if i in lengths])
@@ -240,15 +240,19 @@ class Spatial:
 
     # SCIP's language
 
-    def _column(self, low: float, high: float, *, price: float = 0.0, degree: int = 1) -> Column:
+    def _column(
+        self, low: float, high: float, *, encoded_cost: float = 0.0, degree: int = 1
+    ) -> Column:
         """A new column: a coordinate, or a product of two if its degree is 2."""
         scale = self.scale**degree
-        paid = price * self.unit / scale
+        paid = encoded_cost * self.unit / scale
         return Column(self.model.addVar(lb=low * scale, ub=high * scale, obj=paid), scale)
 
-    def _whole(self, low: float, high: float, price: float = 0.0) -> Column:
+    def _whole(self, low: float, high: float, encoded_cost: float = 0.0) -> Column:
         """A new column of whole numbers."""
-        return Column(self.model.addVar(lb=low, ub=high, obj=price * self.unit, vtype="I"), 1.0)
+        return Column(
+            self.model.addVar(lb=low, ub=high, obj=encoded_cost * self.unit, vtype="I"), 1.0
+        )
 
     def _row(
         self, terms: Iterable[tuple[Column, float]], low: float = -np.inf, high: float = np.inf
@@ -296,8 +300,8 @@ class Spatial:
                 return self.v[i]
             if ball.are_rivals(i, j):
                 return None
-        price = 1.0 if i == j and ball.is_quadratic[i] else 0.0
-        column = self._column(*self._range(i, j), price=price, degree=2)
+        encoded_cost = 1.0 if i == j and ball.is_quadratic[i] else 0.0
+        column = self._column(*self._range(i, j), encoded_cost=encoded_cost, degree=2)
         self.model.addCons(self._times(self.v[i], self.v[j], column) == 0.0)
         return column
 
@@ -335,7 +339,7 @@ class Spatial:
         for i in np.flatnonzero(ball.is_quadratic).tolist():
             square = self.products.get((i, i))
             if square is None:
-                square = self._column(0.0, 1.0, price=1.0, degree=2)
+                square = self._column(0.0, 1.0, encoded_cost=1.0, degree=2)
                 self.model.addCons(self._times(self.v[i], self.v[i], square) <= 0.0)
             paid.append((square, 1.0))
         self._row(paid, high=self.share - ball.paid)

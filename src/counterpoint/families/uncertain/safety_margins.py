@@ -1,7 +1,7 @@
 """What an answer of a linear score has to lead by, however it was chosen, row by row.
 
-A `Lead` allows for the noise at every distance at once. Where the score rises fast, less will do:
-*leads at the foot.*
+A `SafetyMargin` allows for the noise at every distance at once. Where the score rises fast, less
+will do: *leads at the foot.*
 
 w̃ = w + μ are known, w are true; v (d,) is the slope of the true score, and g = Mᵀμ the noise on it.
 Lengths of moves are those of a quadratic metric P, on the columns that may move; slopes have the
@@ -28,13 +28,14 @@ a unit, that with u = ṽᵀδ/r and δ's part t across
 
     q (dev(φ(x + ½δ)) + ½ L ‖δ‖)  ≤  min(s̃, q dev(φ(x))) + r c² u − n c t,
 
-which is convex in y, and known by half-spaces: a `FootLead`. A `Lead` takes n from each unit of
-distance, this takes n²/r, and so it is nearer where r is large, and worse where it is not.
+which is convex in y, and known by half-spaces: a `FootLead`. A `SafetyMargin` takes n from each
+unit of distance, this takes n²/r, and so it is nearer where r is large, and worse where it is not.
 
-Which of them is asked for may depend on r. For all w with ‖v‖ < V let the `Lead` fail with 97 % of
+Which of them is asked for may depend on r. For all w with ‖v‖ < V let the `SafetyMargin` fail with
+97 % of
 1 − p, and r > r₂ have the rest; for all others let the theorem fail with 90 %, and r < r₁ have the
-rest. Then up to r₁ a `Lead` is asked for, from r₂ on a `FootLead`, and between them both; no w is
-failed with more than 1 − p. At r₁ both ask for as much.
+rest. Then up to r₁ a `SafetyMargin` is asked for, from r₂ on a `FootLead`, and between them both;
+no w is failed with more than 1 − p. At r₁ both ask for as much.
 
 References
 ----------
@@ -52,8 +53,8 @@ import numpy as np
 
 from counterpoint.families.uncertain.chance import (
     CONFIDENCE,
-    Lead,
     Reach,
+    SafetyMargin,
     corners,
     half_spaces,
     least_lead,
@@ -64,16 +65,17 @@ from counterpoint.families.uncertain.chance import (
 from counterpoint.models.form import AffineMap
 from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, relative
-from counterpoint.problem.costs import Manhattan, Price
+from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, CutOracle
-from counterpoint.search.search import Leads
+from counterpoint.search.search import SafetyMargins
 
 __all__ = ["FootLead", "LinearLeads", "linear_leads", "share_answered"]
 
 BAND = 0.98
-"""The part of 1 − p that a `Lead` may fail with, where a `FootLead` may stand in its place."""
+"""The part of 1 − p that a `SafetyMargin` may fail with, where a `FootLead` may stand in its
+place."""
 
 
 @final
@@ -84,7 +86,7 @@ class FootLead(CutOracle):
     x: FloatArray  # (d,)
     slope: FloatArray  # (d,) ṽ and a number: the score that is to lead
     constant: float
-    norm: Price  # δᵀ P δ
+    norm: EncodedCost  # δᵀ P δ
     towards: FloatArray  # (d,) the move of length 1 by which the score rises most: by r, above n
     reach: float  # n
     quantile: float  # q
@@ -133,8 +135,8 @@ class FootLead(CutOracle):
 
 
 def capped(
-    band: Lead, law: NoiseLaw, phi: AffineMap, moving: BoolArray, probability: float
-) -> Lead:
+    band: SafetyMargin, law: NoiseLaw, phi: AffineMap, moving: BoolArray, probability: float
+) -> SafetyMargin:
     """A lead that fails with `BAND` of 1 − p, once v̂ᵀg is no larger than what has the rest.
 
     ``moving`` (d,) are the columns that may move, both ways.
@@ -151,7 +153,7 @@ def capped(
     return replace(band, towards=towards, ahead=np.minimum(ahead * (1.0 + 1e-12), band.rate))
 
 
-def _units(band: Lead, moves: FloatArray, moving: BoolArray) -> tuple[float, FloatArray]:
+def _units(band: SafetyMargin, moves: FloatArray, moving: BoolArray) -> tuple[float, FloatArray]:
     """The most that noise's deviation gains for a unit; and the move by which the score does."""
     square, towards = band.norm.quadratic, np.zeros(len(moving))
     part = square[np.ix_(moving, moving)] if square.ndim == 2 else np.diag(square[moving])
@@ -163,13 +165,13 @@ def _units(band: Lead, moves: FloatArray, moving: BoolArray) -> tuple[float, Flo
 
 
 def beside_feet(
-    band: Lead,
+    band: SafetyMargin,
     law: NoiseLaw,
     phi: AffineMap,
     away: FloatArray,
     moving: BoolArray,
     probability: float,
-) -> tuple[Lead | FootLead, ...]:
+) -> tuple[SafetyMargin | FootLead, ...]:
     """What is asked for about one row: a lead that is `capped`, a lead at the foot, or both.
 
     ``away`` (N,) are draws of ‖g‖; a lead's largest rate is what that does not exceed where the
@@ -198,23 +200,25 @@ def beside_feet(
     between = low + np.sqrt(max(low * low + alike**2 - shortest**2, 0.0))
     surely = np.sqrt(between * (between + 2.0 * high) + most**2)
     here = law.root.T @ phi(band.x[None])[0]
-    lead = band.x, band.slope, band.constant, band.norm, towards
-    foot = FootLead(*lead, n, q, moves, here, steepest)
+    safety_margin = band.x, band.slope, band.constant, band.norm, towards
+    foot = FootLead(*safety_margin, n, q, moves, here, steepest)
     return (foot,) if r > surely else (band, foot)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearLeads(Leads):
-    """What each row has to meet: a `Lead`, a `FootLead`, or both."""
+class LinearLeads(SafetyMargins):
+    """What each row has to meet: a `SafetyMargin`, a `FootLead`, or both."""
 
-    leads: tuple[tuple[Lead | FootLead, ...], ...]
+    safety_margins: tuple[tuple[SafetyMargin | FootLead, ...], ...]
 
     def take(self, rows: IntArray | BoolArray) -> LinearLeads:
-        return LinearLeads(tuple(self.leads[i] for i in np.arange(len(self.leads))[rows]))
+        return LinearLeads(
+            tuple(self.safety_margins[i] for i in np.arange(len(self.safety_margins))[rows])
+        )
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        rows = zip(self.leads, y[:, None], cost[:, None], strict=True)
+        rows = zip(self.safety_margins, y[:, None], cost[:, None], strict=True)
         return np.array([max(float(c.required(*at)[0]) for c in some) for some, *at in rows])
 
 
@@ -223,7 +227,7 @@ def linear_leads(
     probability: float,
     program: Program,
     cases: Cases,
-    lead: tuple[FloatArray, float],
+    safety_margin: tuple[FloatArray, float],
     noise: tuple[NoiseLaw, AffineMap],
 ) -> LinearLeads:
     """The leads for rows of a program, and a lead (slope (d,), constant) that is to be kept.
@@ -238,31 +242,33 @@ def linear_leads(
         If there are too few draws for the probability.
     """
     slope, constant = moves
-    norm = price = program.price
-    if price.kind is not Manhattan:  # categories count a half of δ² for |δ|
-        full = price.quadratic.ndim == 2
-        square = price.quadratic + (np.diag(price.absolute) if full else price.absolute)
-        norm = Price(np.zeros(program.width), square)
-    found: list[tuple[Lead | FootLead, ...]] = []
+    norm = encoded_cost = program.encoded_cost
+    if encoded_cost.kind is not Manhattan:  # categories count a half of δ² for |δ|
+        full = encoded_cost.quadratic.ndim == 2
+        square = encoded_cost.quadratic + (
+            np.diag(encoded_cost.absolute) if full else encoded_cost.absolute
+        )
+        norm = EncodedCost(np.zeros(program.width), square)
+    found: list[tuple[SafetyMargin | FootLead, ...]] = []
     size = max(1, (1 << 16) // len(slope))  # a number for each draw in the cache
     for first in range(0, len(cases), size):
         some = cases.take(slice(first, first + size))
         reach = Reach(program, some)
-        room, most = reach.room(lead[0])
-        level = (some.x @ lead[0] + lead[1])[:, None] + room
+        room, most = reach.room(safety_margin[0])
+        level = (some.x @ safety_margin[0] + safety_margin[1])[:, None] + room
         near, far = some.x @ slope.T + constant, reach.of(slope)
         for i in range(len(some)):
             row, moving = slice(i, i + 1), reach.both_ways(i)
             p = probability if moving is None else 1.0 - BAND * (1.0 - probability)
             start, rate = corners(near[row], far[row], p)
-            band = Lead(some.x[i], start[0], rate[0], *lead, 0.0, norm)
-            asked: tuple[Lead | FootLead, ...] = (band,)
+            band = SafetyMargin(some.x[i], start[0], rate[0], *safety_margin, 0.0, norm)
+            asked: tuple[SafetyMargin | FootLead, ...] = (band,)
             if moving is not None:
                 band = capped(band, *noise, moving, probability)
                 asked = beside_feet(band, *noise, far[i], moving, probability)
             slowest = band.rate if band.ahead is None else band.ahead
             least = float(least_lead(start, slowest[None], level[row], most[row])[0])
-            known = (replace(c, least=least) if isinstance(c, Lead) else c for c in asked)
+            known = (replace(c, least=least) if isinstance(c, SafetyMargin) else c for c in asked)
             found.append(tuple(known))
     return LinearLeads(tuple(found))
 
@@ -272,7 +278,7 @@ def share_answered(
     probability: float,
     program: Program,
     case: Cases,
-    lead: tuple[FloatArray, float],
+    safety_margin: tuple[FloatArray, float],
 ) -> float:
     """How often a release leaves room for an answer to one row, about: from public numbers alone.
 
@@ -283,11 +289,11 @@ def share_answered(
     reach, x = Reach(program, case), case.x
     far = reach.of(slope)
     start, rate = corners(x @ slope.T + constant, far, probability)
-    known = float(reach.of(lead[0][None])[0, 0]) ** 2
+    known = float(reach.of(safety_margin[0][None])[0, 0]) ** 2
     size = np.sqrt(max(1.0 - float((far**2).mean()) / known, 0.0)) if known > 0.0 else 0.0
     given = 0
     for g, h in zip(slope[:100], constant[:100], strict=True):
-        v, c = size * lead[0] + g, size * lead[1] + h
+        v, c = size * safety_margin[0] + g, size * safety_margin[1] + h
         room, most = reach.room(v)
         least = least_lead(start, rate, (x @ v + c)[:, None] + room, most)
         given += bool(np.isfinite(least[0]))

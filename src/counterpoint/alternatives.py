@@ -84,8 +84,8 @@ class Alternatives:
         count = self.count
         sizes, times = np.unique(count, return_counts=True)
         pairs = zip(sizes.tolist(), times.tolist(), strict=True)
-        told = [f"{several(t, 'row')} with {several(s, 'answer')}" for s, t in pairs]
-        lines = [f"{several(len(self), 'row')}: {', '.join(told) or 'none'}"]
+        counts = [f"{several(t, 'row')} with {several(s, 'answer')}" for s, t in pairs]
+        lines = [f"{several(len(self), 'row')}: {', '.join(counts) or 'none'}"]
         for rank in range(int(count.max(initial=0))):
             cost = self.answers.cost[(self.rank == rank) & self.answers.found]
             lines.append(f"answer {rank + 1}: median cost {np.median(cost):.4g}")
@@ -187,8 +187,8 @@ def alternatives_to(
     most = int(n)
     batches: list[Counterfactuals] = []
 
-    def ask(rows: IntArray, asked: Task = task, held: BoolArray | None = None) -> list[Choice]:
-        batches.append(answers_to(asked, repeated(tables, rows), held=held))
+    def ask(rows: IntArray, query: Task = task, held: BoolArray | None = None) -> list[Choice]:
+        batches.append(answers_to(query, repeated(tables, rows), held=held))
         return _choices(batches)
 
     with track(len(tables[1]), show=progress) as advance:
@@ -198,12 +198,14 @@ def alternatives_to(
             chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
         else:
             width = len(task.question.features)
-            chosen, exhausted = _searched(ask, width, [SEARCHES[how](one, most) for one in first])
-    choices = [some or [one] for some, one in zip(chosen, first, strict=True)]
-    count = [len(some) for some in choices]
+            chosen, exhausted = _searched(
+                ask, width, [SEARCHES[how](choice, most) for choice in first]
+            )
+    choices = [row_choices or [choice] for row_choices, choice in zip(chosen, first, strict=True)]
+    count = [len(row_choices) for row_choices in choices]
     row = np.repeat(np.arange(len(choices)), count)
     rank = np.concatenate([np.arange(k) for k in count]) if count else row
-    flat = [choice for some in choices for choice in some]
+    flat = [choice for row_choices in choices for choice in row_choices]
     whole = _gathered(repeated(tables, row)[0], batches, flat, task.effort.gap)
     return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
 
@@ -246,30 +248,32 @@ def _by_features(first: Choice, count: int) -> Search:
     """
     chosen: list[Choice] = []
     nodes: list[tuple[float, int, frozenset[int], Choice]] = []
-    order, seen = count_up(), {frozenset[int]()}
-    lost = (np.inf, Claim.PROVED)
-    parts, replies = [frozenset[int]()], [first]
+    order, visited = count_up(), {frozenset[int]()}
+    closed = (np.inf, Claim.PROVED)
+    branches, replies = [frozenset[int]()], [first]
     while True:
-        for held, found in zip(parts, replies, strict=True):
-            if found.found:
-                heapq.heappush(nodes, (found.objective, next(order), held, found))
+        for held, choice in zip(branches, replies, strict=True):
+            if choice.found:
+                heapq.heappush(nodes, (choice.objective, next(order), held, choice))
             else:  # nothing found, which is no proof unless the bound is infinite
-                lost = _least([lost, (found.bound, found.claim)])
-        parts = []
-        while nodes and len(chosen) < count and not parts:
+                closed = _least([closed, (choice.bound, choice.claim)])
+        branches = []
+        while nodes and len(chosen) < count and not branches:
             best = nodes[0][3]
-            covered = next((one.changed for one in chosen if one.changed <= best.changed), None)
+            covered = next(
+                (earlier.changed for earlier in chosen if earlier.changed <= best.changed), None
+            )
             if covered is None:
-                bound, claim = _least([lost, *((node.bound, node.claim) for *_, node in nodes)])
+                bound, claim = _least([closed, *((node.bound, node.claim) for *_, node in nodes)])
                 proved = best.status is Status.OPTIMAL  # else its own search settled nothing
                 chosen.append(replace(best, bound=bound, claim=claim if proved else best.claim))
             else:  # the best node in parts, each of which leaves one of these features alone
                 held = heapq.heappop(nodes)[2]
-                parts = [p for p in (held | {j} for j in sorted(covered)) if p not in seen]
-                seen.update(parts)
-        if not parts:
-            return chosen, not nodes and lost[0] == np.inf
-        replies = yield parts
+                branches = [p for p in (held | {j} for j in sorted(covered)) if p not in visited]
+                visited.update(branches)
+        if not branches:
+            return chosen, not nodes and closed[0] == np.inf
+        replies = yield branches
 
 
 def _disjoint(first: Choice, count: int) -> Search:
@@ -279,16 +283,16 @@ def _disjoint(first: Choice, count: int) -> Search:
         chosen.append(last)
         if not last.changed or len(chosen) == count:
             break
-        (last,) = yield [frozenset[int]().union(*(one.changed for one in chosen))]
+        (last,) = yield [frozenset[int]().union(*(earlier.changed for earlier in chosen))]
     return chosen, (last.found and not last.changed) or last.bound == np.inf
 
 
 SEARCHES = {"features": _by_features, "disjoint": _disjoint}
 
 
-def _least(known: Iterable[tuple[float, Claim]]) -> tuple[float, Claim]:
+def _least(bounds_and_claims: Iterable[tuple[float, Claim]]) -> tuple[float, Claim]:
     """The least of some bounds; it is proved if all of them are, for each could be the least."""
-    bounds, claims = zip(*known, strict=True)
+    bounds, claims = zip(*bounds_and_claims, strict=True)
     proved = all(claim is Claim.PROVED for claim in claims)
     return min(bounds), Claim.PROVED if proved else Claim.REPORTED
 
@@ -300,51 +304,53 @@ def _searched(
     ended: dict[int, tuple[list[Choice], bool]] = {}
     replies: dict[int, list[Choice] | None] = dict.fromkeys(range(len(searches)))
     while replies:
-        wanted: list[tuple[int, frozenset[int]]] = []
+        requests: list[tuple[int, frozenset[int]]] = []
         for i, reply in replies.items():
             search = searches[i]
             try:
-                parts = next(search) if reply is None else search.send(reply)
+                branches = next(search) if reply is None else search.send(reply)
             except StopIteration as end:
                 ended[i] = end.value
             else:
-                wanted += [(i, held) for held in parts]
+                requests += [(i, held) for held in branches]
         replies = {}
-        if wanted:
-            mask = np.zeros((len(wanted), width), dtype=bool)
-            for k, (_, held) in enumerate(wanted):
+        if requests:
+            mask = np.zeros((len(requests), width), dtype=bool)
+            for k, (_, held) in enumerate(requests):
                 mask[k, list(held)] = True
-            rows = np.array([i for i, _ in wanted])
-            for i, found in zip(rows.tolist(), ask(rows, held=mask), strict=True):
-                replies[i] = [*(replies.get(i) or ()), found]
-    both = [ended[i] for i in range(len(searches))]
-    return [chosen for chosen, _ in both], [exhausted for _, exhausted in both]
+            rows = np.array([i for i, _ in requests])
+            for i, choice in zip(rows.tolist(), ask(rows, held=mask), strict=True):
+                replies[i] = [*(replies.get(i) or ()), choice]
+    results = [ended[i] for i in range(len(searches))]
+    return [chosen for chosen, _ in results], [exhausted for _, exhausted in results]
 
 
 def _one_a_piece(
     task: Task, inputs: Table, ask: Ask, first: list[Choice], count: int
 ) -> tuple[list[list[Choice]], list[bool]]:
     """The cheapest answer in each piece, for rows that need a change."""
-    chosen = [[one] if one.status is Status.ALREADY else [] for one in first]
-    exhausted = [one.status is not Status.INVALID for one in first]
+    chosen = [[choice] if choice.status is Status.ALREADY else [] for choice in first]
+    exhausted = [choice.status is not Status.INVALID for choice in first]
     settled = (Status.ALREADY, Status.INVALID)
-    rows = np.array([i for i, one in enumerate(first) if one.status not in settled], dtype=np.intp)
+    rows = np.array(
+        [i for i, choice in enumerate(first) if choice.status not in settled], dtype=np.intp
+    )
     if not len(rows):
         return chosen, exhausted
     predicted = task.model.predict(inputs.take(rows))
-    each = task.target.each(predicted, np.ones(len(rows), dtype=bool))
-    for target, part in chain.from_iterable(each):
+    goals = task.target.each(predicted, np.ones(len(rows), dtype=bool))
+    for target, index in chain.from_iterable(goals):
         for piece in range(len(task.question.pieces(target))):
-            found = ask(rows[part], replace(task, target=target, piece=piece))
-            for i, one in zip(rows[part].tolist(), found, strict=True):
-                if not one.found:
-                    exhausted[i] &= one.bound == np.inf
-                elif not any((one.after == other.after).all() for other in chosen[i]):
-                    chosen[i].append(one)
-    for i, some in enumerate(chosen):
-        some.sort(key=lambda one: one.objective)
-        exhausted[i] &= len(some) <= count
-        del some[count:]
+            replies = ask(rows[index], replace(task, target=target, piece=piece))
+            for i, choice in zip(rows[index].tolist(), replies, strict=True):
+                if not choice.found:
+                    exhausted[i] &= choice.bound == np.inf
+                elif not any((choice.after == earlier.after).all() for earlier in chosen[i]):
+                    chosen[i].append(choice)
+    for i, row_choices in enumerate(chosen):
+        row_choices.sort(key=lambda choice: choice.objective)
+        exhausted[i] &= len(row_choices) <= count
+        del row_choices[count:]
     return chosen, exhausted
 
 
@@ -352,19 +358,19 @@ def _gathered(
     table: Table, batches: Sequence[Counterfactuals], choices: Sequence[Choice], gap: float
 ) -> Counterfactuals:
     """Answers from several batches as one; suboptimal where other choices leave too large a gap."""
-    at = np.array([choice.position for choice in choices], dtype=np.intp)
-    parts = [batch.certificates for batch in batches]
+    positions = np.array([choice.position for choice in choices], dtype=np.intp)
+    certificates_each = [batch.certificates for batch in batches]
 
     def column(name: str, owners: Sequence[Any] = batches) -> Any:
-        return np.concatenate([getattr(owner, name) for owner in owners])[at]
+        return np.concatenate([getattr(owner, name) for owner in owners])[positions]
 
-    columns = {name: column(name, parts) for name in COLUMNS}
+    columns = {name: column(name, certificates_each) for name in COLUMNS}
     columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
     columns["claims"] = np.array([choice.claim.code for choice in choices], dtype=np.int8)
-    resolution = max(part.resolution for part in parts)
+    resolution = max(part.resolution for part in certificates_each)
     certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
     reopened = (status == Status.OPTIMAL.code) & (certificates.gap > gap)
-    reopened &= certificates.bound < column("bound", parts)
+    reopened &= certificates.bound < column("bound", certificates_each)
     status[reopened], certificates.claims[reopened] = Status.SUBOPTIMAL.code, Claim.NONE.code
     problems = batches[0].problems  # its rows are those that were passed
     names = ("before", "after", "missing", "closed_form", "targets")
@@ -375,6 +381,6 @@ def _gathered(
         kept=[],
         statuses=status,
         certificates=certificates,
-        problems={i: problems[k] for i, k in enumerate(at.tolist()) if k in problems},
+        problems={i: problems[k] for i, k in enumerate(positions.tolist()) if k in problems},
         **{name: column(name) for name in names},
     )

@@ -86,11 +86,11 @@ class Path:
     @property
     def varied(self) -> str | None:
         """The number that the targets vary, such as ``weight``; None if they differ otherwise."""
-        made = [_fields(target) for target in self.targets]
-        first = made[0]
-        if any(other.keys() != first.keys() for other in made):
+        all_fields = [_fields(target) for target in self.targets]
+        first = all_fields[0]
+        if any(other.keys() != first.keys() for other in all_fields):
             return None
-        names = {name for name in first if any(other[name] != first[name] for other in made)}
+        names = {name for name in first if any(other[name] != first[name] for other in all_fields)}
         names = names or {name for name in NUMBERS if np.isfinite(first.get(name, np.inf))}
         return names.pop() if len(names) == 1 and names <= set(NUMBERS) else None
 
@@ -165,8 +165,8 @@ class Path:
             [b.start for b in self.features.blocks],
         )
         expand = self.features.expand
-        each = [encoded_cost.each(expand(a.after), expand(a.before)) for a in self.answers]
-        paid = np.stack([np.add.reduceat(part, starts, axis=1) for part in each], axis=1)
+        costs = [encoded_cost.each(expand(a.after), expand(a.before)) for a in self.answers]
+        paid = np.stack([np.add.reduceat(values, starts, axis=1) for values in costs], axis=1)
         paid = np.sqrt(paid) if self.is_squared else paid
         return np.where(np.isnan(self.changes), np.nan, np.copysign(paid, self.changes))
 
@@ -273,26 +273,26 @@ class Path:
 
 def _fields(target: Target) -> dict[str, Any]:
     """The fields of a target: labels as plain values, several of them as a tuple."""
-    made = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
+    values = {f.name: getattr(target, f.name) for f in fields(target)}  # type: ignore[arg-type]
     for name in LABELS:
-        if made.get(name) is not None:
-            labels = Label(made[name]).labels
+        if values.get(name) is not None:
+            labels = Label(values[name]).labels
             plain = tuple(v.item() if isinstance(v, np.generic) else v for v in labels)
-            made[name] = plain[0] if len(plain) == 1 else plain
-    return made
+            values[name] = plain[0] if len(plain) == 1 else plain
+    return values
 
 
 def _wanted(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
     """Field → its value in each target: None or NaN where there is none."""
-    made, out = tuple(map(_fields, targets)), dict[str, list[Any]]()
+    all_fields, columns = tuple(map(_fields, targets)), dict[str, list[Any]]()
     for name in LABELS:
-        if any(name in target for target in made):
-            out[name] = _alike([target.get(name) for target in made])
+        if any(name in target for target in all_fields):
+            columns[name] = _alike([target.get(name) for target in all_fields])
     for name in NUMBERS:
-        numbers = [float(target.get(name, np.nan)) for target in made]
+        numbers = [float(target.get(name, np.nan)) for target in all_fields]
         if np.isfinite(numbers).any():  # the model's own probability is in a column of this name
-            out["asked" if name == "probability" else name] = numbers
-    return out
+            columns["asked" if name == "probability" else name] = numbers
+    return columns
 
 
 def _alike(labels: list[Any]) -> list[Any]:
@@ -306,8 +306,8 @@ def _alike(labels: list[Any]) -> list[Any]:
 def _words(target: Target, without: str = "") -> str:
     """A target as one would write it, but for fields that are as they always are."""
     usual = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
-    made = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
-    shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in made.items())
+    values = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
+    shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in values.items())
     return f"{type(target).__name__}({', '.join(shown)})"
 
 
@@ -382,23 +382,23 @@ def traced(
     from counterpoint.search.answering import answers_to
 
     n = len(tables[1])
-    found: dict[int, Counterfactuals] = {}
-    alike: dict[Hashable, list[int]] = {}
+    answers: dict[int, Counterfactuals] = {}
+    groups: dict[Hashable, list[int]] = {}
     for k, target in enumerate(targets):
         alone = target.requirement.weight is None
-        alike.setdefault((target.requirement, k if alone else -1), []).append(k)
+        groups.setdefault((target.requirement, k if alone else -1), []).append(k)
     with track(n * len(targets), show=progress) as advance:
-        for ks in alike.values():
-            one = replace(task, target=targets[ks[0]])
-            if len(ks) == 1:
-                found[ks[0]] = answers_to(one, tables, advance)
+        for places in groups.values():
+            query = replace(task, target=targets[places[0]])
+            if len(places) == 1:
+                answers[places[0]] = answers_to(query, tables, advance)
                 continue
-            weights = np.repeat([targets[k].requirement.weight for k in ks], n)
-            again = repeated(tables, np.tile(np.arange(n), len(ks)))
-            whole = answers_to(one, again, advance, weight=weights)
-            for i, k in enumerate(ks):
-                found[k] = whole.part(slice(i * n, (i + 1) * n), tables[0])
-    return Path(targets, tuple(found[k] for k in range(len(targets))), cost)
+            weights = np.repeat([targets[k].requirement.weight for k in places], n)
+            copies = repeated(tables, np.tile(np.arange(n), len(places)))
+            whole = answers_to(query, copies, advance, weight=weights)
+            for i, k in enumerate(places):
+                answers[k] = whole.part(slice(i * n, (i + 1) * n), tables[0])
+    return Path(targets, tuple(answers[k] for k in range(len(targets))), cost)
 
 
 def checked_targets(targets: Any) -> tuple[Target, ...]:
@@ -408,15 +408,15 @@ def checked_targets(targets: Any) -> tuple[Target, ...]:
             f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "
             "Pass one target as [target]."
         )
-    given = tuple(targets)
-    if not given:
+    listed_targets = tuple(targets)
+    if not listed_targets:
         raise InvalidInput(
             "Expected at least one target, such as cp.Tradeoff(label, weight=0.1); got none."
         )
-    for item in given:
+    for item in listed_targets:
         if isinstance(item, type) or not is_comparable(as_target(item).requirement):
             raise InvalidInput(
                 "Expected targets such as cp.Tradeoff(label, weight=0.1), or labels; got "
                 f"{shown(item)} ({type(item).__name__})."
             )
-    return tuple(map(as_target, given))
+    return tuple(map(as_target, listed_targets))

@@ -267,7 +267,7 @@ def main() -> None:
         goals,
         [METHOD],
         [] if quick else [More(PEERS, COLUMNS, others()), *known],
-        packages=("xgboost-cpu", "xgboost", "lightgbm", "numba"),
+        packages=("xgboost-cpu", "xgboost", "lightgbm"),
     )
     finish(report, quick=quick)
 

@@ -122,7 +122,7 @@ def main() -> None:
         [line[:-1] for line in found],
         [Goal("valid", "every row", f"{valid} of {asked}", valid == asked)],
         [METHOD],
-        packages=("interpret-core", "numba"),
+        packages=("interpret-core",),
     )
     finish(report, quick=quick)
 

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 from pathlib import Path
-from re import findall
 
 # Before NumPy is imported: results shall not depend on how many cores there are.
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are drawn, and shown to nobody
-# Compiled loops check every index, which they do not elsewhere: hence a cache of their own. Numba
-# does not see what changes in a file that another imports: hence a folder for each state of them.
-_SOURCE = Path(__file__).parents[1] / "src"
-_LOOPS = {f: f.read_text() for f in _SOURCE.rglob("*.py") if "\n@compiled" in f.read_text()}
-_NAMES = {name for text in _LOOPS.values() for name in findall(r"from (counterpoint[\w.]+)", text)}
-_CODE = [*_LOOPS.values(), *((_SOURCE / f"{n.replace('.', '/')}.py").read_text() for n in _NAMES)]
-_STATE = sha256("".join(sorted(_CODE)).encode()).hexdigest()[:12]
-_CACHE = Path(__file__).parent / "__pycache__" / f"numba-{_STATE}"
-os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
-os.environ.setdefault("NUMBA_CACHE_DIR", str(_CACHE))
 
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import loops
 import pytest
 from coverings import is_left_to_the_slow_run
 from hypothesis import HealthCheck, settings
-
-from counterpoint.numerics import has_numba
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,18 +106,6 @@ ORACLES = {"brackets", "cvxpy", "mpmath", "oracles", "pyscipopt"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--few N``."""
     parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Compile once: a run of all tests by several workers has a process for that."""
-    if not has_numba():
-        return
-    loops.take_turns()
-    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if everything and config.getoption("dist", "no") != "no" and not config.option.collectonly:
-        process = loops.start()  # by whoever distributes tests, and not by its workers
-        config.add_cleanup(process.communicate)
-        config.add_cleanup(process.terminate)  # first, if it takes longer than the tests
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -39,7 +39,7 @@ from counterpoint.lvq import GLVQ, GMLVQ, LGMLVQ
 ROWS = 60
 """How many rows a model is fitted on."""
 LIMIT = 60.0
-"""Seconds after which a row counts as not settled; loops may have to be compiled first."""
+"""Seconds after which a row counts as not settled."""
 STEPS = {"step 1": 1.0, "step .25": 0.25, "step .1": 0.1, "step .01": 0.01, "step 1/3": 1.0 / 3.0}
 LETTERS = ("ash", "birch", "cedar")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
-from counterpoint.families.additive import tree
 from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.knapsack import Knapsack
 from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
-from counterpoint.numerics import clock
 from counterpoint.problem.costs import EncodedCost, Pairs, PercentileCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
@@ -162,12 +159,6 @@ def test_it_finds_what_brute_force_finds_and_proves_it(start: int):
     assert {check(seed)[0] for seed in range(start, start + 50)} == {"proved"}
 
 
-@pytest.mark.parametrize("start", range(0, 100, 50))
-def test_so_it_does_without_compiled_loops(start: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tree, "has_numba", bool)
-    assert {check(seed)[0] for seed in range(start, start + 50)} == {"proved"}
-
-
 def test_a_limit_of_time_leaves_rows_to_others():
     """The first rows are searched, and then the clock is looked at."""
     one = problem(np.random.default_rng(0))
@@ -188,19 +179,9 @@ def test_so_it_does_where_prices_are_tables(*, curves: bool):
     assert {check(seed, curves=curves, priced=True)[0] for seed in range(40)} == {"proved"}
 
 
-def test_and_without_compiled_loops(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tree, "has_numba", bool)
-    assert {check(seed, priced=True)[0] for seed in range(40)} == {"proved"}
-
-
-@pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("changes", [None, 1, 2])
-def test_numbers_priced_by_level(
-    changes: int | None, *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_numbers_priced_by_level(changes: int | None):
     """All but one number are where their level bends, at an end or stay; that one does the rest."""
-    if not is_compiled:
-        monkeypatch.setattr(tree, "has_numba", bool)
     for seed in range(12):
         rng, d = np.random.default_rng(seed), 3
         x, row = rng.normal(size=(1, d)), rng.normal(size=d)
@@ -265,13 +246,8 @@ def test_relations_that_are_only_just_met_are_no_obstacle_to_a_proof(seed: int):
     assert best * (1.0 - 1e-8) <= bound <= best * (1.0 + 1e-12) or bound == best
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_demand_that_all_together_only_just_meet_is_met(
-    *, compiled: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_demand_that_all_together_only_just_meet_is_met():
     """The sum in the other order may be an ulp below: that is rounding, and no refutation."""
-    if not compiled:
-        monkeypatch.setattr(tree, "has_numba", bool)
     rng, d = np.random.default_rng(0), 4
     for _ in range(20):
         row, most = rng.uniform(0.1, 1.0, size=d), rng.integers(1, 5, size=d).astype(float)
@@ -458,13 +434,8 @@ def test_columns_without_an_end_are_searched_as_far_as_a_cost_reaches():
     assert proved(program, cases, found.proof)[0] == pytest.approx(5.76, rel=1e-5)
 
 
-@pytest.mark.parametrize("is_compiled", [False, True])
-def test_a_mixture_is_an_answer_where_no_more_change_than_may(
-    *, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_mixture_is_an_answer_where_no_more_change_than_may():
     """Two demands on continuous columns beside a whole one: both change, in shares."""
-    if not is_compiled:
-        monkeypatch.setattr(tree, "has_numba", bool)
     matrix = np.array([[2.0, 1.0, 0.1], [1.0, 2.0, 0.1]])
     rows = LinearBounds(matrix, np.array([3.0, 3.0]), np.full(2, np.inf))
     none, blocks = np.full(3, np.inf), tuple(slice(j, j + 1) for j in range(3))
@@ -705,11 +676,7 @@ def test_rounding_excludes_no_value_that_costs_less_than_the_ceiling():
         assert split_in_two(program, ([0.0], [2.0]), multipliers, 3.0 + excess) <= 3.0
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_category_without_a_value_left_has_no_answer(
-    compiled: bool, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(tree, "has_numba", lambda: compiled)
+def test_a_category_without_a_value_left_has_no_answer():
     group, d = slice(1, 4), 4
     rows = LinearBounds(np.array([[1.0, 0.0, 2.0, 5.0]]), np.array([4.0]), np.array([np.inf]))
     region = Region((rows, Whole(np.arange(1), np.ones(1)), OneOf(group)))
@@ -746,10 +713,3 @@ def test_a_row_is_answered_alone_as_in_a_batch(nodes: int, monkeypatch: pytest.M
             assert alone.outcomes[0] == together.outcomes[i]
             assert np.array_equal(alone.points[0], together.points[i], equal_nan=True)
             assert alone.reported[0] == together.reported[i]
-
-
-def test_what_it_takes_to_compile_is_no_time_of_a_search():
-    numba = pytest.importorskip("numba")
-    before, start = clock(), perf_counter()
-    assert numba.njit(lambda x: np.sort(x) + 1.0)(np.ones(2)).sum() == 4.0
-    assert clock() - before < 0.5 * (perf_counter() - start)

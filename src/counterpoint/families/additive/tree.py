@@ -1,16 +1,16 @@
 """Branch and bound over knapsacks, for whole batches, with a tree that proves the answer.
 
-Each row has a tree of its own, searched a layer at a time, or node by node in the compiled loops of
-`loops`; what is done for a row does not depend on the others. A node is closed by its bound;
-before it is split, options are fixed that its multipliers exclude. Points come from replacing one
-feature of what the bounds were reached by. Of equally good points, and of replacements that cost
-the same, the first found and the first column count; a column's smallest change does.
+Each row has a tree of its own, searched a layer at a time; what is done for a row does not depend
+on the others. A node is closed by its bound; before it is split, options are fixed that its
+multipliers exclude. Points come from replacing one feature of what the bounds were reached by. Of
+equally good points, and of replacements that cost the same, the first found and the first column
+count; a column's smallest change does.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from counterpoint.families.additive.dual import Dual, maximize_dual
 from counterpoint.families.additive.knapsack import Knapsack
 from counterpoint.families.additive.moves import Boxes, KnapsackData, Moves, chosen
 from counterpoint.families.additive.repair import repaired
-from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock, has_numba
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
@@ -32,8 +32,6 @@ SPARE = 1e-10
 """By what share more than the ceiling is excluded or closed: more than the rounding of bounds."""
 STEEP = 1e-9
 """What a column takes a unit, relative to its price, beyond which it may be bounded by that."""
-FEW = 16
-"""After so many rows the clock is looked at, if there is a limit of time."""
 ANY = 1e-6
 """What it counts that points of a mixture differ in a column, beside how far that is from whole."""
 
@@ -74,9 +72,8 @@ def searched(
     end = np.inf if effort.seconds is None else clock() + effort.seconds * len(cases)
     (given, values), n, share = k.given(cases), len(cases), 1.0 - effort.gap
     cost_cutoff = np.full(n, np.inf) if cutoff is None else cutoff
-    looped = k.smooth is None and has_numba()
     out = Solution.blank(n, k.program)
-    one = (_looped if looped else _layered)(k, given, cost_cutoff, share, most, end)
+    one = _layered(k, given, cost_cutoff, share, most, end)
     best, found, stuck, nodes = one
     ceiling = np.where(found, best.cost, cost_cutoff) * share
     out.points[found] = k.points(cases, values, best)[found]
@@ -122,43 +119,6 @@ def _layered(
         row, start = np.tile(row[at], 2), np.tile(dual.multipliers[at], (2, 1))
         halves = zip(*(piece.take(good) for piece in pieces), strict=True)
         boxes = Boxes(*map(np.concatenate, halves))
-    return _Searched(best, found, stuck, _joined(layers))
-
-
-def _looped(
-    k: Knapsack, given: KnapsackData, cost_cutoff: FloatArray, share: float, most: int, end: float
-) -> _Searched:
-    """One row after the other, in compiled loops."""
-    from counterpoint.families.additive.kernel import Row, Shared
-    from counterpoint.families.additive.loops import search
-
-    n, start, size, plain = len(cost_cutoff), 0, 0, np.ascontiguousarray
-    limits = len(k.options[0]), -1 if k.count is None else k.count
-    place = np.full(len(k.numbers), -1)
-    place[k.levelled] = np.arange(len(k.levelled))
-    shared = Shared(plain(k.absolute), plain(k.curvature), k.whole, k.gains, *limits, place)
-    best = Moves(
-        np.zeros(given.boxes.low.shape), np.array(given.here), np.array(cost_cutoff), given.short
-    )
-    (found, stuck), layers = np.zeros((2, n), dtype=bool), list[_Nodes]()
-    while start < n:
-        some = slice(start, n if end == np.inf else start + FEW)
-        gain = given.gain[some] if given.gain.shape[1] else k.table_gains[None]
-        tables = given.at[some], given.paid[some]
-        own = (*(v[some] for v in given[:4]), gain, *(b[some] for b in given.boxes[:3]), *tables)
-        rows: Any = map(plain, own)
-        points = best.change[some], best.choice[some], best.cost[some], found[some], stuck[some]
-        limit = most if clock() <= end else 1
-        longest = limit + 2 + FEW * len(points[0])
-        row, children = np.empty(longest, dtype=np.intp), np.full((longest, 2), -1)
-        multipliers = np.zeros((longest, len(k.gains)))
-        boxes = [np.zeros((longest, *b.shape[1:]), b.dtype) for b in given.boxes]
-        nodes = row, multipliers, children, *boxes
-        done, used = search(shared, Row(*rows), share, limit, points, nodes)
-        row, multipliers, children, *boxes = (np.array(part[:used]) for part in nodes)
-        children[children >= 0] += size
-        layers.append(_Nodes(row + start, Boxes(*boxes), multipliers, children))
-        start, size = start + done, size + used
     return _Searched(best, found, stuck, _joined(layers))
 
 

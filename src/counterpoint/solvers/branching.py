@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from heapq import heappop, heappush
-from itertools import count
 from time import perf_counter
 from typing import ClassVar, NamedTuple, final
 
@@ -37,6 +35,7 @@ from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.branch_and_bound import Problem, SearchTree, branch_and_bound, pick
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.highs import Highs
@@ -54,6 +53,8 @@ LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 ENOUGH = 50_000
 """Nodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
+WIDTH = 32
+"""Open nodes that are split at once."""
 MOST = 1_000_000
 """Nodes that are kept where there is one: 1 GB, with some ten columns."""
 DOUBTED = 200
@@ -104,15 +105,14 @@ class Branching(Solver):
         return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out, trees = Solution.blank(len(cases), self.program), list[tuple[IntArray, Proof]]()
+        out, proofs = Solution.blank(len(cases), self.program), list[tuple[IntArray, Proof]]()
         for i, case in enumerate(cases):
-            ceiling = np.inf if cutoff is None else float(cutoff[i])
-            tree = Tree(self, case, effort, ceiling)
-            tree.run()
-            tree.record(out, i)
-            if tree.is_proof:
-                trees.append((np.array([i]), tree.proof()))
-        return replace(out, proof=Proof.joined(trees, len(cases)) if trees else None)
+            problem = ConeProblem(self, case, effort, np.inf if cutoff is None else cutoff[i])
+            tree = branch_and_bound(problem, WIDTH)
+            problem.report(tree, out, i)
+            if problem.is_proof(tree):
+                proofs.append((np.array([i]), problem.proof(tree)))
+        return replace(out, proof=Proof.joined(proofs, len(cases)) if proofs else None)
 
 
 def _solvers(program: Program) -> Iterator[Solver]:
@@ -123,159 +123,146 @@ def _solvers(program: Program) -> Iterator[Solver]:
 
 
 @final
-class Node(NamedTuple):
-    """The program within narrower bounds."""
+class Nodes(NamedTuple):
+    """The program within narrower bounds, m times."""
 
-    low: FloatArray  # (d,) bounds on y; beside them, features stay where no more may change
+    low: FloatArray  # (m, d) bounds on y
     high: FloatArray
-    point: FloatArray  # (d,) the relaxation's answer; of the parent's, before the node is visited
-    used: frozenset[int]  # features that count as changed
-    bound: float  # a lower bound on the cost within the node
-    place: int  # where it is kept; of the parent, before the node is visited
+    changed: BoolArray  # (m, d) features that count as changed, by their first columns
+    # (m, size), or with a full quadratic cost (m, size + d): multipliers, and points of tangents
+    multipliers: FloatArray
+    bound: FloatArray  # (m,) of the parents, before nodes are bounded
+    point: FloatArray  # (m, d) the relaxations' answers; NaN where there is none
 
 
 @final
-class Tree:
-    """One row's search tree; several of the best open nodes are visited at once."""
+class ConeProblem(Problem[Nodes]):
+    """The tree of one row, for `branch_and_bound`."""
 
-    def __init__(self, owner: Branching, case: Cases, effort: Effort, cutoff: float) -> None:
-        self.owner = owner
-        self.program = owner.program
-        self.relaxation = owner.relaxation
-        self.effort = effort
-        self.case = case
-        self.x = case.x[0]
-        self.best = cutoff
-        self.point: FloatArray | None = None
-        self.is_full = self.program.encoded_cost.quadratic.ndim == 2
-        self.root = np.zeros(self.program.size)
-        self.complete, self.cut_short = True, False
-        self.visited = 0
-        self._kept: list[tuple[Node, FloatArray]] = []  # nodes, and what bounds them, as `Proof`
-        self._open: list[tuple[float, int, Node]] = []
-        self._order = count()
-        self._closed = np.inf
-        self._end = perf_counter() + effort.seconds if effort.seconds else np.inf
+    def __init__(self, owner: Branching, case: Cases, effort: Effort, reached: float) -> None:
+        self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
+        self.effort, self.case, self.x = effort, case, case.x[0]
+        self.reached, self.point = reached, np.full_like(case.x[0], np.nan)
+        self.bounded = 0  # nodes
+        self.work = 0  # what they took, in nodes
+        self.end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
     @property
-    def bound(self) -> float:
-        """The least bound of a node that is open, or was closed for not being cheaper."""
-        return min([self._closed, *(node[0] for node in self._open[:1])])
+    def cutoff(self) -> FloatArray:
+        return np.array([self.reached * (1.0 - 0.1 * self.effort.gap)])
 
     @property
-    def finds_nothing(self) -> bool:
-        """Whether every leaf was refuted."""
-        exhausted = self.complete and not self._open and np.isinf(self._closed)
-        return bool(exhausted and self.point is None)
-
-    def run(self) -> None:
-        """Search until nothing open can be cheaper, or time or nodes run out."""
-        self._visit([Node(self.case.low[0], self.case.high[0], self.x, frozenset(), 0.0, -1)])
-        self.visited += 1
-        width = 1
-        while self._open and not self._hopeless(self._open[0][0]):
-            if self._is_spent:  # the row is given up, with its best answer so far
-                self.complete, self.cut_short = False, True
-                return
-            children = []
-            for _ in range(min(width, len(self._open))):
-                node = heappop(self._open)[2]
-                halves = split(self.program, self.x, node, CLOSE)
-                if not halves:  # its point is no answer, or more would have been made of it
-                    halves = split(self.program, self.x, node, 0.0)
-                    self.visited += DOUBTED
-                if not halves:
-                    self._closed = min(self._closed, node.bound)
-                children += halves
-            if children:
-                self._visit(children)
-            self.visited += len(children)
-            width = min(2 * width, 32)  # open nodes that are split at once
-        if np.isinf(self.best) and not self.finds_nothing:
-            self._find_any()
-
-    @property
-    def _is_spent(self) -> bool:
-        """Whether the time is over; without a limit of time, whether enough has been tried."""
+    def exhausted(self) -> BoolArray:
         if self.effort.seconds is None:
-            return self.visited > ENOUGH
-        return perf_counter() > self._end or len(self._kept) > MOST
+            return np.array([self.work > ENOUGH])
+        return np.array([perf_counter() > self.end or self.bounded > MOST])
 
-    def _find_any(self) -> None:
-        """Some point, where relaxations that failed hid all of them."""
-        for solver in self.owner.linear:
-            solution = solver.solve(self.case, Effort().until(self._end))
-            if solution.found[0] and self._meets(solution.points, FEASIBLE):
-                self.point = solution.points[0]
-                self.best = float(self.program.objective(solution.points, self.case)[0])
-                self._round(solution.points, self.case)
-                return
+    def roots(self) -> Nodes:
+        none, zeros = np.zeros((1, len(self.x)), dtype=bool), np.zeros((1, self.program.node_size))
+        return Nodes(self.case.low, self.case.high, none, zeros, np.zeros(1), self.case.x)
 
-    def _hopeless(self, bound: float) -> bool:
-        return np.isfinite(self.best) and bound >= self.best * (1.0 - 0.1 * self.effort.gap)
-
-    def _visit(self, nodes: list[Node]) -> None:
-        """Bound nodes; keep them open, close them, or take a point as the best so far."""
-        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
-        for i, node in enumerate(nodes):
-            self._hold(low[i], high[i], node.used)
-        several = self.case.take(np.zeros(len(nodes), dtype=np.intp))
-        cases = replace(several, low=low, high=high)
+    def bound(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, FloatArray]:
+        self.bounded += len(row)
+        self.work += len(row)
+        cases = replace(self.case.take(row), low=np.array(nodes.low), high=np.array(nodes.high))
+        self._hold(cases, nodes.changed)
         solution, multipliers, refuted = self._relaxed(cases)
-        if not self.root.any():
-            self.root = multipliers[0]
-        found = solution.found
-        at = np.where(found[:, None], solution.points, cases.x)
-        own, first = self.program.bound(cases, multipliers, at), len(self._kept)
-        bounding = np.hstack([multipliers, at]) if self.is_full else multipliers
-        bounds = np.maximum(own, solution.reported)
-        bounds = np.maximum(bounds, [node.bound for node in nodes])
-        for i, node in enumerate(nodes):
-            better = refuted[i] or node.place < 0 or own[i] >= node.bound
-            self._kept.append((node, bounding[i] if better else self._kept[node.place][1]))
-        hopeful = np.flatnonzero(found & (bounds < self.best))
-        if len(hopeful):
+        point = np.where(solution.found[:, None], solution.points, cases.x)
+        proved = self.program.bound(cases, multipliers, point)
+        if self.program.encoded_cost.quadratic.ndim == 2:
+            multipliers = np.hstack([multipliers, point])
+        # a parent's multipliers hold for its parts too, where their own prove less
+        better = refuted | (proved >= nodes.bound)
+        multipliers = np.where(better[:, None], multipliers, nodes.multipliers)
+        bound = np.maximum(np.maximum(proved, solution.reported), nodes.bound)
+        hopeful = solution.found & (bound < self.reached)
+        if hopeful.any():
             self._round(solution.points[hopeful], cases.take(hopeful))
-        for i, node in enumerate(nodes):
-            if found[i] and not self._hopeless(float(bounds[i])):
-                kept = node._replace(
-                    point=solution.points[i], bound=float(bounds[i]), place=first + i
-                )
-                heappush(self._open, (kept.bound, next(self._order), kept))
-            elif not refuted[i]:
-                self._closed = min(self._closed, float(bounds[i]))
-                self.complete &= bool(found[i])
+        bound = np.where(refuted, np.inf, bound)
+        return nodes._replace(multipliers=multipliers, bound=bound, point=solution.points), bound
 
-    def _hold(self, low: FloatArray, high: FloatArray, used: frozenset[int]) -> None:
-        """Bounds of features that must stay, since as many as may count as changed."""
+    def record(self, nodes: Nodes) -> Nodes:
+        return nodes._replace(point=nodes.point[:, :0])
+
+    def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
+        first, second = (pick(nodes, np.arange(len(row))) for _ in range(2))
+        fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
+        for i in np.flatnonzero(fits).tolist():
+            fits[i] = self._split(first, second, i, CLOSE)
+            if not fits[i]:  # its point is no answer, or more would have been made of it
+                self.work += DOUBTED
+                fits[i] = self._split(first, second, i, 0.0)
+        return first, second, fits
+
+    def _split(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+        """Part two copies of a node where its point is not integral but for ``close``, if it is."""
+        return (
+            self._split_changes(first, second, i, close)
+            or self._split_category(first, second, i, close)
+            or self._split_whole(first, second, i, close)
+        )
+
+    def _split_changes(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+        """Part at the feature that moves most: it stays, or it counts as changed."""
+        at_most, x = self.program.at_most, self.x
+        if at_most is None:
+            return False
+        moves = _moves(self.program, first.point[[i]] - x)[0]
+        if (moves > close * close * max(float(moves.sum()), LEAST)).sum() <= at_most.count:
+            return False
+        starts = [block.start for block in at_most.blocks]
+        gone = (first.low[i] > x) | (first.high[i] < x)  # these cannot stay
+        moves[np.logical_or.reduceat(gone, starts) | first.changed[i, starts]] = -1.0
+        feature = int(moves.argmax())
+        if moves[feature] <= 0:
+            return False
+        block = at_most.blocks[feature]
+        first.low[i, block] = np.maximum(first.low[i, block], x[block])
+        first.high[i, block] = np.minimum(first.high[i, block], x[block])
+        second.changed[i, block.start] = True
+        return True
+
+    def _split_category(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+        """Part at the most undecided group: its likeliest category, or any other."""
+        point = first.point[i]
+
+        def undecided(group: slice) -> float:
+            shares = np.where(first.high[i, group] > 0.0, point[group], 0.0)
+            return float(shares.sum() - shares.max())
+
+        group = max(self.program.groups, key=undecided, default=None)
+        if group is None or not undecided(group) > close:
+            return False
+        column = group.start + int(point[group].argmax())
+        likeliest = np.arange(group.start, group.stop) == column
+        first.low[i, column] = 1.0
+        first.high[i, group] = np.where(likeliest, first.high[i, group], 0.0)
+        second.high[i, column] = 0.0
+        return True
+
+    def _split_whole(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+        """Part at the column furthest from a whole step: below it, or above."""
+        steps, x = self.program.steps, self.x
+        whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
+        counts = (first.point[i] - x) / unit
+        fraction = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
+        j = int(fraction.argmax())
+        if fraction[j] <= close:
+            return False
+        first.high[i, j] = lattice.number(x[j], np.floor(counts[j]), unit[j])
+        second.low[i, j] = lattice.number(x[j], np.ceil(counts[j]), unit[j])
+        return True
+
+    def _hold(self, cases: Cases, changed: BoolArray) -> None:
+        """Narrow bounds in place: features stay where as many count as changed as may."""
         at_most = self.program.at_most
-        if at_most is None or len(used) < at_most.count:
+        if at_most is None:
             return
-        for b in set(range(len(at_most.blocks))) - used:
-            block = at_most.blocks[b]
-            low[block] = np.maximum(low[block], self.x[block])
-            high[block] = np.minimum(high[block], self.x[block])
-
-    @property
-    def is_proof(self) -> bool:
-        """Whether the tree is complete, no larger than proofs are, and bounded by multipliers."""
-        convex = not self.relaxation.program.condition_types & {*INTEGRAL}
-        return convex and not self.cut_short and len(self._kept) <= PROVED
-
-    def proof(self) -> Proof:
-        """The tree; its leaves are closed by the bounds of their multipliers, or leave a gap."""
-        nodes, multipliers = zip(*self._kept, strict=True)
-        n, forced = len(nodes), np.zeros((len(nodes), self.program.width), dtype=bool)
-        children, at_most = np.full((n, 2), -1), self.program.at_most
-        for i, node in enumerate(nodes):
-            if node.place >= 0:
-                children[node.place, int(children[node.place, 0] >= 0)] = i
-            if at_most is not None:
-                forced[i, [at_most.blocks[b].start for b in node.used]] = True
-        none = np.zeros(n, dtype=np.intp)
-        low, high = np.stack([node.low for node in nodes]), np.stack([node.high for node in nodes])
-        tree = forced, np.stack(multipliers), children, np.zeros(1, dtype=np.intp)
-        return Proof(none, low, high, *tree, np.array([min(self.bound, self.best)]))
+        full = changed.sum(axis=1) >= at_most.count
+        for block in at_most.blocks:
+            rows, x = full & ~changed[:, block.start], self.x[block]
+            cases.low[rows, block] = np.maximum(cases.low[rows, block], x)
+            cases.high[rows, block] = np.minimum(cases.high[rows, block], x)
 
     def _relaxed(self, cases: Cases) -> tuple[Solution, FloatArray, BoolArray]:
         """Relaxations, the program's own multipliers, and which cases they refute.
@@ -284,16 +271,16 @@ class Tree:
         refute, and a solver may give up; such a node goes to one solver of the convex relaxation
         after another, until one finds a point or a refutation, and may be split further.
         """
-        solution = self.relaxation.solve(cases, Effort().until(self._end))
+        solution = self.relaxation.solve(cases, Effort().until(self.end))
         multipliers = self.program.own_multipliers(solution.multipliers)
         refuted = self._refuted(cases, solution, multipliers)
         doubtful = np.flatnonzero(~solution.found & ~refuted)
-        self.visited += DOUBTED * len(doubtful)
+        self.work += DOUBTED * len(doubtful)
         for solver in self.owner.convex:
-            if not len(doubtful) or perf_counter() > self._end:
+            if not len(doubtful) or perf_counter() > self.end:
                 break
             part = cases.take(doubtful)
-            second = solver.solve(part, Effort().until(self._end))
+            second = solver.solve(part, Effort().until(self.end))
             multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
             solution.points[doubtful] = second.points
             solution.reported[doubtful] = second.reported
@@ -316,17 +303,17 @@ class Tree:
         fixed = replace(cases, low=low, high=high).take(usable)
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
-            candidates = self.relaxation.solve(fixed, Effort().until(self._end)).points
+            candidates = self.relaxation.solve(fixed, Effort().until(self.end)).points
             given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
             candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
         cost = self.program.objective(candidates, fixed)
         for i in np.argsort(cost, kind="stable").tolist():
-            if not cost[i] < self.best:
+            if not cost[i] < self.reached:
                 return
             exact = bool((fixed.low[i] == fixed.high[i]).all())
             if self._meets(candidates[[i]], LATTICE if exact else FEASIBLE):
-                self.best, self.point = float(cost[i]), candidates[i]
+                self.reached, self.point = float(cost[i]), candidates[i]
                 return
 
     def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
@@ -335,80 +322,42 @@ class Tree:
         tightened = self.program.tightened(self.case.margin[:1])
         return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
 
-    def record(self, out: Solution, i: int) -> None:
-        """What the search says of its row."""
-        out.multipliers[i] = self.root
-        if self.point is not None:
+    def _find_any(self) -> None:
+        """Some point, where relaxations that failed hid all of them."""
+        for solver in self.owner.linear:
+            solution = solver.solve(self.case, Effort().until(self.end))
+            if solution.found[0] and self._meets(solution.points, FEASIBLE):
+                self.point = solution.points[0]
+                self.reached = float(self.program.objective(solution.points, self.case)[0])
+                self._round(solution.points, self.case)
+                return
+
+    def report(self, tree: SearchTree, out: Solution, i: int) -> None:
+        """Write what the search says of its row."""
+        least, unfinished = float(tree.least[0]), bool(tree.unfinished[0])
+        if np.isinf(self.reached) and not unfinished and np.isfinite(least):
+            self._find_any()
+        out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
+        if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
-            out.reported[i] = min(self.bound, self.best) * SHY
-        elif self.finds_nothing:
+            out.reported[i] = min(least, self.reached) * SHY
+        elif np.isfinite(least):
+            out.reported[i] = least
+        else:
             out.outcomes[i], out.reported[i] = Outcome.INFEASIBLE, np.inf
-        elif np.isfinite(self.bound):
-            out.reported[i] = self.bound
-        if self.cut_short:
+        if unfinished:
             out.outcomes[i] = Outcome.LIMIT
 
+    def is_proof(self, tree: SearchTree) -> bool:
+        """Return whether a tree is complete, no larger than proofs are, bounded by multipliers."""
+        convex = not self.relaxation.program.condition_types & {*INTEGRAL}
+        return convex and not tree.unfinished[0] and len(tree.row) <= PROVED
 
-def split(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
-    """Two halves of a node, or none if its point is integral, but for ``close``."""
-    return (
-        _split_changes(program, x, node, close)
-        or _split_category(program, node, close)
-        or _split_whole(program, x, node, close)
-    )
-
-
-def _split_changes(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
-    """A feature that moves: it stays, or it counts as changed (and then others must stay)."""
-    at_most = program.at_most
-    if at_most is None:
-        return []
-    moves = _moves(program, node.point[None, :] - x)[0]
-    if (moves > close * close * max(float(moves.sum()), LEAST)).sum() <= at_most.count:
-        return []
-    gone, starts = (node.low > x) | (node.high < x), [block.start for block in at_most.blocks]
-    moves[np.logical_or.reduceat(gone, starts)] = -1.0  # these cannot stay
-    moves[list(node.used)] = -1.0
-    feature = int(moves.argmax())
-    if moves[feature] <= 0:
-        return []
-    block = at_most.blocks[feature]
-    already_satisfied = node._replace(low=node.low.copy(), high=node.high.copy())
-    already_satisfied.low[block] = np.maximum(node.low[block], x[block])
-    already_satisfied.high[block] = np.minimum(node.high[block], x[block])
-    return [already_satisfied, node._replace(used=node.used | {feature})]
-
-
-def _split_category(program: Program, node: Node, close: float) -> list[Node]:
-    """The most undecided group: its likeliest category, or any other."""
-
-    def undecided(group: slice) -> float:
-        shares = np.where(node.high[group] > 0.0, node.point[group], 0.0)
-        return float(shares.sum() - shares.max())
-
-    group = max(program.groups, key=undecided, default=None)
-    if group is None or not undecided(group) > close:
-        return []
-    column = group.start + int(node.point[group].argmax())
-    low, only, without = np.array(node.low), np.array(node.high), np.array(node.high)
-    low[column], without[column] = 1.0, 0.0
-    only[group] = np.where(np.arange(group.start, group.stop) == column, only[group], 0.0)
-    return [node._replace(low=low, high=only), node._replace(high=without)]
-
-
-def _split_whole(program: Program, x: FloatArray, node: Node, close: float) -> list[Node]:
-    """The column furthest from a whole step: below it, or above."""
-    whole = program.steps > 0.0
-    unit = np.where(whole, program.steps, 1.0)
-    counts = (node.point - x) / unit
-    off = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
-    column = int(off.argmax())
-    if off[column] <= close:
-        return []
-    high, low = np.array(node.high), np.array(node.low)
-    high[column] = lattice.number(x[column], np.floor(counts[column]), unit[column])
-    low[column] = lattice.number(x[column], np.ceil(counts[column]), unit[column])
-    return [node._replace(high=high), node._replace(low=low)]
+    def proof(self, tree: SearchTree) -> Proof:
+        """Return the tree as a proof; multipliers close its leaves, or leave a gap."""
+        nodes, ceiling = tree.record, np.minimum(tree.least, self.reached)
+        boxes = nodes.low, nodes.high, nodes.changed, nodes.multipliers
+        return Proof(tree.row, *boxes, tree.children, np.zeros(1, dtype=np.intp), ceiling)
 
 
 def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:

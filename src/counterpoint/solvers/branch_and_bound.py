@@ -1,0 +1,156 @@
+"""The one branch and bound: nodes are bounded, and closed by that or split, until none is open.
+
+A *problem* says what its nodes are, how they are bounded and how they are split. It also keeps the
+best point of each row, and so the cutoff from which on a node is of no use. Three problems do:
+integers under cones (`branching`), knapsacks (the family `additive`) and boxes of cells (the family
+`trees`). What a search leaves behind is a tree, of which the problem makes a proof.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, NamedTuple, TypeVar, final
+
+import numpy as np
+
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+
+__all__ = ["Problem", "SearchTree", "branch_and_bound", "pick", "stacked"]
+
+Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
+"""A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
+may be nested."""
+
+
+class Problem(ABC, Generic[Nodes]):
+    """What a branch and bound asks about the n rows it searches, each with a tree of its own."""
+
+    @property
+    @abstractmethod
+    def cutoff(self) -> FloatArray:
+        """Bounds (n,) from which on a node of a row is of no use; better points lower them."""
+
+    @property
+    @abstractmethod
+    def exhausted(self) -> BoolArray:
+        """Rows (n,) that have used up their time or nodes: their open nodes are left."""
+
+    @abstractmethod
+    def roots(self) -> Nodes:
+        """Return one node for each row, all of its domain."""
+
+    @abstractmethod
+    def bound(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, FloatArray]:
+        """Return m new nodes, with what was learned of them, and their lower bounds (m,).
+
+        ``row`` (m,) says whose nodes they are. Better points that turn up on the way are kept.
+        """
+
+    @abstractmethod
+    def record(self, nodes: Nodes) -> tuple[Any, ...]:
+        """Return what the tree remembers of bounded nodes, a named tuple of the same kind."""
+
+    @abstractmethod
+    def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
+        """Return two parts of each of m open nodes, and for which (m,) there are two."""
+
+
+@final
+class SearchTree(NamedTuple):
+    """The trees of n rows: N nodes, children after their parents; the roots come first."""
+
+    row: IntArray  # (N,)
+    bound: FloatArray  # (N,)
+    children: IntArray  # (N, 2) the numbers of nodes; −1 for a leaf
+    record: Any  # what the problem remembers of the N nodes
+    least: FloatArray  # (n,) the least bound of a leaf
+    unfinished: BoolArray  # (n,) whether a row was exhausted while nodes of it were open
+
+
+@final
+class _Open(NamedTuple):
+    """Nodes that were bounded and may have to be split."""
+
+    row: IntArray
+    bound: FloatArray
+    number: IntArray
+    nodes: Any
+
+
+@final
+class _Step(NamedTuple):
+    """Nodes that were bounded together, as the tree remembers them."""
+
+    row: IntArray
+    bound: FloatArray
+    parent: IntArray  # −1 for a root
+    record: Any
+
+
+def branch_and_bound(problem: Problem[Nodes], width: int | None = None) -> SearchTree:
+    """Search the trees of all rows until no open node can hold anything better.
+
+    In each step the open nodes of the least bounds are split and all parts bounded at once: one
+    node in the first step, then twice as many in each, up to the ``width``; or all that are open.
+    Nodes of equal bounds are taken in the order in which they were bounded. A node that cannot be
+    split stays a leaf with the bound that it has.
+    """
+    n, count, size = len(problem.cutoff), 1, 0
+    unfinished, steps = np.zeros(n, dtype=bool), list[_Step]()
+    nodes, row, parent = problem.roots(), np.arange(n), np.full(n, -1)
+    queue: list[_Open] = []
+    while len(row) or queue:
+        if len(row):
+            nodes, bound = problem.bound(nodes, row)
+            steps.append(_Step(row, bound, parent, problem.record(nodes)))
+            queue.append(_Open(row, bound, size + np.arange(len(row)), nodes))
+            size += len(row)
+        chosen, queue = _still_open(problem, stacked(queue), unfinished), list[_Open]()
+        if not len(chosen.row):
+            break
+        if width is not None and len(chosen.row) > count:
+            order = np.argsort(chosen.bound, kind="stable")
+            queue = [pick(chosen, np.sort(order[count:]))]
+            chosen = pick(chosen, order[:count])
+        count = 2 * count if width is None else min(2 * count, width)
+        first, second, fits = problem.split(chosen.nodes, chosen.row)
+        if not fits.all():
+            chosen, first, second = (pick(batch, fits) for batch in (chosen, first, second))
+        nodes = stacked([first, second])
+        row, parent = np.tile(chosen.row, 2), np.tile(chosen.number, 2)
+    return _tree(stacked(steps), unfinished)
+
+
+def _still_open(problem: Problem[Any], queue: _Open, unfinished: BoolArray) -> _Open:
+    """Return the nodes below their cutoffs, without those of exhausted rows, which are noted."""
+    below = queue.bound < problem.cutoff[queue.row]
+    exhausted = below & problem.exhausted[queue.row]
+    unfinished[queue.row[exhausted]] = True
+    remaining = below & ~exhausted
+    return queue if remaining.all() else pick(queue, remaining)
+
+
+def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
+    children = np.full((len(steps.row), 2), -1)
+    # the parts of a step are all first ones, then all second ones, of the same parents in order
+    node = np.flatnonzero(steps.parent >= 0)
+    order = node[np.argsort(steps.parent[node], kind="stable")].reshape(-1, 2)
+    children[steps.parent[order[:, 0]]] = order
+    leaf, least = children[:, 0] < 0, np.full(len(unfinished), np.inf)
+    np.minimum.at(least, steps.row[leaf], steps.bound[leaf])
+    return SearchTree(steps.row, steps.bound, children, steps.record, least, unfinished)
+
+
+def pick(nodes: Any, index: Any) -> Any:
+    """Return some entries of all arrays of a named tuple."""
+    return nodes._make(pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes)
+
+
+def stacked(batches: Any) -> Any:
+    """Return named tuples of one type as one, their entries one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    return batches[0]._make(
+        stacked(arrays) if isinstance(arrays[0], tuple) else np.concatenate(arrays)
+        for arrays in zip(*batches, strict=True)
+    )

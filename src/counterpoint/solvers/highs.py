@@ -3,8 +3,7 @@
 Each change is a rise less a fall, both at least 0, so that prices are linear; under a bound on the
 number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
 passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
-remembers of the last one is cleared), so that an answer does not depend on the rows before. Linear
-programs with one optimum are solved before, all at once: see `counterpoint.solvers.simplex`.
+remembers of the last one is cleared), so that an answer does not depend on the rows before.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, T
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
-from counterpoint.solvers.simplex import unique_optima
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs", "Pool"]
@@ -149,33 +147,14 @@ class Highs(Solver):
         return Pool(partial(Engine, self, integral=True))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        if self.integer.any():
-            return self._one_by_one(cases, effort, cutoff)
-        solution = self._at_once(cases)
-        left = np.flatnonzero(~solution.found)
-        if len(left):
-            solution.put(left, self._one_by_one(cases.take(left), effort, None))
-        return solution
-
-    def _at_once(self, cases: Cases) -> Solution:
-        """Linear programs that have a single optimum."""
-        limits = self.form.limits(cases)
-        lengths, encoded_cost = limits.shortfall(), self.encoded_cost[: self.program.width]
-        change, duals = unique_optima(self.form.matrix, encoded_cost, limits.divided(lengths))
-        change[(limits.low > limits.high + FEASIBILITY).any(axis=1)] = np.nan
-        known = np.asarray(np.isfinite(change).all(axis=1))
-        points = self.form.points(change, cases, lengths)
-        multipliers = np.where(known[:, None], self.form.multipliers(-duals * self.normal), 0.0)
-        outcomes = np.where(known, Outcome.FOUND, Outcome.NOTHING).astype(np.int8)
-        return Solution(points, multipliers, outcomes, np.zeros(len(cases)))
-
-    def _one_by_one(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
         for i in self._doubtful(cases, solution).tolist():
-            one = slice(i, i + 1)
-            other = Highs(self.program, balanced_units(self.program, cases.take(one)))
-            below = None if cutoff is None else cutoff[one]
-            solution.put(one, other._solved(cases.take(one), effort, below))
+            row = slice(i, i + 1)
+            case = cases.take(row)
+            balanced = Highs(self.program, balanced_units(self.program, case))
+            solution.put(
+                row, balanced._solved(case, effort, None if cutoff is None else cutoff[row])
+            )
         return solution
 
     def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, log, sqrt
+from math import log, sqrt
 from typing import ClassVar, final
 
 import numpy as np
@@ -99,15 +99,6 @@ class NoiseLaw(ABC):
         rows, shape = self._rows(phi)
         values, slopes = self._quantiles(q, rows, sloped=True)
         return (sign * values).reshape(shape), (sign * slopes).reshape(*shape, self.n_features)
-
-    @property
-    @abstractmethod
-    def root(self) -> FloatArray:
-        """(F, r): the standard deviation of φᵀμ is ‖rootᵀφ‖₂, in score units."""
-
-    @abstractmethod
-    def widest(self, p: float) -> float:
-        """k with P(φᵀμ ≤ k · deviation(φ)) ≥ p > ½ for every φ alike; the least, if elliptical."""
 
     def deviation(self, phi: ArrayLike) -> FloatArray:
         """The standard deviation of φᵀμ, () or (n,), in score units, for φ (F,) or (n, F)."""
@@ -209,13 +200,6 @@ class ProjectedLaplace(NoiseLaw):
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.sqrt(2.0) * self.scale * np.linalg.norm(rows, axis=1)
 
-    @property
-    def root(self) -> FloatArray:
-        return np.sqrt(2.0) * self.scale * np.eye(self.n_features)
-
-    def widest(self, p: float) -> float:
-        return _widest_laplace(_tail_of(p)[0])
-
     def _units(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n,) the largest weight of each projection, and (n, F) squares in this unit."""
         largest = np.abs(rows).max(axis=1)
@@ -269,13 +253,6 @@ class ProjectedGamma(NoiseLaw):
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.sqrt(2.0 * self._power) * self.scale * np.linalg.norm(rows, axis=1)
-
-    @property
-    def root(self) -> FloatArray:
-        return np.sqrt(2.0 * self._power) * self.scale * np.eye(self.n_features)
-
-    def widest(self, p: float) -> float:
-        return _gamma_quantile(_tail_of(p)[0], self._power) / sqrt(2.0 * self._power)
 
     @property
     def _power(self) -> float:
@@ -367,13 +344,6 @@ class ProjectedGaussian(NoiseLaw):
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.linalg.norm(rows @ self.factor, axis=1)
 
-    @property
-    def root(self) -> FloatArray:
-        return self.factor
-
-    def widest(self, p: float) -> float:
-        return normal_quantile(_tail_of(p)[0])
-
 
 def _multiple_of_norm(
     k: float, seen: FloatArray, pulled: FloatArray
@@ -401,42 +371,6 @@ def _guesses(squares: FloatArray, q: float) -> FloatArray:
     spread = np.sqrt(2.0 * total)
     most = np.sqrt(total) * max(np.sqrt(2.0) * z, -np.log(2.0 * q))
     return np.minimum(spread * z * (1.0 + excess * (z * z - 3.0) / 24.0), most).clip(0.1 * most)
-
-
-@lru_cache(maxsize=256)
-def _widest_laplace(q: float) -> float:
-    """What no projection of Laplace noise exceeds with a chance above q, in deviations."""
-    # φᵀμ, ‖φ‖₂ = 1, has the law of √(2S) times a normal number, S = Σ φ_j² E_j an average of
-    # exponential E_j, and so below E in the convex order: P(φᵀμ > t) = E f(S) ≤ E g(E) for any
-    # convex g ≥ f, f(s) = P(√(2s) normal > t). f is convex up to t²/6, concave beyond. If its
-    # tangent at s = 1 is at least 0 at s = 0, it will do: f(1), as of normal noise. Else g is f up
-    # to some τ, then the steepest line to f from there; τ is where that says least.
-    from scipy.integrate import quad
-    from scipy.optimize import brentq, minimize_scalar
-    from scipy.special import ndtr
-
-    normal = normal_quantile(q)
-    if q >= 0.5 * normal * np.exp(-0.5 * normal * normal) / np.sqrt(2.0 * np.pi):
-        return normal
-
-    def line_from(tau: float, t: float) -> float:
-        def f(s: float) -> float:
-            return float(ndtr(-t / sqrt(2.0 * s))) if s > 0.0 else 0.0
-
-        def fall(log_step: float) -> float:
-            step = exp(log_step)
-            return (f(tau) - f(tau + step)) / step
-
-        least = minimize_scalar(fall, bounds=(-9.0, 9.0), method="bounded").fun
-        before = quad(lambda s: f(s) * exp(-s), 0.0, tau)[0]
-        return float(before + exp(-tau) * (f(tau) - least))
-
-    def exceeded(t: float) -> float:
-        ways = minimize_scalar(line_from, args=(t,), bounds=(0.0, t * t / 6.0), method="bounded")
-        return float(ways.fun) - q
-
-    t = brentq(exceeded, np.sqrt(2.0) * normal, 2.0 - 2.0 * log(q), xtol=1e-9)
-    return (t / np.sqrt(2.0)) * (1.0 + 1e-6)  # more than searches and quadrature are off by
 
 
 @lru_cache(maxsize=256)

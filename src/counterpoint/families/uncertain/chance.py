@@ -25,7 +25,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.noise import NoiseLaw
-from counterpoint.numerics import EPS, BoolArray, FloatArray, relative
+from counterpoint.numerics import EPS, FloatArray, relative
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
@@ -42,7 +42,6 @@ __all__ = [
     "least_lead",
     "lengths",
     "order_statistic",
-    "split_along",
 ]
 
 CONFIDENCE = 0.999
@@ -94,11 +93,9 @@ class Chance(CutOracle):
 class SafetyMargin(CutOracle):
     """start_v + σ_v(y − x) <= slope · y + constant for each v, about one row x.
 
-    σ_v(δ) is the most that a function g gains, g · δ, if its dual norm is at most rate_v; so it is
-    rate_v ‖δ‖. If there is ``ahead``, g also gains at most ahead_v by the move ``towards``, of
-    length 1, by which the slope gains most: a ball with a cap cut off. The norm is that of a cost:
-    Σ absolute |δ|, or √(δᵀ quadratic δ). Each g supports the condition, so that it is the
-    intersection of half-spaces.
+    σ_v(δ) = rate_v ‖δ‖ is the most that a function g gains, g · δ, if its dual norm is at most
+    rate_v. The norm is that of a cost: Σ absolute |δ|, or √(δᵀ quadratic δ). Each g supports the
+    condition, so that it is the intersection of half-spaces.
     """
 
     x: FloatArray  # (d,)
@@ -108,13 +105,9 @@ class SafetyMargin(CutOracle):
     constant: float
     least: float  # what it leads by at least where it leads by enough; infinite if it never does
     norm: EncodedCost  # the norm, or its square
-    towards: FloatArray | None = None  # (d,)
-    ahead: FloatArray | None = None  # (V,) in score units, from 0 to rate
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
         """(n,) what leads of points (n, d) that cost (n,) have to be."""
-        if self.ahead is not None:
-            return np.asarray(self.excess(y) + y @ self.slope + self.constant)
         distance = cost if self.norm.kind is Manhattan else np.sqrt(np.maximum(cost, 0.0))
         return np.asarray((self.start + self.rate * distance[:, None]).max(axis=1))
 
@@ -124,22 +117,12 @@ class SafetyMargin(CutOracle):
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
         delta = y - self.x
         distance, functional = lengths(self.norm, delta)
-        gains = self.rate * distance[:, None]
         if self.norm.kind is Manhattan:  # where nothing moves, along the slope
             along = self.norm.absolute * np.sign(self.slope)
             functional = np.where(delta == 0.0, along, functional)
-        if self.towards is not None and self.ahead is not None:
-            rise, aside, sideways = split_along(self.norm, delta, self.slope, self.towards)
-            edge = np.sqrt(self.rate**2 - self.ahead**2)
-            cut = rise[:, None] * self.rate > self.ahead * distance[:, None]
-            gains = np.where(cut, rise[:, None] * self.ahead + aside[:, None] * edge, gains)
-        needed = self.start + gains
+        needed = self.start + self.rate * distance[:, None]
         at = needed.argmax(axis=1)
         pull = self.rate[at, None] * functional
-        if self.towards is not None and self.ahead is not None:
-            ahead = self.ahead[at, None] * self.slope / (self.slope @ self.towards)
-            capped = np.take_along_axis(cut, at[:, None], 1)
-            pull = np.where(capped, ahead + edge[at, None] * sideways, pull)
         high = self.constant + pull @ self.x - self.start[at]
         excess = needed.max(axis=1) - (y @ self.slope + self.constant)
         return np.asarray(excess), half_spaces(pull - self.slope, high)
@@ -167,18 +150,6 @@ def lengths(norm: EncodedCost, delta: FloatArray) -> tuple[FloatArray, FloatArra
     return length, weighed / np.where(length > 0.0, length, 1.0)[:, None]
 
 
-def split_along(
-    norm: EncodedCost, delta: FloatArray, slope: FloatArray, towards: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(n,) how far (n, d) changes go along a slope, how far aside, and what gains the second."""
-    unit = slope / (slope @ towards)
-    rise = delta @ unit
-    aside = delta - rise[:, None] * towards
-    # What is but rounding goes in no direction; of what is little more, a part goes along.
-    aside[np.abs(aside).max(axis=1) <= 1e-13 * np.abs(delta).max(axis=1)] = 0.0
-    return rise, *lengths(norm, aside - (aside @ unit)[:, None] * towards)
-
-
 def half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
     """rows · y <= high, in score units."""
     return LinearBounds(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
@@ -198,21 +169,6 @@ class Reach:
         hot = ~program.numeric
         self.here = (cases.x > 0.5) & hot
         self.rises &= ~(hot & (cases.high < 0.5))
-
-    def both_ways(self, i: int) -> BoolArray | None:
-        """(d,) the columns that move from one row; None if `of` is no Euclidean norm over them."""
-        program, moving = self.program, self.rises[i]
-        most = program.at_most
-        euclidean = (
-            program.encoded_cost.kind is not Manhattan
-            and (
-                (moving == self.falls[i])
-                & (~moving | (program.numeric & (program.encoded_cost.diagonal > 0.0)))
-            ).all()
-        )
-        if not euclidean or (most is not None and most.count < moving.sum()):
-            return None
-        return moving
 
     def of(self, slopes: FloatArray) -> FloatArray:
         """(N, d) functions → (n, N) the most that each gains."""

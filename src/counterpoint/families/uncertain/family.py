@@ -8,7 +8,7 @@ from typing import Any
 from counterpoint.families.uncertain import form  # noqa: F401 (registers its readers)
 from counterpoint.families.uncertain.chance import Chance, SafetyMargin
 from counterpoint.families.uncertain.refine import cutting_planes
-from counterpoint.families.uncertain.safety_margins import FootLead, LinearLeads
+from counterpoint.families.uncertain.safety_margins import LinearLeads
 from counterpoint.families.uncertain.search import search_waves
 from counterpoint.families.uncertain.wave_bounds import WaveLeads
 from counterpoint.families.uncertain.waves import FourierConstraint
@@ -20,7 +20,7 @@ SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = False
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
-    **dict.fromkeys((Chance, FootLead, SafetyMargin, LinearLeads), cutting_planes),
+    **dict.fromkeys((Chance, SafetyMargin, LinearLeads), cutting_planes),
     **dict.fromkeys((FourierConstraint, WaveLeads), search_waves),
 }
 PROOFS: dict[type, Callable[..., Bounding]] = {}

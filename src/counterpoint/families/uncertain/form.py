@@ -196,9 +196,9 @@ class UncertainScores(UncertainForm):
         return StartHint()
 
     def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
-        rows, noise = question.actionable.cases(x), (self.law, self.phi)
+        rows = question.actionable.cases(x)
         about = self._moves(target), target.probability, question.actionable, rows
-        return linear_leads(*about, self.leading(target.label), noise)
+        return linear_leads(*about, self.leading(target.label))
 
     def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
         rows = question.actionable.cases(x)

@@ -290,7 +290,7 @@ def cutting_planes(
             part = (
                 piece
                 if safety_margins is None
-                else piece.within(Region(safety_margins.safety_margins[i]))
+                else piece.within(Region((safety_margins.safety_margins[i],)))
             )
             refinement = Refinement(part, part.sees(found.cases).take(row), effort)
             refinement.run(float(found.worth_beating()[i]))

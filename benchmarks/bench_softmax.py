@@ -119,7 +119,6 @@ def measure(case: Case, *, quick: bool) -> Timed:
         "public": (asked.batch, case.rows),
         "public limit": (limit, case.rows),
         "public, two passes": (contest.by_newton, case.few),
-        "public, factored": (asked.factored, case.rows),
         "public, alone": (asked.alone, case.few),
         "public limit, alone": (limit_alone, case.few),
     }
@@ -349,7 +348,6 @@ def public(every: list[Timed]) -> Measured:
                 microseconds(peer),
                 number(peer / each["public"]),
                 number(peer / each["public limit"]),
-                microseconds(each["public, factored"]),
                 microseconds(each["public, alone"]),
                 number(alone),
                 number(peer / each["public, alone"]),
@@ -417,7 +415,6 @@ def main() -> None:
             "the paper's Newton",
             "Newton / explain",
             "reachable: Newton / limit",
-            "explain_factored",
             "one row",
             "× its limit",
             "Newton / one row",

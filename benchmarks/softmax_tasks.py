@@ -234,12 +234,6 @@ class Public:
         answers.to_frame()
         return answers
 
-    def factored(self) -> Any:
-        """All rows, perhaps sparse, left as coefficients."""
-        of = self.contest
-        rows = of.X if of.sparse is None else of.sparse
-        return self.explainer.explain_factored(rows, self.target)
-
     def alone(self) -> None:
         """The first rows, one by one."""
         for i in range(self.contest.case.few):

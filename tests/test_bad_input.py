@@ -688,9 +688,6 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     },
     "Probability label": lambda w: said().explain(NUMBERS[:2], cp.Probability(w, 0.7)),
     "targets": lambda w: cp.trace(said(), NUMBERS[:2], w),
-    "explain_factored": lambda w: cp.Explainer(
-        LogisticRegression().fit(NUMBERS.to_numpy(), LABELS), cost=cp.SquaredEuclidean()
-    ).explain_factored(w, "yes"),
     "beside a report": lambda w: said().explain(NUMBERS[:3], "yes").report(beside=w),
     "X": lambda w: cp.explain(NUMERIC, w, "yes", data=NUMBERS),
     "target": lambda w: cp.explain(NUMERIC, NUMBERS[:2], w, data=NUMBERS),

@@ -35,7 +35,7 @@ from counterpoint.privacy import PrivateSVC
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Validation
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
+from counterpoint.programs.evidence import Bounding, Evidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Region
@@ -111,44 +111,6 @@ def test_what_is_learned_of_some_rows_bounds_as_if_all_were_computed_at_the_end(
 
 
 @given(planted(), seeds)
-def test_what_was_learned_is_lowered_by_a_margin_as_if_it_were_computed_with_it(
-    case: Planted, seed: int
-):
-    """It proves no more, and next to nothing less: the points of the region lose nothing by it."""
-    rng = np.random.default_rng(seed)
-    n, program = 6, case.program
-    given = multipliers(rng, program.size, n)
-    cases = program.cases(np.repeat(case.x, n, axis=0))
-    at = case.x + rng.normal(size=(n, program.width)) if program.has_tangents else None
-    proved = program.bound(cases, given, at)
-    margin = np.zeros((n, 2))
-    margin[:, 0] = -(10.0 ** rng.uniform(-14, 1, n))
-    known = Evidence(program, cases, given, at, np.zeros(n), proved=proved)
-    whole = Evidence(program, cases, given, at, np.zeros(n))
-    reached = np.zeros(n)  # so that nothing needs to be refuted
-    lowered, computed = (each.bounds(reached, margin)[0] for each in (known, whole))
-    size = 1.0 + case.costs.max() + np.abs(given).sum(axis=1) * (1e3 - 10.0 * margin[:, 0])
-    assert (lowered <= proved).all()
-    assert (lowered <= computed + ROUNDING * size).all()
-    assert (proved - lowered >= 0.0).all()
-    if not program.nonconvex:
-        lost = proved - computed
-        assert (proved - lowered >= np.minimum(lost, proved) - ROUNDING * size).all()
-
-
-def test_what_a_lead_gains_is_not_given_away():
-    """y >= 1 costs 1 from 0; by a margin of a half, 1.5."""
-    row = LinearBounds(np.array([[1.0]]), np.array([1.0]), np.array([np.inf]), np.array([1.0]))
-    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((row,)))
-    cases, given = program.cases(np.zeros((1, 1))), np.array([[-1.0]])
-    proved = program.bound(cases, given)
-    known = Evidence(program, cases, given, None, np.zeros(1), proved=proved)
-    for margin in (-0.5, 0.0, 0.5):
-        bound = known.bounds(np.full(1, np.inf), np.array([[margin, 0.0]]))[0]
-        assert bound[0] == pytest.approx(1.0 + margin, rel=1e-12)
-
-
-@given(planted(), seeds)
 def test_bounds_never_exceed_what_a_feasible_point_costs(case: Planted, seed: int):
     """Whatever multipliers, tangents, and however the rest of the union was refuted."""
     rng = np.random.default_rng(seed)
@@ -183,7 +145,7 @@ class Local(Bounding):
     def __init__(self, proved: float, told: float) -> None:
         self.given = np.array([proved]), np.array([told])
 
-    def bounds(self, reached, margin=None):
+    def bounds(self, reached):
         return self.given
 
 
@@ -203,17 +165,6 @@ def test_a_tree_that_proves_less_takes_nothing_from_multipliers():
     known = evidence(program, RIGHT)
     known.proofs.append((np.zeros(1, dtype=np.intp), nothing))
     assert known.bounds(np.array([5.0]))[0][0] == pytest.approx(5.0)
-
-
-def test_each_row_has_its_own_margin_where_each_has_its_own_evidence():
-    class Margins(Local):
-        def bounds(self, reached, margin=None):
-            return 4.0 + margin[:, 0], 6.0 + margin[:, 0]
-
-    rows = RowEvidence([[Margins(0.0, 0.0)], [Margins(0.0, 0.0), Local(4.0, 5.0)]])
-    proved, told = rows.bounds(np.ones(2), np.array([[0.5, 0.0], [-0.5, 0.0]]))
-    assert proved.tolist() == [4.5, 3.5]
-    assert told.tolist() == [6.5, 5.0]
 
 
 @pytest.mark.parametrize("told", [0.0, 4.9])
@@ -285,19 +236,6 @@ def test_the_gap_is_relative_and_never_negative():
     result = certify(program, y, program.cases(x), verdict, [told])
     assert result.gap.tolist() == [0.0, 0.0, 3.0 / 8.0]
     assert (result.bound <= result.cost).all()
-
-
-def test_objectives_in_other_coordinates_are_larger_by_a_share_and_bounds_hold_for_them():
-    y, x = np.array([[3.0, 1.0]]), ORIGIN
-    verdict = Validation.plain(np.ones(1, dtype=bool), *np.zeros((3, 1)))
-    program = triangle()
-    for cost_inflation, claim in ((0.0, cp.Claim.PROVED), (0.1, cp.Claim.NONE)):
-        known = [evidence(program, RIGHT)]
-        result = certify(
-            program, y, program.cases(x), verdict, known, cost_inflation=cost_inflation
-        )[0]
-        assert result.claim == claim
-        assert result.bound == pytest.approx(5.0 / (1.0 + cost_inflation))
 
 
 def test_staying_costs_nothing_which_is_proved():

@@ -926,17 +926,6 @@ def test_the_summary_says_what_the_data_imply():
     assert "within the ranges above, but where a bound says otherwise" in bound
 
 
-def test_factored_answers_need_extrapolation():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 5))
-    model = LogisticRegression().fit(X, X[:, 0] > 0)
-    asked = {"data": X, "cost": cp.SquaredEuclidean()}
-    with pytest.raises(cp.InvalidInput, match="pass extrapolate=True to lift it"):
-        cp.Explainer(model, **asked).explain_factored(X, True)
-    answers = cp.Explainer(model, extrapolate=True, **asked).explain_factored(X, True)
-    assert answers.found.all()
-
-
 # Effort
 
 

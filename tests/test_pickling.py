@@ -159,12 +159,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
         flowers()[0].head(2),
         [cp.Tradeoff(1, 1.0), cp.Tradeoff(1, 0.1), cp.Probability(2, 0.8)],
     ),
-    "factored": lambda: cp.Explainer(
-        model_of(named=False),
-        data=flowers()[0].to_numpy(),
-        extrapolate=True,
-        cost=cp.SquaredEuclidean(),
-    ).explain_factored(flowers()[0].head(ROWS).to_numpy(), 1),
     "groups": groups,
     "translations": lambda: groups().sparse(2),
     "path of translations": lambda: groups().path_,
@@ -207,9 +201,6 @@ def said_otherwise(thing: Any) -> list[Any]:
     from counterpoint.groups import GroupTranslations, TranslationPath, Translations
 
     match thing:
-        case cp.FactoredCounterfactuals():
-            rows = thing.rows(slice(0, ROWS))
-            return [rows.tobytes(), table(thing.report()), str(thing[0]), thing[0].conflict]
         case GroupTranslations():
             return [*said(thing.translations_), *said(thing.path_), *said(thing.sparse(1))]
         case Translations():
@@ -314,7 +305,7 @@ def test_other_processes_say_the_same(ways: tuple[str, ...]):
     assert ran.stdout.splitlines() == [f"{way}: the same" for way in ways]
 
 
-SENT = ("explainer", "counterfactuals", "one", "robust", "alternatives", "path", "factored")
+SENT = ("explainer", "counterfactuals", "one", "robust", "alternatives", "path")
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ DURATIONS = {
     "private": ("time a row",),
     "prototypes": ("median", "95 %", "largest"),
     "scale": ("clock", "CPU"),
-    "softmax": ("explain, a row", "limit", "the paper's Newton", "explain_factored", "one row"),
+    "softmax": ("explain, a row", "limit", "the paper's Newton", "one row"),
     "trees": ("predict", "median", "90 %", "slowest"),
     "trees_reach": ("first", "median", "slowest"),
     "which_model": ("median", "slowest"),
@@ -66,8 +66,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         return both
 
-    for name in ("explain", "explain_factored"):
-        monkeypatch.setattr(cp.Explainer, name, kept(getattr(cp.Explainer, name)))
+    monkeypatch.setattr(cp.Explainer, "explain", kept(cp.Explainer.explain))
     return answers
 
 

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from counterpoint.models import LastLayer, read
     from counterpoint.records import Recheck, recheck
     from counterpoint.search.conflicts import Conflict, Relaxation
-    from counterpoint.search.factored import FactoredCounterfactuals
 
 __version__ = "0.1.0"
 
@@ -84,7 +83,6 @@ __all__ = [
     "CounterpointError",
     "Ellipsoid",
     "Explainer",
-    "FactoredCounterfactuals",
     "Features",
     "Guarantee",
     "Immutable",
@@ -137,7 +135,6 @@ __all__ = [
 LATER = {
     "Audit": "audits",
     "Conflict": "search.conflicts",
-    "FactoredCounterfactuals": "search.factored",
     "LastLayer": "models",
     "Letter": "letters",
     "Recheck": "records",

@@ -312,19 +312,18 @@ def lower_bounds(
     evidence: Sequence[Bounding],
     reached: FloatArray,
     gap: float = CLOSED,
-    margin: FloatArray | None = None,
 ) -> tuple[FloatArray, WordArray]:
     """(n,) lower bounds over a union of programs, and the `Claim` of each: what it rests on.
 
     The bound of a union is the least bound of its pieces; one that its multipliers refute is out,
     and a row without any is infeasible, its bound infinite. Only a piece whose bound is below the
     objectives that were ``reached`` (infinite without an answer) needs to be refuted. Up to a
-    relative ``gap`` a bound proves an answer optimal; a ``margin`` is that of `Bounding.bounds`.
+    relative ``gap`` a bound proves an answer optimal.
     """
     proved, best = np.full((2, len(reached)), np.inf)
     local = np.zeros(len(reached), dtype=bool)
     for known in evidence:
-        bound, told = known.bounds(reached, margin)
+        bound, told = known.bounds(reached)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
         if known.is_local:
             local |= (relative_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
@@ -346,17 +345,13 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     *,
     gap: float = CLOSED,
     resolution: float = VIOLATION,
-    margin: FloatArray | None = None,
-    cost_inflation: float = 0.0,
 ) -> Certificates:
     """Certificates of (n, d) returned rows; the bound of one that does not hold is its row's.
 
     The program is the cost over the actionable region, with what is charged, without what the
     target demands; the verdict says what the model says of the points. The evidence bounds every
     piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
-    the ``gap``; violations up to the ``resolution`` are rounding. For rows in other coordinates,
-    the bound is on what meets the target by a ``margin``, at 1 + ``cost_inflation`` times the
-    objective.
+    the ``gap``; violations up to the ``resolution`` are rounding.
     """
     objective = cost = program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
@@ -367,8 +362,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
     else:
         reached = np.where(holds, objective, np.inf)
-        bound, claim = lower_bounds(evidence, reached * (1.0 + cost_inflation), gap, margin)
-        bound /= 1.0 + cost_inflation
+        bound, claim = lower_bounds(evidence, reached, gap)
     return Certificates(
         verdict.valid,
         verdict.margin,

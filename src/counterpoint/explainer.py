@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from counterpoint.alternatives import Alternatives
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.factored import FactoredCounterfactuals
     from counterpoint.search.union import Question
 
 __all__ = ["Explainer", "explain"]
@@ -307,46 +306,6 @@ class Explainer:
         reading = replace(self.reading, form=question.form)
         task = Task(reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
         return traced(task, tables, wanted, self.cost, progress=progress)
-
-    def explain_factored(
-        self,
-        X: object,
-        target: Any,
-        *,
-        gap: float = DEFAULT_GAP,
-        time_limit: float | None = None,
-        progress: bool | None = None,
-    ) -> FactoredCounterfactuals:
-        """`explain` for rows with very many columns: answers as x̄ and a few coefficients.
-
-        Full rows are made a few at a time, to ask the model itself about the answers, and
-        forgotten. The only constraint must be `Immutable`, and the cost quadratic, or `Manhattan`
-        between two classes: then answers move within the span of the model's score rows, or along
-        one column.
-
-        Parameters
-        ----------
-        X
-            A SciPy sparse matrix or array, or a dense array (a ``numpy.memmap``, say), of shape
-            (n, d).
-        target, gap, time_limit, progress
-            As for `explain`.
-
-        Returns
-        -------
-        FactoredCounterfactuals
-
-        Raises
-        ------
-        InvalidInput
-            If the model, the cost or the constraints do not let answers be factored.
-        """
-        from counterpoint.search.factored import explain_factored
-
-        effort = Effort.asked(gap, time_limit)
-        return explain_factored(
-            self.reading, self._default_question, X, as_target(target), effort, progress=progress
-        )
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""

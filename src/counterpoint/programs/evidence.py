@@ -49,13 +49,10 @@ class Bounding(ABC):
         """Whether the search looks for local optima, so that a gap may remain."""
 
     @abstractmethod
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n,) bounds that are proved, and those with what was reported; infinite if refuted.
 
-        Only where a bound is below what was ``reached`` does a row need to be refuted. With (n, 2)
-        margins, see `Cases`, they may be bounds on what meets the target by so much.
+        Only where a bound is below what was ``reached`` does a row need to be refuted.
         """
 
     @property
@@ -105,22 +102,11 @@ class Evidence(Bounding):
         away = np.nan_to_num(self.at - self.cases.x)  # of no point: the row itself
         return Kept(np.hstack([self.multipliers, away]), self.proofs)
 
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        proved, program = self.proved, self.program
-        if proved is not None and margin is None and not np.isnan(proved).any():
-            bound = np.array(proved)
-        elif (
-            proved is not None
-            and margin is not None
-            and (margin <= 0.0).all()
-            and np.isfinite(proved).all()
-            and program.nonconvex_duality is None
-        ):
-            bound = program.lowered(proved, self.multipliers, margin)
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.proved is not None and not np.isnan(self.proved).any():
+            bound = np.array(self.proved)
         else:
-            bound = program.bound(self.cases, self.multipliers, self.at, margin)
+            bound = self.program.bound(self.cases, self.multipliers, self.at)
         if self.proofs:
             bound = np.maximum(bound, self._proved_by_trees)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
@@ -169,13 +155,10 @@ class RowEvidence(Bounding):
         multipliers = np.vstack([proof.multipliers for proof in proofs if proof is not None])
         return Kept(multipliers, own=family_proofs)
 
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved, best = np.full((2, len(reached)), np.inf)
         for i, pieces in enumerate(self.rows):
             for piece in pieces:
-                part = None if margin is None else margin[i : i + 1]
-                bound, told = piece.bounds(reached[i : i + 1], part)
+                bound, told = piece.bounds(reached[i : i + 1])
                 proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
         return proved, best

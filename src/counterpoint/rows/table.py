@@ -429,10 +429,7 @@ def _wrapped(data: Any) -> Any:
 
         advice = "Pass rows as a frame with named columns."
         if sparse.issparse(data):
-            advice = (
-                "Answers to sparse rows are dense: use Explainer.explain_factored, which keeps "
-                "them as a few coefficients each, or pass rows.toarray()."
-            )
+            advice = "Answers to sparse rows are dense: pass rows.toarray(), a part at a time."
         elif nw.dependencies.is_polars_lazyframe(data):
             advice = "Call collect() on it first."
         raise InvalidInput(

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, Status, certify
-from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray, as_slice
+from counterpoint.numerics import BoolArray, FloatArray, as_slice
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Rows, encode
+from counterpoint.rows.encoding import PRESENT, Rows
 from counterpoint.rows.table import Table
-from counterpoint.search.line import Line
-from counterpoint.search.span import ProjectedRows
 from counterpoint.search.union import Task, Union
 from counterpoint.search.validation import ModelValidation, NotForeseen, ask_about
 
@@ -25,12 +23,6 @@ __all__ = ["answers_to"]
 CELLS = 1 << 18
 """Cells of a chunk: small enough for the cache, large enough that Python's overhead is
 negligible."""
-ASKED = 1 << 23
-"""Cells of full rows about which the model is asked at a time: each call takes scikit-learn up to a
-millisecond, and steps of a pipeline make copies, of 64 MiB at most."""
-PRODUCTS = 1 << 16
-"""So many products make up the scores of all rows at least, or a search in their span costs more
-than it saves."""
 WIDE = 4
 """Rows take so many numbers at least: with few columns, what is known of them takes more."""
 PROOFS = 1 << 25
@@ -48,38 +40,39 @@ def answers_to(
     *,
     weight: FloatArray | None = None,
     held: BoolArray | None = None,
-    into: Counterfactuals | None = None,
 ) -> Counterfactuals:
     """The answers to all rows of a call, as they came and the model's columns of them.
 
     For a few rows, what the model says of them is foreseen from its form and confirmed together
     with their answers: one call of ``predict`` instead of two. ``advance`` is told how many more
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
-    target's; ``held`` (n, p) says which features of which row must stay. What becomes of rows is
-    written into the columns of others ``into``, if there are any: those that can be used there.
+    target's; ``held`` (n, p) says which features of which row must stay.
     """
     (came, inputs), features = tables, task.question.features
-    spanned = None if held is not None else _in_span(task, inputs)
-    encoded = task.encoded(inputs, spanned)
+    encoded = task.encoded(inputs)
     codes, n = encoded.codes, len(encoded.codes)
     missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
     required, usable = task.target.requirement, np.ones(n, dtype=bool)
-    usable[[*encoded.problems, *(into.problems if into else ())]] = False
-    cheapest = weight is None and held is None and task.piece is None and task.span is None
+    usable[[*encoded.problems]] = False
+    cheapest = weight is None and held is None and task.piece is None
     if weight is None and required.weight is not None:
         weight = np.full(n, required.weight)
-    after = np.array(codes) if spanned is None else spanned.answers
-    rows_of = came, codes, after, np.broadcast_to(missing, codes.shape)
-    out = _blank(task, rows_of, encoded.problems, into, cheapest=cheapest)
-    if spanned is not None:
-        line = Line.of(task, spanned) if weight is None else None
-        if line is not None:
-            usable &= ~line.settle(inputs, out, usable, advance)
-        else:
-            usable &= ~_answer_in_span(task, spanned, out, weight, advance)
+    out = Counterfactuals(
+        came,
+        codes,
+        np.array(codes),
+        np.broadcast_to(missing, codes.shape),
+        np.full(n, Status.INVALID.code, np.int8),
+        Certificates.blank(n),
+        np.zeros(n, dtype=bool),
+        encoded.problems,
+        task.question,
+        np.full(n, task.target, dtype=object),
+        task.eps,
+        effort=task.effort if cheapest else None,
+        fills=task.model.fills,
+    )
     size = max(64, CELLS // max(features.width, WIDE))
-    if task.span is not None:  # the model is asked about whole blocks
-        size = task.span.block * max(1, size // task.span.block)
     for start in range(0, n, size):
         index = start + np.flatnonzero(usable[start : start + size])
         if not len(index):
@@ -97,76 +90,6 @@ def answers_to(
         )
         _answer_surely(task, rows, out, advance)
     return out
-
-
-def _in_span(task: Task, inputs: Table) -> ProjectedRows | None:
-    """The rows in coordinates of the span in which answers move, if that is much less to look at.
-
-    Their finite lengths say that all values are finite.
-    """
-    question, model, matrix = task.question, task.model, inputs.float_matrix
-    span = None if matrix is None or task.span is not None else question.span
-    if matrix is None or span is None:
-        return None
-    if len(matrix) * span.matrix.size < PRODUCTS:
-        return None
-    if question.features.width <= 2 * span.question.features.width:
-        return None
-
-    def as_input(rows: IntArray | slice, full: FloatArray) -> Any:
-        return inputs.with_matrix(rows, full).to_model_input(named=model.named)
-
-    options: dict[str, Any] = {"exactly": task.target.demanding, "cells": ASKED}
-    rows = ProjectedRows.of(span, model.model, matrix, keep=True, as_input=as_input, **options)
-    if np.isfinite(rows.length).all():
-        return rows
-    codes = encode(inputs, question.features, model.fills, model.unfilled).codes
-    return ProjectedRows.of(span, model.model, codes, keep=True, as_input=as_input, **options)
-
-
-def _blank(
-    task: Task,
-    rows: tuple[Table, FloatArray, FloatArray, BoolArray],
-    problems: dict[int, str],
-    into: Counterfactuals | None,
-    *,
-    cheapest: bool,
-) -> Counterfactuals:
-    """No answers yet, to rows as they came with their codes before and after, and missing cells."""
-    n = len(rows[1])
-    if into is None:
-        statuses, closed = np.full(n, Status.INVALID.code, np.int8), np.zeros(n, dtype=bool)
-        columns = statuses, Certificates.blank(n), closed
-        targets = np.full(n, task.target, dtype=object)
-        kept, effort = [], task.effort if cheapest else None
-    else:
-        columns, targets = (into.statuses, into.certificates, into.closed_form), into.targets
-        kept, effort = into.kept, into.effort
-    asked = task.question, targets, task.eps
-    return Counterfactuals(*rows, *columns, problems, *asked, {}, effort, task.model.fills, kept)
-
-
-def _answer_in_span(
-    task: Task,
-    rows: ProjectedRows,
-    out: Counterfactuals,
-    weight: FloatArray | None,
-    advance: Callable[[int], None] | None,
-) -> BoolArray:
-    """(n,): which rows are answered by what is asked in coordinates of their span.
-
-    Others are left, as they came: those that are not settled there, whose cost is not known to the
-    last digits, or whose answer is not the last one about which the model was asked.
-    """
-    asked = replace(task, model=rows.reading(task.model), question=rows.span.question, span=rows)
-    table = rows.table
-    found = answers_to(asked, (table, table), advance, weight=weight, into=out)
-    already_satisfied = found.statuses == Status.ALREADY.code
-    optimal = (found.statuses == Status.OPTIMAL.code) & rows.were_asked(found.after)
-    far = rows.span.far(np.where(optimal, found.cost, 0.0))
-    done = already_satisfied | (optimal & rows.keeps(far, CLOSED))
-    rows.stay(already_satisfied, done)
-    return done
 
 
 def _answer_surely(

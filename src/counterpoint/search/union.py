@@ -28,7 +28,6 @@ from counterpoint.solvers import Effort, Solver, all_solvers, applicable
 
 if TYPE_CHECKING:
     from counterpoint.models.reading import Reading
-    from counterpoint.search.span import ProjectedRows, Subspace
     from counterpoint.search.witnesses import Witnesses
 
 __all__ = ["Question", "StartHint", "Subproblem", "Task", "Union"]
@@ -300,13 +299,6 @@ class Question:
         return other.regions(target)
 
     @cached_property
-    def span(self) -> Subspace | None:
-        """The span in which answers move; None if they do not move in one."""
-        from counterpoint.search.span import Subspace  # which asks a question itself
-
-        return Subspace.of(self)
-
-    @cached_property
     def is_discrete(self) -> bool:
         """Whether some column is whole or a category."""
         return bool(self.actionable.steps.any() or self.actionable.groups)
@@ -341,7 +333,6 @@ class Task:
     effort: Effort
     eps: float  # from 1 to the next number where the model computes, or rows are kept
     piece: int | None = None  # the one piece of the target in which to search; None for all
-    span: ProjectedRows | None = None  # the rows of which these are coordinates, if they are
     witnesses: Witnesses | None = None  # rows of the data, if there are any
 
     @cached_property
@@ -349,19 +340,15 @@ class Task:
         """The programs whose union is the target."""
         return self.question.pieces(self.target)
 
-    def encoded(self, inputs: Table, spanned: ProjectedRows | None = None) -> Encoded:
+    def encoded(self, inputs: Table) -> Encoded:
         """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
         features, model, required = self.question.features, self.model, self.target.requirement
-        matrix = inputs.float_matrix
-        if matrix is not None and spanned is not None and spanned.X is matrix:
-            encoded = Encoded.of_numbers(matrix)
-        else:
-            encoded = encode(inputs, features, model.fills, model.unfilled)
+        encoded = encode(inputs, features, model.fills, model.unfilled)
         problems = self.target.unusable(encoded.codes, features.names)
         problems |= self._not_held(inputs, encoded.codes)
         encoded.problems.update(problems | encoded.problems)
         if required.labels or not required.others:
-            _ = self.pieces if spanned is None else spanned.span.question.pieces(self.target)
+            _ = self.pieces
         if model.fills:
             normals = self.question.actionable.normals
             related = np.array([normals[:, block].any() for block in features.blocks])

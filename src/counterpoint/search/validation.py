@@ -183,17 +183,6 @@ class ModelValidation:
         taught = self._learn_from_witnesses()
         resolution = SINGLE if self.rows.table.singles else VIOLATION
         asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
-        margin, cost_inflation, span = None, 0.0, self.task.span
-        if span is not None:
-            encoded_cost = asked.objective(y, self.cases) / self.cases.weights
-            numbers, cost_inflation = (
-                np.rint(self.rows.codes[:, -1]).astype(np.intp),
-                span.span.cost_inflation,
-            )
-            lost = span.slack(
-                numbers, span.span.far(np.where(np.isfinite(encoded_cost), encoded_cost, 0.0))
-            )
-            margin = np.stack([-lost, np.zeros_like(lost)], axis=1)
         certificates = certify(
             asked,
             y,
@@ -202,8 +191,6 @@ class ModelValidation:
             found.evidence,
             gap=effort.gap,
             resolution=resolution,
-            margin=margin,
-            cost_inflation=cost_inflation,
         )
         for i in taught:
             self._judge(i, certificates)
@@ -211,9 +198,6 @@ class ModelValidation:
         certificates.bound[above] = self.least[above]
         beyond = above & (certificates.gap > effort.gap)
         certificates.claims[beyond] = Claim.NONE.code
-        if span is not None:  # the margins allow for points that cost no more than the answers
-            short = ~verdict.valid & np.isfinite(certificates.bound)
-            certificates.bound[short] = 0.0
         answered = certificates.holds
         if not answered.all():
             self.after[~answered] = self.rows.codes[~answered]
@@ -248,7 +232,7 @@ class ModelValidation:
     def _may_be_known(self) -> Witnesses | None:
         """Rows of the data that may be answers; None if all that is asked for is not said here."""
         task = self.task
-        asked = task.target.demanding and task.span is None and task.piece is None
+        asked = task.target.demanding and task.piece is None
         return task.witnesses if asked else None
 
     def _ask(self, i: int, points: FloatArray) -> tuple[FloatArray, FloatArray, Validation]:

@@ -276,13 +276,11 @@ class CellRelaxation(Bounding):
         none = np.zeros((1, self.program.kept_size))
         return Kept(none, own=[CellProof(int(self.rivals[0]), opened)])
 
-    def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        proved = self.each(float(reached[0]), margin)
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+        proved = self.each(float(reached[0]))
         best = np.array(proved)
         for cell, _, evidence in self.opened:
-            bound, told = evidence.bounds(reached, margin)
+            bound, told = evidence.bounds(reached)
             proved[cell] = max(proved[cell], bound[0])
             best[cell] = max(best[cell], told[0])
         return proved.min(keepdims=True), best.min(keepdims=True)

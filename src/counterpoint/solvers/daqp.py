@@ -1,9 +1,7 @@
 """DAQP: small dense quadratic programs.
 
-Changes are measured in units in which the price has a unit diagonal. Without bounds the answer lies
-in the span of the rows, x − P⁻¹Aᵀλ, so the program is solved there: its size is the number of rows,
-whatever the number of features. Of relaxed categories, a column's share of the weight, w/2 |δ|,
-enters as w/2 δ²: the same at 0 and ±1, and less between.
+Changes are measured in units in which the price has a unit diagonal. Of relaxed categories, a
+column's share of the weight, w/2 |δ|, enters as w/2 δ²: the same at 0 and ±1, and less between.
 """
 
 from __future__ import annotations
@@ -112,12 +110,8 @@ class Daqp(Solver):
         """
         own = np.frombuffer(mask, dtype=bool)
         low, high, n = limits.low[:, own], limits.high[:, own], len(held)
-        linear, directions = held @ self._hessian[:, own], None
+        linear = held @ self._hessian[:, own]
         hessian, matrix = self._restricted(mask)
-        if np.isinf(low).all() and np.isinf(high).all() and not linear.any():
-            directions, matrix = self._span(mask)
-            hessian, low, high = np.eye(matrix.shape[1]), low[:, :0], high[:, :0]
-            linear = np.zeros((n, len(hessian)))
         first = low.shape[1]  # the first row, after the bounds
         # DAQP reads the numbers of a row one after the other, wherever the row lies.
         low = np.ascontiguousarray(np.hstack([low, limits.row_low]))
@@ -132,7 +126,7 @@ class Daqp(Solver):
             )
             if flags[i] > 0:  # else it may be infinite
                 out[i], duals[i] = point, info["lam"][first:]
-        return out if directions is None else out @ directions.T, flags, duals
+        return out, flags, duals
 
     def _solution(
         self,
@@ -180,18 +174,6 @@ class Daqp(Solver):
 
         return self._restrictions.made(free, made)
 
-    def _span(self, free: bytes) -> tuple[FloatArray, FloatArray]:
-        """(free columns, r) directions of unit Hessian that span the answers; the rows in them."""
-
-        def made() -> tuple[FloatArray, FloatArray]:
-            hessian, rows = self._restricted(free)
-            root = np.linalg.cholesky(hessian)
-            q, _ = np.linalg.qr(np.linalg.solve(root, rows.T))
-            directions = np.linalg.solve(root.T, q)
-            return directions, rows @ directions
-
-        return self._spans.made(free, made)
-
     def _sizes(self, free: BoolArray) -> FloatArray:
         """(n, rows) what is left of each row's length over the free columns.
 
@@ -202,10 +184,6 @@ class Daqp(Solver):
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
-        return Memo()
-
-    @cached_property
-    def _spans(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
         return Memo()
 
     @cached_property

@@ -250,9 +250,8 @@ def private() -> Iterator[tuple[str, cp.Counterfactuals]]:
                 for how in ("fixed", "selection"):
                     target = cp.Robust(1, p, how, draws=2000)
                     yield f"{law}, {c}, {p}, {how}", explainer.explain(low[:6], target)
-    model = PrivateSVC(
-        5.0, feature_map="fourier", sensitivity="rubinstein", insecure_noise_seed=1, **common
-    ).fit(X, y)
+    epsilon = 2.5 * (1.0 + float(np.sqrt(2e-10 * len(X))))  # of as much noise as ever
+    model = PrivateSVC(epsilon, feature_map="fourier", insecure_noise_seed=1, **common).fit(X, y)
     low, mean = X[model.predict(X) == 0], X[y == 1].mean(axis=0)
     explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     yield "fourier", explainer.explain(low[:4], cp.Robust(1, 0.8, "fixed", prototype=mean))

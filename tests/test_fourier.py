@@ -110,13 +110,6 @@ def sureness(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
     return 0.5 + (np.sin(t[:, None] * s) * transform / s).sum(axis=1) * h / np.pi
 
 
-def paper(model: PrivateSVC, y: Any, label: str) -> np.ndarray:
-    """By how much (16b) is met."""
-    phi = model.features(pd.DataFrame(np.asarray(y), columns=NAMES))
-    asked = -np.sqrt(2.0) * np.log(2.0 * (1.0 - P)) * model.scale_ * np.linalg.norm(phi, axis=1)
-    return safety_margin(model, y, label) - asked
-
-
 def grid(steps: int = 121) -> np.ndarray:
     axis = np.linspace(-BOX, BOX, steps)
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
@@ -150,8 +143,6 @@ def test_the_model_is_read(kind: str, intercept: float):
     made = [k(label) for label in LABELS for k in (cp.Label, cp.OtherLabel)]
     made += [cp.Robust(label, 0.9, "fixed") for label in LABELS]
     made += [cp.Robust(label, 0.9, "selection") for label in LABELS]
-    if kind == "laplace":
-        made += [cp.Robust(label, 0.9, "fixed", "paper") for label in LABELS]
     check_form(form, made)
 
 
@@ -316,18 +307,6 @@ def test_answers_lead_by_more_than_rounding(guarantee: Any, cost: cp.Cost):
         assert all(a.certificate.margin > a.certificate.rounding > 0.0 for a in answers)
 
 
-@every_label
-def test_the_rule_of_the_paper_is_kept_as_it_stands(label: str):
-    model = fitted()
-    X, z = factual(model, label), CENTRES[label]
-    target = cp.Robust(label, P, "fixed", "paper", search="segment", prototype=z)
-    answers = explainer(model, COSTS["squared euclidean"]).explain(X, target)
-    y = answers.to_frame()[NAMES].to_numpy()
-    satisfied = paper(model, y, label)
-    assert valid(answers).all()
-    assert ((satisfied >= 0.0) & (satisfied < 1e-9)).all()
-
-
 def test_constraints_are_kept():
     model = fitted()
     X = factual(model, "yes")
@@ -448,8 +427,6 @@ def test_what_makes_no_sense_is_refused():
         explainer(model, cost, constraints=[cp.MaxChanges(1)]).explain(X, "yes")
     with pytest.raises(cp.InvalidInput, match="optimality='local'"):
         explainer(model, cost).explain(X, "yes", optimality="global")
-    with pytest.raises(cp.InvalidInput, match="Laplace"):
-        explainer(fitted("gamma"), cost).explain(X, cp.Robust("yes", P, "fixed", "paper"))
 
 
 def test_a_prototype_that_is_not_sure_enough_is_no_answer():

@@ -34,7 +34,7 @@ TARGETS = [
     cp.Probability("approved", 0.9),
     cp.Tradeoff("approved", 0.1),
     cp.Robust("approved", 0.9),
-    cp.Robust(1, 0.75, "fixed", "paper"),
+    cp.Robust(1, 0.75, "fixed"),
     cp.Robust("approved", 0.99, "selection", draws=20_000, random_state=1),
     cp.Interval(low=160_000.0),
     cp.Interval(high=np.float64(2.5)),

@@ -48,7 +48,7 @@ from counterpoint.privacy.mechanisms import (
     MECHANISMS,
     normal_delta,
     opendp_noise,
-    sensitivity_of,
+    tight_sensitivity,
 )
 from counterpoint.testing import check_reader
 
@@ -65,7 +65,6 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
         "intercept_scaling": 0.5,
         "random_state": 0,
     },
-    "as in the paper": {"sensitivity": "rubinstein"},
 }
 configured = pytest.mark.parametrize("name", CONFIGURATIONS)
 PUBLIC = {"bounds": (-15.0, 15.0), "classes": ["no", "yes"]}
@@ -214,7 +213,7 @@ def test_no_neighbour_moves_the_weights_by_more_than_the_sensitivity(kind: str, 
         if kind == "Fourier":
             rows = lift(rng.normal(size=(n, 3)), frequencies, 0.0) * rng.choice([-1.0, 1.0], (n, 1))
         w = minimize_hinge(rows, C / n, 1e-10, 200)
-        bound = sensitivity_of("tight", box=C / n, norm=1.0, tol=1e-10)
+        bound = tight_sensitivity(box=C / n, norm=1.0, tol=1e-10)
         for other in neighbours(rng, rows, 1.0):
             moved = np.linalg.norm(minimize_hinge(other, C / n, 1e-10, 200) - w)
             largest = max(largest, float(moved) / bound)
@@ -249,11 +248,8 @@ def test_the_sensitivity_is_what_the_formula_says():
     l2 = (2.0 + 2e-4) * 3.0 * np.sqrt(3 + 4) / 100
     assert model(**common).fit(X, y).sensitivity_ == pytest.approx(2.0 * l2, rel=1e-9)
     assert model("gamma", **common).fit(X, y).sensitivity_ == pytest.approx(l2, rel=1e-9)
-    paper = model("as in the paper", **common).fit(X, y)
-    assert paper.scale_ == pytest.approx(4 * 3.0 * np.sqrt(7 * 4) / (2.0 * 100), rel=1e-9)
     rough = model(**common, tol=1e-4).fit(X, y)
     assert rough.sensitivity_ == pytest.approx(2.0 * (l2 + 2.0 * np.sqrt(2e-4)), rel=1e-3)
-    assert sensitivity_of("rubinstein", box=1e-9, norm=1.0, tol=1e-4) > 2.0 * np.sqrt(2e-4)
 
 
 @given(seed=st.integers(0, 10**6), size=st.sampled_from([2, 20, 100]), spread=st.floats(0.1, 1e6))
@@ -598,8 +594,8 @@ def test_a_score_of_zero_decides_for_the_second_class():
 def test_little_privacy_costs_little_accuracy():
     X, y = load_breast_cancer(return_X_y=True)
     X, test, y, truth = train_test_split(X, y, test_size=0.3, random_state=1)
-    paper = PrivateSVC(
-        5.0, C=np.sqrt(len(X)), feature_map="fourier", gamma=1 / 30, sensitivity="rubinstein",
+    paper = PrivateSVC(  # of as much noise as the paper's, at twice the epsilon
+        0.50005 * 5.0, C=np.sqrt(len(X)), feature_map="fourier", gamma=1 / 30,
         trust_data=True, insecure_noise_seed=0, random_state=0,
     )  # fmt: skip
     assert make_pipeline(StandardScaler(), paper).fit(X, y)[-1].scale_ == pytest.approx(
@@ -623,15 +619,10 @@ def test_scores_are_off_by_no_more_than_the_bound(mechanism: str):
     assert not fitted.is_useful(0.99 * fitted.error_bound(0.1), 0.1)
 
 
-def test_the_rule_of_the_paper_for_usefulness():
+def test_no_error_has_a_chance_of_one():
     X, y = data()
     fitted = model(C=1.0).fit(X, y)
-    error = 2.0 * 1.0 * fitted.scale_ * (4 - np.log(0.05))
-    assert fitted.error_bound(0.05, "paper") == pytest.approx(error)
-    assert fitted.is_useful(error * 1.0001, 0.05, rule="paper")
-    assert fitted.error_bound(0.05) < error
-    with pytest.raises(InvalidInput, match="the model has gamma noise: pass rule='exact'"):
-        model("gamma").fit(X, y).error_bound(0.05, "paper")
+    assert fitted.error_bound(0.05) < 2.0 * 1.0 * fitted.scale_ * (4 - np.log(0.05))
     with pytest.raises(InvalidInput, match="above 0 and below 1; got 1"):
         fitted.error_bound(1)
 
@@ -1035,7 +1026,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"C": 0}, r"'C' .* float in the range \(0.0, inf\). Got 0"),
     ({"feature_map": "poly"}, r"'feature_map' .* a str among \{'\w+', '\w+'\}. Got 'poly'"),
     ({"mechanism": "none"}, r"'mechanism' .* a str among \{'\w+', '\w+', '\w+'\}. Got 'none'"),
-    ({"sensitivity": "loose"}, r"'sensitivity' .* a str among \{'\w+', '\w+'\}. Got 'loose'"),
     ({"mechanism": "gaussian"}, "delta with mechanism='gaussian', .* got delta=None"),
     ({"delta": 1e-6}, "without it otherwise; got delta=1e-06 with mechanism='laplace'"),
     (

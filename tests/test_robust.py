@@ -40,7 +40,6 @@ from counterpoint.noise import (
     ProjectedGamma,
     ProjectedGaussian,
     ProjectedLaplace,
-    k_paper,
 )
 from counterpoint.privacy import PrivateSVC
 from counterpoint.problem.costs import EncodedCost
@@ -534,47 +533,6 @@ def test_few_changes_are_those_of_all_subsets(cost: str):
             best = min(best, cheapest(cost, x, demands))
         assert answers.cost[i] == pytest.approx(best, rel=ORACLE)
         assert answers.gap[i] <= 1e-6
-
-
-# The paper's rule
-
-
-@pytest.mark.covering(1)
-@EVERY_COST
-@pytest.mark.parametrize("p", [0.6, *PROBABILITIES])
-def test_the_papers_rule_is_the_papers_cone(p: float, cost: str):
-    """Equation 17: never nearer than the exact rule for p >= .75, and its claim is recomputed."""
-    law = LAWS["laplace"]
-    answers = explain("laplace", cp.Robust("yes", p, "fixed", "paper"), cost)
-    k = float(np.sqrt(2.0) * np.log(1.0 / (2.0 * (1.0 - p)))) * law.scale
-    assert k == pytest.approx(k_paper(p) * law.scale)
-    for i, x in enumerate(ROWS):
-        expected = cheapest(
-            cost,
-            x,
-            lambda y: [k * cvxpy.norm(cvxpy.hstack([y, 1.0])) <= COEF @ y + INTERCEPT],
-        )
-        if np.isinf(expected):
-            assert answers.status[i] == cp.Status.INFEASIBLE
-            continue
-        assert answers.cost[i] == pytest.approx(expected, rel=ORACLE)
-        y = answers.to_frame()[i]
-        exact = 1.0 - tail(law, lifted(y), safety_margin(y))
-        said = answers[i].certificate
-        assert said.probability == pytest.approx(exact, abs=1e-9)
-        assert (said.guarantee is cp.Guarantee.FIXED) == (exact >= p)
-        assert ("asks for too little" in str(answers[i])) == (exact < p)
-
-
-@pytest.mark.covering(1)
-@EVERY_COST
-@pytest.mark.parametrize("p", PROBABILITIES)
-def test_the_exact_rule_is_never_farther_than_the_papers(p: float, cost: str):
-    near, far = (
-        explain("laplace", cp.Robust("yes", p, "fixed", rule), cost).cost
-        for rule in ("exact", "paper")
-    )
-    assert (near <= np.where(np.isnan(far), np.inf, far) * (1.0 + 1e-9)).all()
 
 
 # The guarantee of a point that was chosen by looking
@@ -1072,7 +1030,6 @@ def test_a_row_that_lacks_only_a_lead_is_searched_once(monkeypatch: pytest.Monke
 def test_what_could_be_had_says_what_it_is_a_probability_of():
     for asked, said in (
         (cp.Robust("yes", 0.9, "fixed"), " for a fixed point"),
-        (cp.Robust("yes", 0.9, "fixed", "paper"), " by the paper's rule"),
         (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
     ):
         told = said_of_attainable(asked, 0.75, None, None)
@@ -1176,8 +1133,6 @@ def test_a_probability_is_at_least_a_half_and_below_one(probability: Any):
     ("options", "message"),
     [
         ({"guarantee": "sure"}, "Expected guarantee 'best' or 'selection' or 'fixed'; got 'sure'"),
-        ({"rule": "mine"}, "Expected rule 'exact' or 'paper'; got 'mine'"),
-        ({"rule": "paper", "guarantee": "selection"}, "the paper's rule is for a point that is"),
         ({"draws": 0}, "Expected draws to be a whole number of at least 1; got 0"),
         ({"random_state": -1}, "Expected random_state to be a whole number of at least 0"),
     ],
@@ -1199,11 +1154,6 @@ def test_a_model_without_noise_names_the_wrapper():
             cp.InvalidInput, match=r"PrivateSVC .*cp\.UncertainClassifier\(model, cov"
         ):
             cp.explain(plain, X, cp.Robust("yes", 0.9), cost=cp.Manhattan())
-
-
-def test_the_papers_rule_is_for_laplace_noise():
-    with pytest.raises(cp.InvalidInput, match="Expected Laplace noise for rule='paper'; got gamma"):
-        explain("gamma", cp.Robust("yes", 0.9, "fixed", "paper"))
 
 
 def test_an_unknown_label():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.noise import k_paper
+from private.papers_rules import k_paper
 
 __all__ = ["Bisected", "bisect"]
 

@@ -9,8 +9,9 @@ from common.report import Claim, Section, number
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from counterpoint.noise import ProjectedLaplace, k_laplace, k_paper
+from counterpoint.noise import ProjectedLaplace
 from private.known import known
+from private.papers_rules import k_laplace, k_paper, papers_error
 from private.tasks import F, breast_cancer
 
 __all__ = ["section", "usefulness"]
@@ -106,7 +107,7 @@ def usefulness(betas: tuple[float, ...] = (1.0, BETA, 10.0, 50.0)) -> Section:
     rows, holds = [], []
     for beta in betas:
         model = one.released(beta, 1)
-        paper, exact = model.error_bound(DELTA, "paper"), model.error_bound(DELTA)
+        paper, exact = papers_error(model, DELTA), model.error_bound(DELTA)
         rows.append(
             (
                 f"{beta:g}",

@@ -21,6 +21,7 @@ from private.grid import BETA, P
 from private.known import known
 from private.looks import COLOURS
 from private.methods import AS_PRINTED, METHODS
+from private.papers_rules import by_papers_rule, robust
 from private.repository import repository
 
 __all__ = ["section"]
@@ -158,14 +159,14 @@ def _ours(
     model: PrivateSVC, x: FloatArray, label: int, prototype: FloatArray
 ) -> dict[str, FloatArray]:
     """What the methods of counterpoint find."""
-    explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     points = {}
     for name, how in METHODS["fourier"].items():
         if name == AS_PRINTED:
             continue
         more = {"prototype": prototype} if how.get("search") == "segment" else {}
-        target = cp.Robust(label, P, **how, **more) if how else cp.Label(label)
-        found = explainer.explain(x[None], target)
+        target = robust(label, P, how, **more) if how else cp.Label(label)
+        asked = by_papers_rule(model, P) if "rule" in how else model
+        found = cp.Explainer(asked, cost=cp.SquaredEuclidean()).explain(x[None], target)
         if found.found[0]:
             points[name] = found.to_frame()[0]
     return points

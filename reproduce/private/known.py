@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.privacy import PrivateSVC
+from private.papers_rules import with_papers_noise
 from private.sets import Data, data_set
 
 __all__ = ["Kind", "Known", "known"]
@@ -69,9 +70,9 @@ def known(name: str, kind: Kind, drawn: int) -> Known:
         1.0,
         C=float(np.sqrt(len(data.X))),
         feature_map=kind,
-        sensitivity="rubinstein",
         trust_data=True,
         insecure_noise_seed=0,
         random_state=drawn,
     ).fit(data.X, data.y)
-    return Known(data, model, model.coef_ - model.noise_.draw(1, 0)[0])
+    weights = model.coef_ - model.noise_.draw(1, 0)[0]
+    return Known(data, with_papers_noise(model, len(data.X)), weights)

@@ -12,6 +12,7 @@ import counterpoint as cp
 from counterpoint.privacy import PrivateSVC
 from private.bisection import asked_by_paper, bisect
 from private.known import Kind, Known
+from private.papers_rules import by_papers_rule, probability_at, robust
 
 __all__ = ["AS_PRINTED", "COSTLY", "METHODS", "PLAIN", "Answer", "Asked", "answer"]
 
@@ -109,13 +110,19 @@ def answer(asked: Asked, kind: Kind, name: str) -> Answer:
             if asked.safety_margins(asked.prototype[None])[0] < 0.0:
                 return Answer()
             how["prototype"] = asked.prototype
-        target = cp.Robust(asked.label, asked.p, **how)
-    found = asked.explainer.explain(asked.x[None], target)
+        target = robust(asked.label, asked.p, how)
+    papers = "rule" in METHODS[kind][name]
+    model = by_papers_rule(asked.model, asked.p) if papers else asked.model
+    explainer = cp.Explainer(model, cost=cp.SquaredEuclidean()) if papers else asked.explainer
+    found = explainer.explain(asked.x[None], target)
     if not found.found[0]:
         return Answer()
     safety_margin = float(asked.known.safety_margin(found.to_frame(), asked.label)[0])
     sure = found[0].certificate
-    return Answer(float(np.sqrt(sure.cost)), safety_margin, str(sure.guarantee), str(found[0]))
+    guarantee = str(sure.guarantee)
+    if papers and probability_at(asked.model, found.to_frame(), asked.label) < asked.p:
+        guarantee = "none"
+    return Answer(float(np.sqrt(sure.cost)), safety_margin, guarantee, str(found[0]))
 
 
 def _as_printed(asked: Asked) -> Answer:

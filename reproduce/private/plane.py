@@ -15,6 +15,7 @@ from counterpoint.privacy import PrivateSVC
 from private.known import Known
 from private.looks import BAD, COLOURS, GOOD
 from private.methods import METHODS, PLAIN, Answer, Asked, answer
+from private.papers_rules import by_papers_rule, robust, with_papers_noise
 from private.sets import Data
 from private.simulation import Tally, interval
 
@@ -102,12 +103,12 @@ def _known() -> Known:
     model = PrivateSVC(
         1.0,
         C=float(np.sqrt(len(rows))),
-        sensitivity="rubinstein",
         trust_data=True,
         insecure_noise_seed=0,
     ).fit(rows, y)
     weights = model.coef_ - model.noise_.draw(1, 0)[0]
-    return Known(Data("plane", rows, y, rows, y), model, weights)
+    released = with_papers_noise(model, len(rows))
+    return Known(Data("plane", rows, y, rows, y), released, weights)
 
 
 def _line(name: str, tally: Tally) -> tuple[str, ...]:
@@ -119,11 +120,11 @@ def _line(name: str, tally: Tally) -> tuple[str, ...]:
 
 def _scene(known: Known, model: PrivateSVC) -> FitData:
     label = 1 - int(model.predict(X[None])[0])
-    explainer = cp.Explainer(model, cost=cp.SquaredEuclidean())
     points = {}
     for name, how in METHODS["linear"].items():
-        target = cp.Label(label) if name == PLAIN else cp.Robust(label, P, **how)
-        found = explainer.explain(X[None], target)
+        target = cp.Label(label) if name == PLAIN else robust(label, P, how)
+        asked = by_papers_rule(model, P) if "rule" in how else model
+        found = cp.Explainer(asked, cost=cp.SquaredEuclidean()).explain(X[None], target)
         if found.found[0]:
             points[name] = found.to_frame()[0]
     slope, constant = known.weights[:2], known.weights[2]

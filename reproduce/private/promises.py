@@ -61,7 +61,7 @@ def _told(some: Sequence[tuple[str, Cell, Tally]]) -> list[str]:
 
 
 def unclaimed(every: Sequence[Results]) -> list[Claim]:
-    """What certificates say of answers to the paper's rule where it asks for too little."""
+    """How sure answers to the paper's rule are where it asks for too little."""
     some = [t for one in every for _, t in one.of("segment, paper's rule", 0.6)]
     held = [tally.guarantees for tally in some if tally.found]
     if not held:
@@ -71,7 +71,7 @@ def unclaimed(every: Sequence[Results]) -> list[Claim]:
         Claim(
             "the paper's rule at p = 0.6 has probability 0.6",
             "yes",
-            f"no, and the certificates of {none} of {every_one} answers claim nothing",
+            f"no: {none} of {every_one} answers are less sure, by the law of the noise",
             agrees=False,
         )
     ]

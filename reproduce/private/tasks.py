@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from counterpoint.noise import NoiseLaw
 from counterpoint.privacy.features import lift
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.mechanisms import MECHANISMS, sensitivity_of
+from counterpoint.privacy.mechanisms import MECHANISMS
+from private.papers_rules import SENSITIVITIES
 
 FloatArray = NDArray[np.float64]
 
@@ -76,7 +77,8 @@ class Task:
     def law(self, method: Method, epsilon: float) -> NoiseLaw:
         """The law of the noise that makes the weights ε-private."""
         mechanism, size = MECHANISMS[method.mechanism], len(self.weights)
-        l2 = sensitivity_of(method.sensitivity, box=self.box, norm=1.0, tol=TOL)
+        least = 2.0 * self.box + 2.0 * float(np.sqrt(2.0 * TOL))  # of weights to a gap of TOL
+        l2 = max(SENSITIVITIES[method.sensitivity] * self.box, least)
         budget = epsilon, DELTA if method.mechanism == "gaussian" else 0.0
         scale = mechanism.scale(mechanism.sensitivity(l2, size), budget)
         return mechanism.law(scale, size)

@@ -143,7 +143,7 @@ def by_p(every: Sequence[Results]) -> Section:
     return Section(
         "Section 3: real validity along p",
         "The share of the answers that are right by the true weights, over all data sets. Below "
-        "p = 0.72 the paper's rule asks for less than p, and its certificates claim nothing.",
+        "p = 0.72 the paper's rule asks for less than p.",
         ("", "method", *(f"p = {p:g}" for p in ps)),
         rows,
         claims=unclaimed(every),

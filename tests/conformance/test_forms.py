@@ -14,7 +14,6 @@ from counterpoint.families.additive.form import Additive
 from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.families.uncertain.form import FourierScores, UncertainForm, UncertainScores
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
-from counterpoint.noise import ProjectedLaplace
 from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Region
@@ -47,10 +46,9 @@ def _targets(form: Any) -> list[Target]:
         if form.link is Link.SOFTMAX:
             made += [cp.Tradeoff(label, 0.1) for label in classes]
     if isinstance(form, UncertainForm):
-        rules = ["exact", "paper"] if isinstance(form.law, ProjectedLaplace) else ["exact"]
         for label in classes:
-            made += [cp.Robust(label, 0.9, "fixed", rule) for rule in rules]
-            made += [cp.Robust(label, 0.5, "fixed"), cp.Robust(label, 0.9, "selection")]
+            made += [cp.Robust(label, p, "fixed") for p in (0.5, 0.9)]
+            made += [cp.Robust(label, 0.9, "selection")]
     if isinstance(form, LocalPrototypes) and form.link is not Link.NONE and len(classes) == 2:
         made += [cp.Probability(label, p) for label in classes for p in (0.3, 0.5, 0.9)]
     return made

@@ -20,8 +20,6 @@ from counterpoint.noise.laws import (
     ProjectedGamma,
     ProjectedGaussian,
     ProjectedLaplace,
-    k_laplace,
-    k_paper,
 )
 
 __all__ = [
@@ -29,6 +27,4 @@ __all__ = [
     "ProjectedGamma",
     "ProjectedGaussian",
     "ProjectedLaplace",
-    "k_laplace",
-    "k_paper",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import log, sqrt
 from typing import ClassVar, final
 
 import numpy as np
@@ -20,8 +19,6 @@ __all__ = [
     "ProjectedGamma",
     "ProjectedGaussian",
     "ProjectedLaplace",
-    "k_laplace",
-    "k_paper",
 ]
 
 
@@ -407,23 +404,6 @@ def _check_scale(scale: float, n_features: int) -> None:
         raise InvalidInput(f"Expected a finite noise scale above 0; got {scale!r}.")
     if n_features < 1:
         raise InvalidInput(f"Expected at least one weight; got n_features={n_features!r}.")
-
-
-def k_paper(p: float) -> float:
-    """k with q_p(φ) = λ k ‖φ‖₂ by the paper, √2 ln(1 / (2 (1 − p))), (16b).
-
-    Its law is another one than that of Laplace noise: too wide for most φ, too narrow for some.
-    """
-    return sqrt(2.0) * k_laplace(p)
-
-
-def k_laplace(p: float) -> float:
-    """ln(1 / (2 (1 − p))), the quantile of one Laplace variable of scale 1."""
-    if not 0.5 <= p < 1.0:
-        raise InvalidInput(
-            f"Expected a probability of at least 0.5 and below 1; got {p!r}: pass one such as 0.9."
-        )
-    return -log(2.0 * (1.0 - p))
 
 
 def normal_quantile(q: float) -> float:

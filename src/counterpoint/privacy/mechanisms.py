@@ -27,7 +27,7 @@ __all__ = [
     "Mechanism",
     "gamma_noise",
     "normal_delta",
-    "sensitivity_of",
+    "tight_sensitivity",
 ]
 
 
@@ -35,12 +35,9 @@ UPWARDS = 1.0 + 1e-12
 """More than what rounding takes away."""
 
 
-def sensitivity_of(
-    rule: Literal["tight", "rubinstein"], *, box: float, norm: float, tol: float
-) -> float:
+def tight_sensitivity(*, box: float, norm: float, tol: float) -> float:
     """The largest ‖w₁ − w₂‖₂ of two fits that differ in a row; proved on *Private models*."""
-    tight = 2.0 * norm * box + 2.0 * sqrt(2.0 * tol)
-    return UPWARDS * (tight if rule == "tight" else max(4.0 * norm * box, tight))
+    return UPWARDS * (2.0 * norm * box + 2.0 * sqrt(2.0 * tol))
 
 
 Budget = tuple[float, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from math import inf, log, sqrt
+from math import inf, sqrt
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, final
 
@@ -23,7 +23,7 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.accountant import BudgetAccountant, learned_before
 from counterpoint.privacy.features import largest, lift, read_bounds, scaled
 from counterpoint.privacy.hinge import minimize_hinge
-from counterpoint.privacy.mechanisms import MECHANISMS, sensitivity_of
+from counterpoint.privacy.mechanisms import MECHANISMS, tight_sensitivity
 
 __all__ = ["PrivateSVC"]
 
@@ -68,8 +68,6 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ``"gaussian"``, (ε, δ)-private.
     delta
         δ of ``"gaussian"``: much less than 1/n, since so much may give a row away as it is.
-    sensitivity
-        ``"tight"``, 2Cκ/n; or ``"rubinstein"``, the paper's (10), which is twice that.
     n_components
         F, the even number of random features.
     gamma
@@ -148,7 +146,6 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes: ArrayLike | None = None
     mechanism: Literal["laplace", "gamma", "gaussian"] = "laplace"
     delta: float | None = None
-    sensitivity: Literal["tight", "rubinstein"] = "tight"
     n_components: int = 100
     gamma: float | None = None
     intercept_scaling: float | None = None
@@ -165,7 +162,6 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "feature_map": [StrOptions(among("linear", "fourier"))],
         "mechanism": [StrOptions(among(*MECHANISMS))],
         "delta": [Interval(Real, 0.0, 1.0, closed="neither"), None],
-        "sensitivity": [StrOptions(among("tight", "rubinstein"))],
         "n_components": [AT_LEAST_1],
         "gamma": [ABOVE_0, None],
         "intercept_scaling": [Interval(Real, 0.0, None, closed="left"), None],
@@ -231,7 +227,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             norm, entry = float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
         box, size = float(self.C) / len(rows), rows.shape[1]
         tol = 0.5 * (SOLVED * max(norm, EPS) * box) ** 2 if self.tol is None else float(self.tol)
-        l2 = sensitivity_of(self.sensitivity, box=box, norm=norm, tol=tol)
+        l2 = tight_sensitivity(box=box, norm=norm, tol=tol)
         sensitivity = mechanism.sensitivity(l2, size)
         # K releases together: K times what is pure, √K times what adds up in squares.
         every = sensitivity * (sqrt(len(signs)) if budget[1] else len(signs))
@@ -293,7 +289,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return MECHANISMS[self.mechanism_].law(self.scale_, self.coef_.shape[-1])
 
-    def error_bound(self, delta: float, rule: Literal["exact", "paper"] = "exact") -> float:
+    def error_bound(self, delta: float) -> float:
         """What no score within the bounds is off by, with a chance of 1 − δ.
 
         The smallest e for which the model is (e, δ)-useful (11): ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e``
@@ -303,9 +299,6 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         delta
             δ, above 0 and below 1.
-        rule
-            ``"exact"``: by the law of the norm of the noise. ``"paper"``: 2Φλ(F − ln δ), which is
-            for Laplace noise, and larger.
 
         Returns
         -------
@@ -315,7 +308,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidInput
-            If δ is no such number, or the paper's rule is asked for with other noise.
+            If δ is no such number.
         """
         check_is_fitted(self)
         if not 0.0 < delta < 1.0:
@@ -324,21 +317,11 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         size, solved = self.coef_.shape[-1], self.norm_bound_ * sqrt(2.0 * self.tol_)
         delta = delta / (len(self.coef_) if self.coef_.ndim == 2 else 1)
-        if rule == "exact":
-            mechanism = MECHANISMS[self.mechanism_]
-            sizes = (self.norm_bound_, self.entry_bound_)
-            return mechanism.reach(self.scale_, size, delta, *sizes) + solved
-        if self.mechanism_ != "laplace":
-            raise InvalidInput(
-                f"Expected Laplace noise for rule='paper', and the model has {self.mechanism_} "
-                "noise: pass rule='exact'."
-            )
-        return 2.0 * self.entry_bound_ * self.scale_ * (size - log(delta))
+        sizes = (self.norm_bound_, self.entry_bound_)
+        return MECHANISMS[self.mechanism_].reach(self.scale_, size, delta, *sizes) + solved
 
-    def is_useful(
-        self, error: float, delta: float, rule: Literal["exact", "paper"] = "exact"
-    ) -> bool:
-        """Whether it is (error, δ)-useful (11); by the paper's rule, λ ≤ error / (2Φ(F − ln δ)).
+    def is_useful(self, error: float, delta: float) -> bool:
+        """Whether it is (error, δ)-useful (11).
 
         Parameters
         ----------
@@ -346,10 +329,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             In score units.
         delta
             As in `error_bound`.
-        rule
-            As in `error_bound`.
         """
-        return self.error_bound(delta, rule) <= error
+        return self.error_bound(delta) <= error
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text: str = super().__repr__(N_CHAR_MAX)

@@ -24,7 +24,6 @@ __all__ = [
     "said_of_attainable",
     "said_of_promise",
     "said_of_prototype",
-    "said_of_rule",
     "surest",
 ]
 
@@ -57,7 +56,7 @@ def said_of_attainable(
     if probability is None:
         told = "Not even a probability of 0.5 was reached"
     else:
-        means = " by the paper's rule" if target.rule == "paper" else " for a fixed point"
+        means = " for a fixed point"
         if target.selects:  # whoever asks for it now has looked at the weights
             means = " (a promise only if it was settled on beforehand)"
         told = f"A probability of {rounded_down(probability)} is attainable{means}"
@@ -79,16 +78,6 @@ def said_of_promise(target: Robust, share: float | None) -> str:
     told += f" About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
     little = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
     return f"{told}{little}."
-
-
-def said_of_rule(target: Robust, probability: float) -> str:
-    """What is to be said of the rule of a target, for an answer with an exact probability."""
-    if probability >= target.probability:
-        return ""
-    return (
-        "A point fixed beforehand would only have a probability of "
-        f"{rounded_down(probability)} here: the paper's rule asks for too little."
-    )
 
 
 def said_of_prototype(
@@ -128,7 +117,7 @@ def surest(
         point = _point(question, asked, x, end)
         if point is not None:
             best = asked.probability
-            if not asked.selects and asked.rule == "exact":  # it may have more, for nothing
+            if not asked.selects:  # it may have more, for nothing
                 sure = float(form.certainty(point[None], asked.label)[0])
                 best = min(max(sure, best), target.probability)
             low = -np.log1p(-best)

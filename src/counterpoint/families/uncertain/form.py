@@ -34,7 +34,7 @@ from counterpoint.models.dispatch import (
 )
 from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
 from counterpoint.models.linear import LinearScores
-from counterpoint.noise import NoiseLaw, ProjectedGaussian, ProjectedLaplace, k_paper
+from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
@@ -76,21 +76,9 @@ class UncertainForm(Form):
     def demanded(self, target: Robust) -> NoiseLaw | None:
         """The law whose quantile a lead is to exceed; None if no quantile is demanded.
 
-        That of the paper, λ √2 ln(1 / (2 (1 − p))) ‖φ‖, is that of a normal law of the right scale.
         What an answer to a `Robust` that ``selects`` has to lead by is said by `safety_margins`.
         """
-        law, p = self.law, target.probability
-        if target.selects or p == 0.5:
-            return None
-        if target.rule == "exact":
-            return law
-        if not isinstance(law, ProjectedLaplace):
-            kind = type(law).__name__.removeprefix("Projected").lower()
-            raise InvalidInput(
-                f"Expected Laplace noise for rule='paper'; got {kind} noise. Use rule='exact'."
-            )
-        unit = ProjectedGaussian.isotropic(1.0, 1).quantile(p, np.ones(1))
-        return ProjectedGaussian.isotropic(law.scale * k_paper(p) / float(unit), law.n_features)
+        return None if target.selects or target.probability == 0.5 else self.law
 
     def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
         """(n,) by how much points lead more than is demanded."""

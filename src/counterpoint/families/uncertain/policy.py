@@ -12,7 +12,6 @@ TARGETS: dict[type, dict[str, Parameter]] = {
         "label": a_label,
         "probability": a_number,
         "guarantee": a_text,
-        "rule": a_text,
         "draws": a_count,
         "random_state": a_count,
         "search": a_text,

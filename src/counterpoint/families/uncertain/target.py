@@ -27,7 +27,6 @@ __all__ = ["Robust"]
 
 WORDS = {
     "guarantee": ("best", "selection", "fixed"),
-    "rule": ("exact", "paper"),
     "search": ("best", "segment", "optimal"),
 }
 """What the words of a `Robust` may be."""
@@ -63,10 +62,6 @@ class Robust(Target):
     guarantee
         ``"selection"``; ``"fixed"``; or ``"best"``, the first where attainable, else the second.
         Each answer's certificate says which it has.
-    rule
-        Of a point fixed beforehand: ``"exact"``, or ``"paper"`` for equation 17 of the paper, which
-        is for Laplace noise, asks for too much or too little, and has no guarantee but where the
-        exact probability, which the certificate states, suffices.
     draws
         How many draws of the noise make ``"selection"``, which is then certain to 99.9 %; with
         random features, a tenth of them.
@@ -92,7 +87,6 @@ class Robust(Target):
     label: Hashable
     probability: float
     guarantee: Literal["best", "selection", "fixed"] = "best"
-    rule: Literal["exact", "paper"] = "exact"
     draws: int = 10_000
     random_state: int = 0
     search: Literal["best", "segment", "optimal"] = "best"
@@ -112,11 +106,6 @@ class Robust(Target):
             if not (isinstance(word, str) and word in words):
                 listed = " or ".join(map(repr, words))
                 raise InvalidInput(f"Expected {name} {listed}; got {shown(word)}.")
-        if self.rule == "paper" and self.guarantee == "selection":
-            raise InvalidInput(
-                "Expected rule='exact' with guarantee='selection': the paper's rule is for a point "
-                "that is fixed beforehand."
-            )
         if self.search == "segment" and self.prototype is None:
             raise InvalidInput(
                 "Expected a prototype with search='segment'; got none. Pass a row that is known to "
@@ -132,7 +121,7 @@ class Robust(Target):
     @property
     def selects(self) -> bool:
         """Whether the answer is to be sure however it was chosen, if that is attainable."""
-        return self.guarantee != "fixed" and self.rule == "exact"
+        return self.guarantee != "fixed"
 
     @property
     def promise(self) -> Guarantee:
@@ -156,13 +145,13 @@ class Robust(Target):
 
     def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
         uncertain = _uncertain(form)
-        return self._is_sure(uncertain, x, said, uncertain.certainty(x, self.label))
+        return self._is_sure(said, uncertain.certainty(x, self.label))
 
     def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
         probability = _uncertain(form).certainty(x, self.label)
         promised = probability >= self.probability
         return Validation(
-            self._is_sure(_uncertain(form), x, said, probability),
+            self._is_sure(said, probability),
             form.margin(x, self),
             probability,
             np.where(promised, self.promise.code, Guarantee.NONE.code).astype(np.int8),
@@ -204,7 +193,6 @@ class Robust(Target):
             attainable_of,
             said_of_promise,
             said_of_prototype,
-            said_of_rule,
         )
 
         question, certificate = answers.question, answers.certificates[i]
@@ -212,10 +200,8 @@ class Robust(Target):
         x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
         if certificate.valid and certificate.guarantee is Guarantee.SELECTION:
             first = said_of_promise(self, _uncertain(question.form).answered(self, question, x))
-        elif certificate.valid:
-            first = said_of_rule(self, certificate.probability)
         else:
-            first = attainable_of(question, self, x)
+            first = "" if certificate.valid else attainable_of(question, self, x)
         about = said_of_prototype(question, self, x, y if certificate.valid else None)
         return " ".join(filter(None, (first, about)))
 
@@ -233,14 +219,9 @@ class Robust(Target):
             raise InvalidInput(f"In prototype=: {encoded.problems[0]}")
         return np.asarray(features.expand(encoded.codes)[0])
 
-    def _is_sure(
-        self, form: UncertainForm, x: FloatArray, predicted: NDArray[Any], probability: FloatArray
-    ) -> BoolArray:
-        """(n,): whether points have the label, and the probability or what the paper asks for."""
-        satisfied = probability >= self.probability
-        if self.rule == "paper":
-            satisfied = form.margin(x, self) >= 0.0
-        return np.asarray(satisfied & (predicted == self.label))
+    def _is_sure(self, predicted: NDArray[Any], probability: FloatArray) -> BoolArray:
+        """(n,): whether points have the label and the probability."""
+        return np.asarray((probability >= self.probability) & (predicted == self.label))
 
 
 def _uncertain(form: Form) -> UncertainForm:

@@ -186,7 +186,8 @@ class Counterfactuals:
         status, c = self._status(i), self.certificates[i]
         text = said_of(status, c.claim, c.guarantee, found=c.valid, on_edge=c.on_edge)
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
-            self._remarks[i] = self.targets[i].remark(self, i)
+            chance = self.targets[i].requirement.chance
+            self._remarks[i] = "" if chance is None else chance.remark(self, i)
         return " ".join(filter(None, (text, self._remarks.get(i))))
 
     def messages(self) -> tuple[IntArray, list[str]]:
@@ -216,7 +217,7 @@ class Counterfactuals:
 
     def remarks(self) -> dict[int, str]:
         """Row → what is said of it besides; of rows without an answer only of the first."""
-        if not len(self) or not self.targets[0].remarks:
+        if not len(self) or self.targets[0].requirement.chance is None:
             return {}
         found = self.found
         rows = [*np.flatnonzero(found).tolist(), *np.flatnonzero(~found)[:REMARKS].tolist()]

@@ -368,7 +368,9 @@ def _reasons(
 def _ordered(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reason, ...]:
     """At most four features that an answer changes, by what is lost when each is undone."""
     form, features, target = answers.question.form, answers.features, answers.targets[i]
-    if target.promise is not cp.Guarantee.NONE:  # under noise: by the weights as they are known
+    if (
+        target.requirement.promise is not cp.Guarantee.NONE
+    ):  # under noise: by the weights as they are known
         target = cp.Label(target.requirement.labels)
     moved = np.flatnonzero(answers.changed[i])
     codes = np.repeat(answers.after[i : i + 1], len(moved) + 1, axis=0)

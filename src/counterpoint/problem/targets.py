@@ -31,6 +31,7 @@ __all__ = [
     "Target",
     "Tradeoff",
     "Validation",
+    "VaryingMargin",
     "as_target",
     "rounded_down",
 ]
@@ -91,6 +92,38 @@ class Validation:
             getattr(self, name)[rows] = values[part]
 
 
+class VaryingMargin(ABC):
+    """A safety margin that depends on the row and the point, as noise on the weights asks for.
+
+    Rows are encoded, (n, d) ``x``; a question is one of `counterpoint.search.union`.
+    """
+
+    @property
+    @abstractmethod
+    def promise(self) -> Guarantee:
+        """What its probability is to say of an answer."""
+
+    @abstractmethod
+    def start_hint(self, question: Any) -> Any:
+        """Where to look for answers."""
+
+    @abstractmethod
+    def safety_margins(self, question: Any, x: FloatArray) -> Any:
+        """The margins that answers need by their distance from rows; None if all need the same."""
+
+    @abstractmethod
+    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
+        """Row → sentence, for (n, p) codes about which it can say nothing."""
+
+    @abstractmethod
+    def remark(self, answers: Any, i: int) -> str:
+        """What else is to be said of one of the answers, or of a row without; may be empty."""
+
+    @abstractmethod
+    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
+        """The highest probability reached for a (1, d) row, by ``end`` in ``thread_time``."""
+
+
 @final
 @dataclass(frozen=True)
 class Requirement:
@@ -102,9 +135,14 @@ class Requirement:
     probable: bool = False  # whether it is about the probability of the label
     at_least: float | None = None  # the least probability; None if it is charged, not demanded
     limits: tuple[float, float] | None = None  # bounds on the prediction of a regressor
-    chance: Any = None  # what it demands of weights that are not known exactly
+    chance: VaryingMargin | None = None  # what it demands of weights that are not known exactly
     # What the price counts beside what is charged; the regions do not depend on it.
     weight: float | None = field(default=None, compare=False)
+
+    @property
+    def promise(self) -> Guarantee:
+        """What the target's probability is to say of an answer."""
+        return Guarantee.NONE if self.chance is None else self.chance.promise
 
     def rounding(self, form: Form, x: FloatArray, eps: float) -> FloatArray:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
@@ -129,11 +167,6 @@ class Target(ABC):
     @abstractmethod
     def requirement(self) -> Requirement:
         """What it requires of a form."""
-
-    @property
-    @abstractmethod
-    def promise(self) -> Guarantee:
-        """What its probability is to say of an answer."""
 
     @abstractmethod
     def each(
@@ -169,40 +202,9 @@ class Target(ABC):
     def misfit(self, model: str, fitting: str) -> InvalidInput:
         """The error of a form that gives it no meaning: what that is, and the targets that fit."""
 
-    @abstractmethod
-    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
-        """Row → sentence, for (n, p) codes about which it can say nothing."""
-
-    @abstractmethod
-    def aim(self, question: Any) -> Any:
-        """Where to look for answers; None for everywhere."""
-
-    @abstractmethod
-    def safety_margins(self, question: Any, x: FloatArray) -> Any:
-        """How much a lead depends on the distance from (n, d) rows; None if it does not."""
-
-    remarks: ClassVar[bool] = False
-    """Whether anything else is to be said of its answers."""
-
-    @abstractmethod
-    def remark(self, answers: Any, i: int) -> str:
-        """What else is to be said of one of the answers, or of a row without; may be empty."""
-
-    @abstractmethod
-    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
-        """The highest probability that is reached for a (1, d) row; None if it is about none.
-
-        The search ends by ``end``, in the seconds of ``thread_time``.
-        """
-
 
 class PlainTarget(Target):
     """A target that takes the weights of the model as they are."""
-
-    @property
-    @final
-    def promise(self) -> Guarantee:
-        return Guarantee.NONE
 
     @final
     def each(
@@ -223,30 +225,6 @@ class PlainTarget(Target):
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:
         return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(self)}.")
-
-    @final
-    def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
-        return {}
-
-    @final
-    def aim(self, question: Any) -> Any:
-        return None
-
-    @final
-    def safety_margins(self, question: Any, x: FloatArray) -> Any:
-        return None
-
-    @final
-    def remark(self, answers: Any, i: int) -> str:
-        return ""
-
-    @final
-    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
-        if self.sought is None:
-            return None
-        traded = Tradeoff(self.requirement.labels[0], 1.0)
-        reached: float | None = question.highest_probability(traded, x, end)
-        return reached
 
     @final
     def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:

@@ -112,7 +112,7 @@ def concluded(
     claim[sure & settled], claim[sure & reported] = Claim.PROVED, Claim.REPORTED
     if any(piece.program.nonconvex for piece in pieces.listed):
         claim[(status == Status.SUBOPTIMAL) & (said["claim"] == Claim.LOCAL)] = Claim.LOCAL
-    promised[:] = asked.target.promise
+    promised[:] = asked.target.requirement.promise
     promised[answered] = Guarantee.of(verdict.guarantees)[answered]
     numbers = {k: np.where(answered, v, np.nan) for k, v in {**numbers, "gap": gap}.items()}
     numbers |= {"bound": bound, "proved_bound": least}
@@ -233,7 +233,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
         said = {name: values[here] for name, values in batch.told.items()}
         verdict = _verdict(asked, reading.form, y, then, said["rounding"])
         said["proof"] = [batch.proofs[i] for i in here.tolist()]
-        safety_margins = target.safety_margins(question, x)
+        safety_margins = question.safety_margins(target, x)
         if safety_margins is None:
             satisfied = target.satisfied(reading.form, x, now)
             said["status"][satisfied != (said["status"] == Status.ALREADY)] = Status.INVALID
@@ -257,7 +257,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
     texts = messages_of(batch.told | expected)
     texts[[*problems]] = [*problems.values()]
     same = [each == text for each, text in zip(batch.told["message"], texts, strict=True)]
-    if target.remarks:  # what is said besides is found by searches
+    if target.requirement.chance is not None:  # what is said besides is found by searches
         both = zip(batch.told["message"], texts, strict=True)
         same = [str(a).startswith(f"{b} ") or a == b for a, b in both]
     wrong.append(("Its message is not what follows from it.", ~np.array(same)))

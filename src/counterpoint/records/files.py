@@ -112,7 +112,7 @@ def _columns(
         x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
         names = ("valid", "margin", "probability", "guarantees", "rounding")
         verdict = Validation(*(getattr(c, name)[rows] for name in names))
-        if target.promise is Guarantee.NONE:  # a search in a span knew less of them
+        if target.requirement.promise is Guarantee.NONE:  # a search in a span knew less of them
             margin = question.form.margin(y, target)
             rounding = target.requirement.rounding(question.form, y, asked.eps)
             verdict = replace(verdict, margin=margin, rounding=rounding)

@@ -26,7 +26,7 @@ from counterpoint.problem.constraints import (
     WithinObserved,
 )
 from counterpoint.problem.costs import EncodedCost
-from counterpoint.problem.targets import Guarantee, Target, rounded_down
+from counterpoint.problem.targets import Guarantee, Target, Tradeoff, rounded_down
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical
 from counterpoint.search.feasibility import FeasibilityOracle
@@ -351,12 +351,17 @@ def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:
 def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
     """The highest probability that was reached, if one was asked for, and what that would be."""
     question, target, x = possible.question, possible.target, possible.x
-    end = 0.5 * (thread_time() + possible.end)
-    reached = target.attainable(question, x, end)
-    field = target.sought
-    if reached is None or field is None:
+    field, required = target.sought, target.requirement
+    if field is None:
         return None, []
-    is_exact = target.promise is Guarantee.NONE  # else it was searched for in three digits
+    end = 0.5 * (thread_time() + possible.end)
+    if required.chance is None:
+        reached = question.highest_probability(Tradeoff(required.labels[0], 1.0), x, end)
+    else:
+        reached = required.chance.attainable(question, x, end)
+    if reached is None:
+        return None, []
+    is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
     said, least = rounded_down(reached, 6 if is_exact else 3), False
 
     def other(probability: float) -> FeasibilityOracle:

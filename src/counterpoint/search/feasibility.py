@@ -66,7 +66,7 @@ class FeasibilityOracle:
         self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
         self.margin = 4.0 * target.requirement.rounding(question.form, x, eps)
         """What leads to an answer that the model confirms, in score units."""
-        self.is_by_price = target.promise is Guarantee.SELECTION
+        self.is_by_price = target.requirement.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
         self._decides = bool(question.on_lattice(x).all())
         pieces = self._pieces_of(question)
@@ -251,7 +251,7 @@ class FeasibilityOracle:
             waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
             effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
             part = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
-            findings = search(pieces, part, effort, self.target.safety_margins(question, part.x))
+            findings = search(pieces, part, effort, question.safety_margins(self.target, part.x))
             satisfied = self._meets(findings, question, part)
             none = np.zeros(len(satisfied), dtype=bool)
             if not satisfied.all():

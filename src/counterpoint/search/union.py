@@ -23,7 +23,7 @@ from counterpoint.rows import lattice
 from counterpoint.rows.encoding import Encoded, encode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.search.search import highest_probability
+from counterpoint.search.search import SafetyMargins, highest_probability
 from counterpoint.solvers import Effort, Solver, all_solvers, applicable
 
 if TYPE_CHECKING:
@@ -283,7 +283,9 @@ class Question:
             return held
 
         def made() -> Union:
-            return Union.of(self.actionable, self._regions(target), target.aim(self))
+            chance = target.requirement.chance
+            hint = None if chance is None else chance.start_hint(self)
+            return Union.of(self.actionable, self._regions(target), hint)
 
         return self._pieces.made(target.requirement, made)
 
@@ -317,6 +319,11 @@ class Question:
         units = np.where(self.actionable.numeric, self.actionable.steps, 1.0)
         return self._decided.made(target.requirement, partial(pieces.ties_resolved, units))
 
+    def safety_margins(self, target: Target, x: FloatArray) -> SafetyMargins | None:
+        """How much answers for (n, d) rows have to lead, if that depends on where they are."""
+        chance = target.requirement.chance
+        return None if chance is None else chance.safety_margins(self, x)
+
     def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
         """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
         return highest_probability(self.pieces(target), x, end)
@@ -344,8 +351,9 @@ class Task:
         """Codes of rows, and why some cannot be used; what does not fit is an error in any case."""
         features, model, required = self.question.features, self.model, self.target.requirement
         encoded = encode(inputs, features, model.fills, model.unfilled)
-        problems = self.target.unusable(encoded.codes, features.names)
-        problems |= self._not_held(inputs, encoded.codes)
+        problems = self._not_held(inputs, encoded.codes)
+        if required.chance is not None:
+            problems = required.chance.unusable(encoded.codes, features.names) | problems
         encoded.problems.update(problems | encoded.problems)
         if required.labels or not required.others:
             _ = self.pieces
@@ -381,7 +389,7 @@ class Task:
         satisfied = self.target.satisfied(self.model.form, x, said)
         if satisfied.any():
             here = x[satisfied]
-            safety_margins = self.target.safety_margins(self.question, here)
+            safety_margins = self.question.safety_margins(self.target, here)
             if safety_margins is not None:
                 required = safety_margins.required(here, np.zeros(len(here)))
                 satisfied[satisfied] = self.model.form.margin(here, self.target) >= required

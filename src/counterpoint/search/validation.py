@@ -144,7 +144,7 @@ class ModelValidation:
     def __init__(self, task: Task, rows: Rows, pieces: Union) -> None:
         self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
         self.features, x = task.question.features, rows.x
-        self.safety_margins: SafetyMargins | None = task.target.safety_margins(task.question, x)
+        self.safety_margins: SafetyMargins | None = task.question.safety_margins(task.target, x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
         # less than the rounding error of a score.
@@ -201,7 +201,7 @@ class ModelValidation:
         answered = certificates.holds
         if not answered.all():
             self.after[~answered] = self.rows.codes[~answered]
-            certificates = certificates.withheld(~answered, target.promise)
+            certificates = certificates.withheld(~answered, target.requirement.promise)
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = found.limited & (effort.seconds is not None)
         return self.after, judge(certificates, effort.gap, limited), certificates, found.closed

@@ -160,8 +160,9 @@ def _point(
     left = end - thread_time()
     if left <= 0.0:
         return None
-    regions, safety_margins = question.form.regions(target), target.safety_margins(question, x)
-    pieces = Union.of(question.actionable, regions, target.aim(question))
+    safety_margins, chance = question.safety_margins(target, x), target.requirement.chance
+    hint = None if chance is None else chance.start_hint(question)
+    pieces = Union.of(question.actionable, question.form.regions(target), hint)
     cases, effort = question.actionable.cases(x), Effort(1.0, min(SECONDS, left))
     found = search(pieces, cases, effort, safety_margins)
     return found.points[0] if found.piece[0] >= 0 else None

@@ -101,7 +101,7 @@ class UncertainForm(Form):
         return Memo()
 
     @abstractmethod
-    def aim(self, target: Robust, features: Features) -> StartHint:
+    def start_hint(self, target: Robust, features: Features) -> StartHint:
         """Where a target says to look.
 
         Raises
@@ -175,7 +175,7 @@ class UncertainScores(UncertainForm):
         slope = sign * (matrix[1] - matrix[0])
         return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
 
-    def aim(self, target: Robust, features: Features) -> StartHint:
+    def start_hint(self, target: Robust, features: Features) -> StartHint:
         if target.search != "best" or target.prototype is not None:
             raise InvalidInput(
                 "Expected search='best' and no prototype for a linear model, whose answers are "
@@ -266,7 +266,7 @@ class FourierScores(UncertainForm):
         wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
         return (1.0 if wanted[1] else -1.0), asked
 
-    def aim(self, target: Robust, features: Features) -> StartHint:
+    def start_hint(self, target: Robust, features: Features) -> StartHint:
         prototype = target.prototype_point(features)
         if prototype is not None and self.predict(prototype[None])[0] != target.label:
             if target.search == "segment":

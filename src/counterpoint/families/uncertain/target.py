@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.problem.targets import Guarantee, Requirement, Target, Validation
+from counterpoint.problem.targets import Guarantee, Requirement, Target, Validation, VaryingMargin
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -34,7 +34,7 @@ WORDS = {
 
 @final
 @dataclass(frozen=True)
-class Robust(Target):
+class Robust(Target, VaryingMargin):
     """The true weights decide for a label, with at least a probability.
 
     For a binary model whose weights are known up to the law of their noise: a
@@ -178,15 +178,13 @@ class Robust(Target):
             for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         }
 
-    def aim(self, question: Question) -> StartHint | None:
-        return _uncertain(question.form).aim(self, question.features)
+    def start_hint(self, question: Question) -> StartHint:
+        return _uncertain(question.form).start_hint(self, question.features)
 
     def safety_margins(self, question: Question, x: FloatArray) -> SafetyMargins | None:
         if not self.selects:
             return None
         return _uncertain(question.form).safety_margins(self, question, x)
-
-    remarks = True
 
     def remark(self, answers: Counterfactuals, i: int) -> str:
         from counterpoint.families.uncertain.attainable import (

@@ -233,104 +233,51 @@ def test_finite_differences_take_all_rows_in_a_call_or_two(count: int):
     np.testing.assert_allclose(found, back(C / np.cosh(values) ** 2), rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "poly", "cosine", "linear"])
-def test_kernel_pca_is_read_with_its_derivatives(kernel: str):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 5)) * np.array([1.0, 2.0, 5.0, 0.5, 1.0]) + 1.0
-    model = make_pipeline(StandardScaler(), KernelPCA(3, kernel=kernel)).fit(X)
-    space, rows, C = represent(model), X[:7] + 0.1, rng.normal(size=(7, 3))
-    values, pull = space.vjp(rows)
-    np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-12)
-    _, by_differences = FiniteDifferences(model.transform, 5).vjp(rows)
-    np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-5, atol=1e-7)
-
-
 def test_a_function_is_called_seldom_for_fits_as_good():
-    space, calls = as_network(net()), []
+    network, calls = as_network(net()), []
 
     def function(rows: np.ndarray) -> np.ndarray:
         calls.append(len(rows))
-        return space.vjp(rows)[0]
+        return network.vjp(rows)[0]
 
-    own, blind = (
-        GroupTranslations(one, k=2, strengths=4).fit(X, Y)
-        for one in (space, FiniteDifferences(function, 4))
+    exact, blind = (
+        GroupTranslations(space, k=2, strengths=4).fit(X, Y)
+        for space in (network, FiniteDifferences(function, 4))
     )
-    assert blind.path_.objective == pytest.approx(own.path_.objective, rel=1e-3)
+    assert blind.path_.objective == pytest.approx(exact.path_.objective, rel=1e-3)
     assert len(calls) < 600
 
 
-BENT = {
+BENT: dict[str, Any] = {
+    "kernel PCA": KernelPCA(2, kernel="poly"),
     "powers": PowerTransformer(),
-    "powers of both signs, not standardised": PowerTransformer(standardize=False),
-    "box-cox": PowerTransformer("box-cox"),
+    "quantiles": QuantileTransformer(n_quantiles=100),
 }
 
 
 @pytest.mark.parametrize("name", BENT)
-@pytest.mark.parametrize("place", ["first", "middle", "alone", "last"])
-def test_transformers_that_bend_are_read_with_their_derivatives(name: str, place: str):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 4)) * np.array([1.0, 2.0, 5.0, 0.5])
-    X = np.exp(0.2 * X) if name == "box-cox" else X
+@pytest.mark.parametrize("place", ["first", "alone", "last"])
+def test_transformers_that_bend_are_refused_with_what_to_do(name: str, place: str):
     bent = clone(BENT[name])
-    model = {
-        "first": make_pipeline(bent, "passthrough", StandardScaler(), PCA(2)),
-        "middle": make_pipeline(MinMaxScaler((1, 2)), bent, KernelPCA(2, kernel="rbf")),
-        "alone": bent,
-        "last": make_pipeline(MinMaxScaler((1, 2)), bent),
-    }[place].fit(X)
-    rows = X[:7] + rng.uniform(1e-3, 9e-2, size=(7, 4))
-    space = represent(model)
-    values, pull = space.vjp(rows)
-    np.testing.assert_allclose(values, model.transform(rows), rtol=1e-9, atol=1e-9)
-    C = rng.normal(size=values.shape)
-    _, by_differences = FiniteDifferences(model.transform, 4, step=1e-6).vjp(rows)
-    np.testing.assert_allclose(pull(C), by_differences(C), rtol=1e-4, atol=1e-5)
-    beyond = X.max(axis=0) + X[:3] * (0.5 if name == "box-cox" else 1.0)
-    np.testing.assert_allclose(space.vjp(beyond)[0], model.transform(beyond), rtol=1e-9, atol=1e-9)
-
-
-def test_groups_are_explained_through_a_transformer_that_bends():
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    space = make_pipeline(PowerTransformer(), PCA(2)).fit(X)
-    model = GroupTranslations(space, k=2, strengths=8).fit(X, y)
-    quality = model.judge(X, y)
-    assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
-    assert model.translations_.names == tuple(X.columns)
-
-
-@pytest.mark.parametrize("output", ["uniform", "normal"])
-def test_quantiles_are_exact_and_their_slopes_are_secants(output: str):
-    model = QuantileTransformer(n_quantiles=150, output_distribution=output)
-    model.set_output(transform="pandas").fit(pd.DataFrame(X, columns=list("abcd")))
-    space, rows = represent(model), X[::10] + 0.01
-    values, pull = space.vjp(rows)
-    told = QuantileTransformer(n_quantiles=150, output_distribution=output).fit(X)
-    np.testing.assert_array_equal(values, told.transform(rows))
-    low, high = np.quantile(X, [0.1, 0.9], axis=0)
-    step = 0.1 * (high - low)
-    secants = (told.transform(rows + step) - told.transform(rows - step)) / (2.0 * step)
-    np.testing.assert_allclose(pull(np.ones_like(rows)), secants, rtol=0.05, atol=1e-2)
-    assert (pull(np.ones_like(rows)) >= 0.0).all()
-
-
-def test_groups_are_explained_through_quantiles():
-    space = make_pipeline(QuantileTransformer(n_quantiles=100), PCA(2)).fit(X)
-    model = GroupTranslations(space, k=3, strengths=5).fit(X, Y)
-    quality = model.judge(X, Y)
-    assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
-    assert model.translations_.counts.max() <= 3
-    assert model.path_.loss[-1] < 0.05 * model.path_.loss[0]
-    parts = stages(represent(space))
-    moved = np.array([X[Y == 0].mean(axis=0) + model.translation(0, 2)])
-    np.testing.assert_allclose(parts.values(moved), space.transform(moved), atol=1e-12)
-
-
-def test_other_kernels_are_refused():
-    model = KernelPCA(2, kernel="sigmoid").fit(np.random.default_rng(0).normal(size=(20, 3)))
-    with pytest.raises(UnsupportedModel, match="kernel='sigmoid' has no derivatives"):
+    steps = {"first": [bent, PCA(2)], "alone": [bent], "last": [MinMaxScaler(), bent]}[place]
+    model = make_pipeline(*steps).fit(X)
+    with pytest.raises(UnsupportedModel, match=r"FiniteDifferences\(model.transform, features\)"):
         represent(model)
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_groups_are_explained_through_a_transformer_that_bends_by_differences(name: str):
+    bent = clone(BENT[name])
+    steps = [StandardScaler(), bent] if name == "kernel PCA" else [bent, PCA(2)]
+    model = make_pipeline(*steps).fit(X)
+    # The slopes of quantiles say little: differences over a tenth of the range cross many.
+    step = 0.1 * np.ptp(X, axis=0) if name == "quantiles" else 1e-5
+    space = FiniteDifferences(model.transform, 4, step=step)
+    explained = GroupTranslations(space, k=3, strengths=5).fit(X, Y)
+    quality = explained.judge(X, Y)
+    assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
+    assert explained.translations_.counts.max() <= 3
+    assert explained.path_.loss[-1] < 0.05 * explained.path_.loss[0]
 
 
 def test_features_without_loadings_count_as_0():

@@ -51,7 +51,7 @@ def task(
     parts = stages(representation)
     base = parts.hidden(means)
     targets = parts.finish(base) + noise * np.random.default_rng(0).normal(size=(len(means), 1))
-    if parts.rest is None:
+    if parts.second is None:
         targets = base
     return Objective(base, targets, parts, parts.first.matrix, penalty)
 

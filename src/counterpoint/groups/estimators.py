@@ -126,63 +126,54 @@ class GroupTranslations(GroupExplainer):
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
         count = self.count if count is None else count
-        able = self.path_.able(k, count)
-        most = int(count_of(able[0].translations, count)) if k is None else k
+        candidates = self.path_.able(k, count)
+        most = int(count_of(candidates[0].translations, count)) if k is None else k
         if count == "shared":
-            able += self._shared(len(able[0].translations.columns))
+            candidates += self._shared(len(candidates[0].translations.columns))
         if count == "reference":
-            able += self._starred(most)
+            candidates += self._starred(most)
         if count == "each" and len(self.scene_.names) <= FEW:  # pairs change up to twice as many
-            able += self._shared(most) + self._starred(most // 2)
-        able.sort(key=lambda one: (-one.cost_cutoff, one.loss))
+            candidates += self._shared(most) + self._starred(most // 2)
+        candidates.sort(key=lambda candidate: candidate.rank)
         if not self.polish:
-            return able[0].translations
+            return candidates[0].translations
         scene = self.scene_
 
-        def moved(one: Candidate, **short: Any) -> Translations:
-            D = polished(scene, self.task_, one.offsets, **short)
-            return scene.translations(D, one.translations.strength)
+        def moved(candidate: Candidate, **short: Any) -> Translations:
+            D = polished(scene, self.task_, candidate.offsets, **short)
+            return scene.translations(D, candidate.translations.strength)
 
-        def cost_cutoff(one: Translations) -> float:  # shares within one radius alone flatter more
-            return sum(scene.rates(one, (0.8, 0.9, 1.0, 1.1, 1.25)))
+        def score(answer: Translations) -> float:  # shares within one radius alone flatter more
+            return sum(scene.rates(answer, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
-        tried = [moved(one, **SHORT) for one in able[:6]]
-        best = able[int(np.argmax([cost_cutoff(one) for one in tried]))]
-        return max([able[0].translations, *tried, moved(best)], key=cost_cutoff)  # it may not help
+        trials = [moved(candidate, **SHORT) for candidate in candidates[:6]]
+        best = candidates[int(np.argmax([score(answer) for answer in trials]))]
+        # Polishing may not help: then the best one stays as it is.
+        return max([candidates[0].translations, *trials, moved(best)], key=score)
 
     def truncated(self, k: int) -> Translations:
-        """The best explanation if k features of each pair are kept, as the paper does.
+        """Return the best explanation of which k features of each pair are kept, as in the paper.
 
         To compare with it: what is kept of three pairs does not add up.
-
-        Parameters
-        ----------
-        k
-            How many features of each pair are kept.
-
-        Raises
-        ------
-        InvalidInput
-            If k is no number of features.
         """
         self._fitted()
         check_k(k, len(self.scene_.names))
         path, scene = self.path_, self.scene_
-        whole = [(one.D, answer) for one, answer in zip(path.fits, path.penalized, strict=True)]
-        whole += [(one.offsets, one.translations) for one in path.candidates]
-        cut = [answer.truncated(k) for _, answer in whole]
-        scores = [sum(scene.rates(one)) for one in cut]
+        whole = [(fit.D, answer) for fit, answer in zip(path.fits, path.penalized, strict=True)]
+        whole += [(candidate.offsets, candidate.translations) for candidate in path.candidates]
+        answers = [answer.truncated(k) for _, answer in whole]
+        scores = [sum(scene.rates(answer)) for answer in answers]
         if self.polish:
 
-            def moved(at: int, **short: Any) -> float:
-                D = polished(scene, self.task_, whole[at][0], k, **short)
-                cut.append(scene.translations(D, whole[at][1].strength).truncated(k))
-                scores.append(sum(scene.rates(cut[-1])))
+            def moved(place: int, **short: Any) -> float:
+                D = polished(scene, self.task_, whole[place][0], k, **short)
+                answers.append(scene.translations(D, whole[place][1].strength).truncated(k))
+                scores.append(sum(scene.rates(answers[-1])))
                 return scores[-1]
 
-            able = np.argsort(scores, kind="stable")[::-1][:6].tolist()
-            moved(max(able, key=lambda at: moved(at, **SHORT)))
-        return cut[int(np.argmax(scores))]
+            best = np.argsort(scores, kind="stable")[::-1][:6].tolist()
+            moved(max(best, key=lambda place: moved(place, **SHORT)))
+        return answers[int(np.argmax(scores))]
 
     def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)
@@ -192,19 +183,18 @@ class GroupTranslations(GroupExplainer):
         if not isinstance(limits, Limits):
             raise InvalidInput(f"Expected limits as Limits(…) or None; got {limits!r}.")
         self.task_ = scene.task(limits)
-        given = self._strengths(self.task_.critical)
+        strengths = self._strengths(self.task_.critical)
         means, starts = scene.centred(self.task_), 1 if self.task_.is_convex else 2
-        with track(starts * len(given), show=progress, unit="fits") as done:
+        with track(starts * len(strengths), show=progress, unit="fits") as done:
             tol = 1e-4 if self.task_.by_tangents else 1e-6
-            fits = follow(self.task_, given, means, tol=tol, gap=1e-9, done=done)
-        nothing = at_zero(self.task_, max(self.task_.critical, given[0]))
+            fits = follow(self.task_, strengths, means, tol=tol, gap=1e-9, done=done)
+        nothing = at_zero(self.task_, max(self.task_.critical, strengths[0]))
         self.path_ = self._path([(nothing,), *fits], progress=progress)
         return self.sparse(self.k)
 
     def _path(self, fits: Sequence[tuple[Fit, ...]], *, progress: bool | None) -> TranslationPath:
-        """The path of some fits, each refitted and judged once for all that have its ties."""
-        scene, task = self.scene_, self.task_
-        kept = [min(tried, key=lambda one: one.objective) for tried in fits]
+        """Refit and judge all fits, once for those that have the same ties, and prune some."""
+        best = [min(starts, key=lambda fit: fit.objective) for starts in fits]
         places: dict[bytes, int] = {}
         candidates: list[Candidate] = []
 
@@ -212,72 +202,72 @@ class GroupTranslations(GroupExplainer):
             pattern = tie_pattern(D)
             if pattern not in places:
                 places[pattern] = len(candidates)
-                ended = refit(task, D, strength)
-                candidates.append(scene.candidate(ended.D, ended.loss, strength))
+                candidates.append(self._refitted(D, strength))
 
-        for one in (one for tried in fits for one in tried):
-            consider(one.D, one.strength)
-        few = len(scene.names) <= FEW  # of many features, pruning takes most of the time
+        for fit in (fit for starts in fits for fit in starts):
+            consider(fit.D, fit.strength)
+        few = len(self.scene_.names) <= FEW  # of many features, pruning takes most of the time
         chosen = prunable(candidates, 12 if few else 3)
         with track(len(chosen), show=progress, unit="explanations pruned") as done:
             for start in chosen:
                 for near in (True, False)[: 2 if few else 1]:
-                    for D in pruned(task, start.offsets, near=near):
+                    for D in pruned(self.task_, start.offsets, near=near):
                         consider(D, start.translations.strength)
                 done(1)
-        refitted = np.array([places[tie_pattern(one.D)] for one in kept], dtype=np.intp)
-        penalized = tuple(scene.translations(one.D, one.strength) for one in kept)
-        return TranslationPath(tuple(kept), penalized, refitted, tuple(candidates))
+        refitted = np.array([places[tie_pattern(fit.D)] for fit in best], dtype=np.intp)
+        penalized = tuple(self.scene_.translations(fit.D, fit.strength) for fit in best)
+        return TranslationPath(tuple(best), penalized, refitted, tuple(candidates))
+
+    def _refitted(self, D: FloatArray, strength: float, *, free: bool = False) -> Candidate:
+        ended = refit(self.task_, D, strength, free=free)
+        return self.scene_.candidate(ended.D, ended.loss, strength)
 
     def _strengths(self, largest: float) -> list[float]:
-        """λ, falling; of a number of them, to a thousandth of the largest."""
-        given: Any = self.strengths
-        if np.ndim(given) == 0:
-            if not isinstance(given, int | np.integer) or given < 2:
+        """Return λ, falling; of a number of them, down to a thousandth of the largest."""
+        strengths: Any = self.strengths
+        if np.ndim(strengths) == 0:
+            if not isinstance(strengths, int | np.integer) or strengths < 2:
                 raise InvalidInput(
-                    f"Expected at least 2 strengths, or the strengths themselves; got {given!r}."
+                    f"Expected at least 2 strengths, or their values; got {strengths!r}. Pass 20."
                 )
-            return list(largest * np.geomspace(1.0, 1e-3, int(given) + 1)[1:])
-        values = np.asarray(given, dtype=np.float64)
+            return list(largest * np.geomspace(1.0, 1e-3, int(strengths) + 1)[1:])
+        values = np.asarray(strengths, dtype=np.float64)
         if not (len(values) and (values > 0.0).all() and (np.diff(values) < 0.0).all()):
-            raise InvalidInput(f"Expected positive strengths that fall; got {given!r}. Sort them.")
+            raise InvalidInput(
+                f"Expected positive strengths that fall; got {strengths!r}. Sort them."
+            )
         return [float(value) for value in values]
 
     def _starred(self, k: int) -> list[Candidate]:
-        """Candidates of which each group keeps k changes from a reference group, best of all."""
-        task, path = self.task_, self.path_
-        starts = [one.D for one in path.fits] + [one.offsets for one in path.candidates]
-        starts.append(self.scene_.centred(task))
+        """Return candidates in which each group keeps its best k changes from a reference group."""
+        starts = [fit.D for fit in self.path_.fits]
+        starts += [candidate.offsets for candidate in self.path_.candidates]
         stars: dict[bytes, FloatArray] = {}
-        for D in starts:
+        for D in (*starts, self.scene_.centred(self.task_)):
             for reference in range(len(D)):
-                star = starred(task, D, reference, k)
+                star = starred(self.task_, D, reference, k)
                 stars.setdefault(tie_pattern(star), star)
-        found = sorted(stars.values(), key=task.value)[:12]
-        ended = [refit(task, D, 0.0) for D in found]
-        all_ = [self.scene_.candidate(one.D, one.loss, float("nan")) for one in ended]
-        return [one for one in all_ if count_of(one.translations, "reference") <= k]
+        best = sorted(stars.values(), key=self.task_.value)[:12]
+        ended = [self._refitted(D, float("nan")) for D in best]
+        return [item for item in ended if count_of(item.translations, "reference") <= k]
 
     def _shared(self, width: int) -> list[Candidate]:
-        """The features that the three widest candidates of at most so many share, freed of ties."""
-        found: dict[bytes, Candidate] = {}
-        for one in self.path_.candidates:
-            if 0 < len(one.translations.columns) <= width:
-                found[one.translations.columns.tobytes()] = one
-        able = sorted(found.values(), key=lambda one: (-len(one.translations.columns), one.loss))
-        freed = [
-            refit(self.task_, one.offsets, one.translations.strength, free=True) for one in able[:3]
-        ]
-        return [self.scene_.candidate(one.D, one.loss, one.strength) for one in freed]
+        """Return the three widest candidates of at most so many features, freed of their ties."""
+        by_columns: dict[bytes, Candidate] = {}
+        for candidate in self.path_.candidates:
+            if 0 < len(candidate.translations.columns) <= width:
+                by_columns[candidate.translations.columns.tobytes()] = candidate
+        widest = sorted(by_columns.values(), key=lambda c: (-len(c.translations.columns), c.loss))
+        return [self._refitted(c.offsets, c.translations.strength, free=True) for c in widest[:3]]
 
 
 def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
-    """Some explanations to be pruned, from those of few features a pair to those of many."""
+    """Choose explanations to prune, from those of few features a pair to those of many."""
     # As many merges as features, each chosen by moving all means: about 80 000 means a merge.
     count = len(candidates[0].translations.groups)
     wide = min(800, 80_000 // (count * count * (count - 1)))
-    able = [one for one in candidates if 1 < len(one.translations.columns) <= wide]
-    able.sort(key=lambda one: (count_of(one.translations, "each"), one.loss))
+    able = [item for item in candidates if 1 < len(item.translations.columns) <= wide]
+    able.sort(key=lambda item: (count_of(item.translations, "each"), item.loss))
     places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
     return [able[i] for i in places]
 

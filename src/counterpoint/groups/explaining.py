@@ -15,9 +15,7 @@ from sklearn.utils import check_random_state
 from counterpoint.errors import InvalidInput, ModelNotFitted
 from counterpoint.groups.fit_data import FitData
 from counterpoint.groups.group_labels import Groups, stratified_folds
-from counterpoint.groups.path import (
-    Count,
-)
+from counterpoint.groups.path import Count
 from counterpoint.groups.quality import Points, Quality
 from counterpoint.groups.reading import read_model, read_rows
 from counterpoint.groups.representations import Matrix, Representation, dense
@@ -49,21 +47,15 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
-        """Find the explanation that is asked for, and set the attributes of the subclass."""
+        """Find the explanation, and set the attributes of the subclass."""
 
     @abstractmethod
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        """The best explanation of at most k features.
+        """Return the best explanation of at most k features; None for the sparsest good one.
 
-        Parameters
-        ----------
-        k
-            How many features may change; None for the sparsest that is about as good as the best.
-        count
-            ``"each"``: changed by each pair; ``"mean"``: on average over pairs; ``"shared"``: by
-            all pairs together; ``"reference"``: by each group and one that all others are told
-            apart from, whichever is best, so that other pairs change up to 2 k. None for that of
-            the estimator.
+        k counts the features that ``"each"`` pair changes, pairs on average (``"mean"``), all pairs
+        together (``"shared"``), or each group and a ``"reference"`` group, whichever is best, so
+        that other pairs change up to 2 k. None counts as the estimator does.
         """
 
     def fit(self, X: Any, groups: Any, *, progress: bool | None = None) -> Self:
@@ -79,31 +71,24 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             `Groups`; or the name of a column of the frame, or of ``obs`` of an AnnData.
         progress
             Whether to show a progress bar; None to show one on a terminal if it takes long.
-
-        Raises
-        ------
-        InvalidInput
-            If rows or parameters cannot be used, or there are fewer than two groups of two rows.
-        UnsupportedModel
-            If the representation has no derivatives that are known.
         """
-        representation, intake = read_model(self.representation)
+        representation, encoding = read_model(self.representation)
         return self._learn(
-            representation, *read_rows(X, groups, intake, self.layer), progress=progress
+            representation, *read_rows(X, groups, encoding, self.layer), progress=progress
         )
 
     def translation(self, start: Any, end: Any) -> FloatArray:
-        """(d,) the change from one group to another, by their labels, in feature units."""
+        """Return the change (d,) from one group to another, by their labels, in feature units."""
         self._fitted()
         return self.translations_.translation(start, end)
 
     def to_frame(self, names: Mapping[Any, Any] | None = None) -> pd.DataFrame:
-        """One line for each feature that a pair changes: see `Translations.to_frame`."""
+        """Return a line for each feature that a pair changes: see `Translations.to_frame`."""
         self._fitted()
         return self.translations_.to_frame(names)
 
     def sentences(self, most: int = 6) -> str:
-        """What to change, in words: a line for each pair, which names at most so many features."""
+        """Say what to change: a line for each pair, which names at most so many features."""
         self._fitted()
         return self.translations_.sentences(most)
 
@@ -117,7 +102,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         progress: bool | None = None,
         assign: Assign | None = None,
     ) -> Quality:
-        """How good explanations are for rows that they were not fitted on.
+        """Judge explanations on rows that they were not fitted on.
 
         The rows are dealt into folds, each group by itself. An estimator like this one is fitted on
         all but one of them and judged on that one; the numbers are the means over folds. The
@@ -127,8 +112,12 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         rows in each of the ``folds``; ``random_state`` says how rows are dealt; ``assign`` is that
         of `judge`.
         """
-        told: dict[str, Any] = {"folds": folds, "random_state": random_state, "progress": progress}
-        return self.evaluate_each(X, groups, [self.k], assign=assign, **told)[0]
+        options: dict[str, Any] = {
+            "folds": folds,
+            "random_state": random_state,
+            "progress": progress,
+        }
+        return self.evaluate_each(X, groups, [self.k], assign=assign, **options)[0]
 
     def evaluate_each(  # noqa: PLR0913 (what `evaluate` takes)
         self,
@@ -141,22 +130,22 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         progress: bool | None = None,
         assign: Assign | None = None,
     ) -> tuple[Quality, ...]:
-        """`evaluate` for several numbers of features, as `sparse` takes them: one fit a fold."""
-        representation, intake = read_model(self.representation)
-        rows, took, members = read_rows(X, groups, intake, self.layer)
+        """Do as `evaluate` for several numbers of features, as `sparse` takes them, at once."""
+        representation, encoding = read_model(self.representation)
+        rows, columns, members = read_rows(X, groups, encoding, self.layer)
         members.require(rows.shape[0])
-        parts: list[list[Quality]] = []
+        judged: list[list[Quality]] = []
         splits = list(stratified_folds(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
             for learn, test in splits:
                 model = self.__sklearn_clone__()
-                own = rows[learn], took, members.take(learn)
-                model._learn(representation, *own, progress=False)  # noqa: SLF001 (its own class)
+                learned = rows[learn], columns, members.take(learn)
+                model._learn(representation, *learned, progress=False)  # noqa: SLF001 (its own class)
                 answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
-                there = rows[test], members.take(test), assign
-                parts.append([model._judge(answer, *there) for answer in answers])  # noqa: SLF001
+                tested = rows[test], members.take(test), assign
+                judged.append([model._judge(answer, *tested) for answer in answers])  # noqa: SLF001
                 done(1)
-        return tuple(Quality.mean_of(one) for one in zip(*parts, strict=True))
+        return tuple(Quality.mean_of(qualities) for qualities in zip(*judged, strict=True))
 
     def judge(
         self,
@@ -166,7 +155,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         assign: Assign | None = None,
     ) -> Quality:
-        """How good the fitted explanation is for these rows; it says if they were in the fit.
+        """Judge the fitted explanation on these rows, and say if they were in the fit.
 
         Rows and groups come as in `fit`. ``translations`` are another explanation of the same
         groups and features; None for that of the fit. ``assign`` says which group a moved row is
@@ -176,43 +165,31 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         scene = self._fitted()
         if translations is not None:
             translations.require_about(self.translations_)
-        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
+        rows, _, members = read_rows(X, groups, scene.encoding, self.layer)
         answer = self.translations_ if translations is None else translations
         return self._judge(answer, rows, members.ordered(scene.labels), assign)
 
     def transform(self, X: Any, groups: Any = None, *, to: Any) -> FloatArray:
-        """(n, d) rows as they would be in another group, in feature units.
+        """Return rows (n, d) as they would be in another group, in feature units.
 
-        Parameters
-        ----------
-        X
-            Rows as in `fit`.
-        groups
-            Which group each is of, as in `fit`; rows of none stay as they are. None takes each row
-            for one of the group whose mean in the representation is nearest.
-        to
-            The label of the group that all are moved to.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group.
+        Rows and groups come as in `fit`; rows of no group stay as they are. Without groups, each
+        row is taken for one of the group whose mean in the representation is nearest.
         """
         scene = self._fitted()
         end, answer = self.translations_.position(to), self.translations_
-        told = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
-        matrix, _, members = read_rows(X, told, scene.intake, self.layer)
+        labels = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
+        matrix, _, members = read_rows(X, labels, scene.encoding, self.layer)
         if groups is None:
-            apart = cdist(scene.points.parts.values(matrix), scene.targets)
+            apart = cdist(scene.points.space.values(matrix), scene.targets)
             members = Groups(scene.labels, apart.argmin(axis=1))
         members, rows = members.ordered(scene.labels), dense(matrix).copy()
         for i in range(len(scene.labels)):
-            own = members.rows(i)
-            rows[np.ix_(own, answer.columns)] += answer.between(i, end)
+            moving = members.rows(i)
+            rows[np.ix_(moving, answer.columns)] += answer.between(i, end)
         return rows
 
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
-        """The rows in the representation, and where those of one group are moved to.
+        """Draw the rows in the representation, and where those of one group are moved to.
 
         Rows and groups come as in `fit`; ``ax`` are two Matplotlib axes, or None for a new figure.
         """
@@ -220,18 +197,17 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
 
         scene = self._fitted()
         change, at = self.translation(start, end), self.translations_.position(start)
-        rows, _, members = read_rows(X, groups, scene.intake, self.layer)
-        members, parts = members.ordered(scene.labels), scene.points.parts
-        moved = parts.values(dense(rows[members.rows(at)]) + change)
-        return draw_map(parts.values(rows), members, moved, (start, end), ax)
+        rows, _, members = read_rows(X, groups, scene.encoding, self.layer)
+        members, space = members.ordered(scene.labels), scene.points.space
+        moved = space.values(dense(rows[members.rows(at)]) + change)
+        return draw_map(space.values(rows), members, moved, (start, end), ax)
 
     def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> Self:
-        """Fit on rows that have been read."""
         scene = FitData.of(representation, *read, costs=self.costs, radius=self.radius)
         self.scene_, self.radius_ = scene, scene.radius
-        self.groups_, taken = scene.labels, scene.intake.features.names
+        self.groups_, taken = scene.labels, scene.encoding.features.names
         self.n_features_in_ = len(taken)
-        if scene.intake.named:
+        if scene.encoding.named:
             self.feature_names_in_ = np.array(taken, dtype=object)
         self.translations_ = self._explain(scene, progress=progress)
         return self
@@ -244,15 +220,15 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected rows of every group of the fit; group {empty!r} has none. Pass some."
             )
-        points = Points.of(rows, groups, self.scene_.points.parts)
+        points = Points.of(rows, groups, self.scene_.points.space)
         return self.scene_.judge(translations, points, assign)
 
     def _fitted(self) -> FitData:
-        """What the fit saw; an error before there was one."""
+        """Return what the fit saw; an error before there was one."""
         if "scene_" not in vars(self):
             raise ModelNotFitted(f"{type(self).__name__} has not been fitted. Call fit first.")
         return self.scene_
 
     def __sklearn_clone__(self) -> Self:
-        """A copy that is not fitted; the representation stays as it is, fitted."""
+        """Return a copy that is not fitted; the representation stays as it is, fitted."""
         return type(self)(**self.get_params(deep=False))

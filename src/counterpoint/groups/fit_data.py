@@ -1,4 +1,4 @@
-"""What a fit sees: groups of rows in the representation, what changes may be, what they cost.
+"""The data of a fit: groups of rows in the representation, limits and costs of changes.
 
 Polishing moves offsets so that more rows, not only means, arrive near the groups they are moved to.
 Correctness and coverage are shares of rows within a radius ε of others. With 1[a <= ε] smoothed to
@@ -69,19 +69,16 @@ class Limits:
     falling: Sequence[Hashable] = ()
 
     def reach(self, means: FloatArray, names: Names, switches: BoolArray) -> FloatArray:
-        """(d,) the largest change of each feature, in feature units, from the means of groups.
-
-        ``switches`` (d,) are columns of zeros and ones.
-        """
+        """Return the largest change (d,) in feature units; ``switches`` hold zeros and ones."""
         if not _number(self.times) >= 0.0:
             raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
         span = np.ptp(means, axis=0)
         reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
         reach[switches] = np.minimum(reach[switches], 1.0)
         for name, bound in self.bounds.items():
-            given: Any = bound
-            is_pair = isinstance(given, tuple | list) and len(given) == 2
-            low, high = map(_number, given) if is_pair else (-_number(given), _number(given))
+            change: Any = bound
+            is_pair = isinstance(change, tuple | list) and len(change) == 2
+            low, high = map(_number, change) if is_pair else (-_number(change), _number(change))
             if not low <= 0.0 <= high:
                 raise InvalidInput(
                     f"Expected the bounds of {name!r} to hold 0, the change from a group to "
@@ -93,7 +90,7 @@ class Limits:
         return reach
 
     def monotone(self, names: Names) -> IntArray:
-        """(d,) 1 for features that only rise, −1 for those that only fall, 0 for others."""
+        """Return 1 for features (d,) that only rise, −1 for those that only fall, else 0."""
         rising = _listed(self.rising, "rising", names)
         falling = _listed(self.falling, "falling", names)
         both = np.intersect1d(rising, falling)
@@ -110,32 +107,30 @@ class Limits:
 def _prices(
     costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
 ) -> FloatArray:
-    """(d,) what a change of one unit costs; by default 1 for each standard deviation."""
+    """Return the cost (d,) of a change of one unit; by default 1 for each standard deviation."""
     encoded_cost, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
             encoded_cost[_places(name, names)] = _number(cost)
     elif costs is not None:
-        given = np.asarray(costs)
-        if given.shape != (len(names),) or given.dtype.kind not in "biuf":
+        numbers = np.asarray(costs)
+        if numbers.shape != (len(names),) or numbers.dtype.kind not in "biuf":
             raise InvalidInput(
-                f"Expected a cost for each of {len(names)} features; got {given.dtype} of shape "
-                f"{given.shape}. Pass a flat sequence of numbers, or a mapping from names."
+                f"Expected a cost for each of {len(names)} features; got {numbers.dtype} of shape "
+                f"{numbers.shape}. Pass a flat sequence of numbers, or a mapping from names."
             )
-        encoded_cost = given.astype(np.float64)
+        encoded_cost = numbers.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(encoded_cost) & (encoded_cost > 0.0)))
     if len(wrong):
         raise InvalidInput(
             f"Expected positive costs; got {encoded_cost[wrong[0]]} for {names[wrong[0]]!r}. "
-            "Make a "
-            f""
-            "feature that must not change immutable."
+            "Make a feature that must not change immutable."
         )
     return encoded_cost
 
 
 def _places(name: Any, names: Names) -> list[int]:
-    """The positions of a feature, by its name or its position; of categories there are several."""
+    """Return the positions of a feature, by name or position; a categorical one has several."""
     if name in names:
         return [names.index(name)]
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
@@ -144,27 +139,28 @@ def _places(name: Any, names: Names) -> list[int]:
         raise InvalidInput(
             f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
         )
-    found = [i for i, one in enumerate(names) if str(one).startswith(f"{name}=")]
-    if not found:
+    places = [i for i, column in enumerate(names) if str(column).startswith(f"{name}=")]
+    if not places:
         raise InvalidInput(unknown_name(name, names))
-    return found
+    return places
 
 
-def _listed(given: Sequence[Hashable], what: str, names: Names) -> IntArray:
-    """The positions of several features."""
-    if isinstance(given, str):
-        raise InvalidInput(f"Expected a list of names in {what}; got {given!r}. Pass [{given!r}].")
-    found = [place for name in given for place in _places(name, names)]
-    return np.array(found, dtype=np.intp)
+def _listed(listed: Sequence[Hashable], what: str, names: Names) -> IntArray:
+    if isinstance(listed, str):
+        raise InvalidInput(
+            f"Expected a list of names in {what}; got {listed!r}. Pass [{listed!r}]."
+        )
+    places = [place for name in listed for place in _places(name, names)]
+    return np.array(places, dtype=np.intp)
 
 
 def _number(value: Any) -> float:
-    """NaN for what is no number."""
+    """Return the number, or NaN for what is none."""
     return float(value) if isinstance(value, int | float | np.number) else float("nan")
 
 
 def spread_of(matrix: Matrix) -> FloatArray:
-    """(d,) the standard deviation of each column, of dense or sparse rows."""
+    """Return the standard deviation (d,) of each column of dense or sparse rows."""
     if sparse.issparse(matrix):
         doubles = matrix.astype(np.float64, copy=False)
         return np.sqrt(mean_variance_axis(doubles, axis=0)[1])
@@ -172,21 +168,21 @@ def spread_of(matrix: Matrix) -> FloatArray:
 
 
 def _switches(matrix: Matrix) -> BoolArray:
-    """(d,) which columns are of zeros and ones, of dense or sparse rows."""
+    """Return which columns (d,) of dense or sparse rows hold zeros and ones alone."""
     if sparse.issparse(matrix):  # by its entries: no other matrix is made
-        rows, found = sparse.csr_array(matrix), np.ones(matrix.shape[1], dtype=bool)
-        found[rows.indices[(rows.data != 0.0) & (rows.data != 1.0)]] = False
-        return found
+        rows, switches = sparse.csr_array(matrix), np.ones(matrix.shape[1], dtype=bool)
+        switches[rows.indices[(rows.data != 0.0) & (rows.data != 1.0)]] = False
+        return switches
     return np.asarray(((matrix == 0.0) | (matrix == 1.0)).all(axis=0))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FitData:
-    """What a fit learns of groups of rows before anything is minimised."""
+    """What a fit knows of groups of rows before anything is minimised."""
 
     points: Points  # some rows of each group, by which the choice between explanations is made
-    intake: ColumnEncoding  # what was taken of the columns
+    encoding: ColumnEncoding  # what was taken of the columns
     means: FloatArray  # (l, d) of the groups, in feature units
     base: FloatArray  # (l, h) the same after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
@@ -197,20 +193,20 @@ class FitData:
     switches: BoolArray  # (d,) which columns are of zeros and ones
     scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
     extent: float  # of the rows in the representation
-    known: frozenset[bytes]  # the rows in the representation, as bytes
+    seen: frozenset[bytes]  # the rows in the representation, as bytes
 
     @classmethod
     def of(
         cls,
         representation: Representation,
         matrix: Matrix,
-        intake: ColumnEncoding,
+        encoding: ColumnEncoding,
         groups: Groups,
         *,
         costs: Any,
         radius: float | str | None,
     ) -> FitData:
-        """Learn from rows and groups; an error if they do not fit together."""
+        """Learn from rows and groups that fit together."""
         if representation.n_features != matrix.shape[1]:
             raise InvalidInput(
                 f"Expected rows of {representation.n_features} features, which the representation "
@@ -226,14 +222,14 @@ class FitData:
         matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
         extent = float(np.ptp(every.values, axis=0).max()) or 1.0
         # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
-        shown = groups.thinned(max(20, 10_000 // len(groups) ** 2))
+        sample = groups.thinned(max(20, 10_000 // len(groups) ** 2))
         return cls(
-            every.take(shown),
-            intake,
+            every.take(sample),
+            encoding,
             groups.means(matrix),
             groups.means(every.hidden),
             groups.means(every.values),
-            _prices(costs, spread, intake.names),
+            _prices(costs, spread, encoding.names),
             every.radii if radius == "each" else float(radius or every.radii.max()),
             dense(matrix.min(axis=0)),
             dense(matrix.max(axis=0)),
@@ -251,53 +247,53 @@ class FitData:
     @property
     def names(self) -> Names:
         """d names of features."""
-        return self.intake.names
+        return self.encoding.names
 
     def __repr__(self) -> str:
-        return f"<Scene: {len(self.labels)} groups, {len(self.names)} features>"
+        return f"<FitData: {len(self.labels)} groups, {len(self.names)} features>"
 
     def task(self, limits: Limits) -> Objective:
-        """What is minimised, over offsets in units of ``scale``."""
-        count, parts = len(self.labels), self.points.parts
+        """Return the problem to minimise, over offsets in units of ``scale``."""
+        count, space = len(self.labels), self.points.space
         fusion = Fusion(
             count,
             2.0 / (count * (count - 1)) * self.encoded_cost * self.scale,
             limits.reach(self.means, self.names, self.switches) / self.scale,
             limits.monotone(self.names),
         )
-        matrix = sparse.diags_array(self.scale, format="csr") @ parts.first.matrix
+        matrix = sparse.diags_array(self.scale, format="csr") @ space.first.matrix
         if len(self.names) <= FEW:  # arrays of so few are faster dense
             matrix = dense(matrix)
-        return Objective(self.base, self.targets, parts, matrix, fusion)
+        return Objective(self.base, self.targets, space, matrix, fusion)
 
     def centred(self, task: Objective) -> FloatArray:
-        """(l, d) the means in units of ``scale``, in the middle of what offsets may be."""
+        """Return the means (l, d) in units of ``scale``, in the middle of their bounds."""
         middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
         return task.fusion.nearest((self.means - middle) / self.scale)
 
     def translations(self, D: FloatArray, strength: float) -> Translations:
-        """Offsets in units of ``scale`` as translations in feature units."""
+        """Return offsets in units of ``scale`` as translations in feature units."""
         columns = moving(D)
         levels, costs = D[:, columns] * self.scale[columns], self.encoded_cost[columns]
         return Translations(self.labels, self.names, columns, levels, costs, float(strength))
 
     def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
-        """What offsets in units of ``scale`` are as an explanation."""
+        """Return offsets in units of ``scale`` as an explanation with its rates."""
         translations = self.translations(D, strength)
         return Candidate(translations, D, loss, *self.rates(translations))
 
     def rates(
         self, translations: Translations, times: Sequence[float] = (1.0,)
     ) -> tuple[float, float]:
-        """Correctness and coverage, the means over pairs, on the rows of the fit."""
-        off, judge = ~np.eye(len(self.labels), dtype=bool), self.points.rates
+        """Return mean correctness and coverage over pairs, on the rows of the fit."""
+        pairs, judge = ~np.eye(len(self.labels), dtype=bool), self.points.rates
         correctness, coverage = judge(translations, self.radius, diagonal=False, times=times)
-        return float(correctness[off].mean()), float(coverage[off].mean())
+        return float(correctness[pairs].mean()), float(coverage[pairs].mean())
 
     def judge(
         self, translations: Translations, points: Points, assign: Callable[..., Any] | None
     ) -> Quality:
-        """How good translations are for rows, which are held against those of the fit."""
+        """Judge translations on rows, which are compared with those of the fit."""
         still = Translations.of(np.zeros_like(self.means), self.labels, self.names)
         return Quality(
             translations.groups,
@@ -309,7 +305,7 @@ class FitData:
             away(translations, points, self.scale),
             points.rates(still, self.radius)[0],
             assigned(translations, points, self.targets, assign),
-            float(np.mean([key in self.known for key in points.keys(self.extent)])),
+            float(np.mean([key in self.seen for key in points.keys(self.extent)])),
         )
 
 
@@ -322,7 +318,7 @@ def polished(
     smooths: Sequence[float] = (0.5, 0.25, 0.12),
     steps: int = 25,
 ) -> FloatArray:
-    """(l, d) offsets by which more rows arrive, with the ties of others; k of each pair count."""
+    """Return offsets (l, d) by which more rows arrive, with the same ties; k a pair count."""
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
@@ -334,8 +330,8 @@ def polished(
     half[level] = fusion.reach / 2.0
     points, encoded_cost = scene.points.take(scene.points.groups.thinned(500)), 0.0
     for smooth in smooths:
-        kept = costliest(levels[level], fusion.weight, k)
-        aim = smoothed_rates(scene, points, task, columns, level, kept)
+        counted = costliest(levels[level], fusion.weight, k)
+        aim = smoothed_rates(scene, points, task, columns, level, counted)
         if not encoded_cost:  # as much again as at the start costs 0.2 of the two shares
             encoded_cost = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
         levels = minimize(
@@ -357,9 +353,9 @@ def smoothed_rates(
     task: Objective,
     columns: IntArray,
     level: IntArray,
-    kept: FloatArray,
+    counted: FloatArray,
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
-    """Levels, τ and the price of changes to that price less smoothed correctness and coverage."""
+    """Return the function that is minimised: cost less smoothed correctness and coverage."""
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
     matrix, objective_terms = dense(task.matrix[columns]), _charges(scene, points, columns)
 
@@ -367,17 +363,17 @@ def smoothed_rates(
         D = levels[level]
         total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
         for i in range(len(D)):
-            others = np.delete(np.arange(len(D)), i)
-            already_satisfied = kept[i, others]
-            changes = (D[others] - D[i]) * already_satisfied
+            ends = np.delete(np.arange(len(D)), i)
+            counts = counted[i, ends]
+            changes = (D[ends] - D[i]) * counts
             share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
             cost, pulls = objective_terms(i, changes)
             total += encoded_cost * cost - share
-            pulled = (encoded_cost * pulls - pushes @ matrix.T) * already_satisfied
-            slope[others] += pulled
+            pulled = (encoded_cost * pulls - pushes @ matrix.T) * counts
+            slope[ends] += pulled
             slope[i] -= pulled.sum(axis=0)
-        back = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
-        return total / pairs, np.asarray(back, dtype=np.float64)
+        gradient = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
+        return total / pairs, np.asarray(gradient, dtype=np.float64)
 
     return value
 
@@ -385,31 +381,31 @@ def smoothed_rates(
 def _arrivals(
     points: Points, i: int, shifts: FloatArray, radii: FloatArray, smooth: float
 ) -> tuple[float, FloatArray]:
-    """Smoothed shares of the rows of i, moved to the others; their gradients in the shifts."""
-    rows, others = points.members[i], np.delete(np.arange(len(points.own)), i).tolist()
+    """Return smoothed shares of the rows of i, moved to other groups, and their gradients."""
+    rows, ends = points.members[i], np.delete(np.arange(len(points.group_values)), i).tolist()
     hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
-    values, pull = points.parts.pull(hidden)
-    moved = values.reshape(len(others), len(rows), -1)
+    values, pull = points.space.pull(hidden)
+    moved = values.reshape(len(ends), len(rows), -1)
     slopes, share = np.zeros_like(moved), 0.0
-    for one, j in enumerate(others):
-        there, near = points.own[j], (float(radii[j]), float(smooth * radii[j]))
-        apart = cdist(moved[one], there)
+    for position, j in enumerate(ends):
+        target, near = points.group_values[j], (float(radii[j]), float(smooth * radii[j]))
+        apart = cdist(moved[position], target)
         nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
         away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]
-        gain, push = _nearness(away, moved[one] - there[nearest], *near)
-        slopes[one] += push
+        gain, push = _nearness(away, moved[position] - target[nearest], *near)
+        slopes[position] += push
         away = np.take_along_axis(apart, comes[None], axis=0)[0]
-        more, push = _nearness(away, moved[one][comes] - there, *near)
-        np.add.at(slopes[one], comes, push)
-        share += gain + more
-    pushed = pull(slopes.reshape(len(values), -1)).reshape(len(others), len(rows), -1)
+        coverage, push = _nearness(away, moved[position][comes] - target, *near)
+        np.add.at(slopes[position], comes, push)
+        share += gain + coverage
+    pushed = pull(slopes.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
     return share, pushed.sum(axis=1)
 
 
 def _nearness(
     away: FloatArray, apart: FloatArray, radius: float, smooth: float
 ) -> tuple[float, FloatArray]:
-    """The smoothed share of distances within the radius, and its gradient in the points."""
+    """Return the smoothed share of distances within the radius, and its gradient."""
     near = expit((radius - away) / smooth)
     steep = near * (1.0 - near) / smooth / np.maximum(away, 1e-12 * radius)
     return float(near.mean()), -steep[:, None] * apart / len(away)
@@ -418,9 +414,9 @@ def _nearness(
 def _charges(
     scene: FitData, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
-    """What changes (q, s) of a group cost, thrice as much out of range; and the gradient."""
+    """Return the cost of changes (q, s) of a group, threefold out of range, with gradient."""
     scale = scene.scale[columns]
-    cells = [own / scale for own in points.cells(columns)]
+    cells = [rows / scale for rows in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
     costs = scene.encoded_cost[columns] * scale
 

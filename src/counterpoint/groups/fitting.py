@@ -57,7 +57,7 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     large: int = 10 * FEW,
     short: int = 40,
 ) -> Fit:
-    """The offsets of least loss and penalty, from a start, on a set of features that grows."""
+    """Minimise loss and penalty from a start, on a set of features that grows."""
     # Until no feature would join (`Fusion.excess`), the proximal gradient is short, relative to the
     # one at zero, and so is the gap, if convex. Steps on ``large`` sets are slow: ``short``.
     D, steps, reach, L = start.copy(), 0, tol * task.scale, task.least_curvature
@@ -68,7 +68,7 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     for _ in range(60):  # far more than it takes: the set may double each time
         work = _working(task, strength, D, reach)
         grows = len(work) > max(large, len(moving(D)))
-        found, _, L, taken = descend(
+        offsets, _, L, taken = descend(
             task.of(work),
             strength,
             D[:, work],
@@ -78,7 +78,7 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
             rounding=task.rounding,
         )
         D = np.zeros_like(D)
-        D[:, work] = found
+        D[:, work] = offsets
         steps += taken
         ended = task.residual(D, strength, L) <= 2.0 * tol
         if steps >= most or task.by_tangents or (ended and not task.gap(D, strength) > gap):
@@ -88,7 +88,7 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
 
 
 def _working(task: Objective, strength: float, D: FloatArray, least: float) -> IntArray:
-    """The features that change, and those at zero that would gain most by it: as many, or 32."""
+    """Return the features that change, and as many (or 32) that would gain most by it."""
     if task.shape[1] <= FEW:
         return np.arange(task.shape[1])
     working = moving(D)
@@ -105,7 +105,7 @@ def _measured(task: Objective, strength: float, D: FloatArray, L: float, steps: 
 
 
 def at_zero(task: Objective, strength: float) -> Fit:
-    """Nothing changes: the fit at the critical strength and above it."""
+    """Return the fit at the critical strength and above it: nothing changes."""
     return _measured(task, strength, np.zeros(task.shape), task.least_curvature, 0)
 
 
@@ -118,18 +118,18 @@ def follow(
     gap: float,
     done: Callable[[int], None] = lambda _: None,
 ) -> list[tuple[Fit, ...]]:
-    """Fits at falling strengths, each from the last; if not convex, also from the means upwards."""
+    """Fit at falling strengths, each from the last; if not convex, also from the means up."""
 
     def chain(strengths: Iterable[float], start: FloatArray) -> Iterator[Fit]:
         for strength in strengths:
-            found = fit(task, strength, start, tol=tol, gap=gap)
-            start = found.D
+            fitted = fit(task, strength, start, tol=tol, gap=gap)
+            start = fitted.D
             done(1)
-            yield found
+            yield fitted
 
     down = list(chain(strengths, np.zeros(task.shape)))
     if task.is_convex:
-        return [(one,) for one in down]
+        return [(fitted,) for fitted in down]
     gain = -(task.at_zero[1] * means).sum(axis=0)  # the features that would lower the loss most
     promising = np.argsort(np.argsort(-gain, kind="stable")) < 10 * FEW
     up = list(chain(strengths[::-1], np.where(promising, means, 0.0)))
@@ -137,12 +137,12 @@ def follow(
 
 
 def refit(
-    task: Objective, found: FloatArray, strength: float, *, free: bool = False, steps: int = 200
+    task: Objective, pattern: FloatArray, strength: float, *, free: bool = False, steps: int = 200
 ) -> Fit:
-    """The offsets of least loss, without penalty, that have the ties of others, where it starts."""
+    """Minimise the loss alone over offsets that have the ties of those it starts from."""
     # It ends early, for few of many matter. If ``free``, only what does not change stays tied.
-    work = moving(found)
-    start, D = found[:, work], np.zeros_like(found)
+    work = moving(pattern)
+    start, D = pattern[:, work], np.zeros_like(pattern)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
     D[:, work], residual, _, taken = descend(
         task.of(work),
@@ -159,44 +159,44 @@ def refit(
 
 
 def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArray:
-    """Offsets (l, d) of which each group keeps its k costliest changes from a reference group."""
+    """Keep the k costliest changes of each group from a reference group, in offsets (l, d)."""
     columns, star = moving(D), D.copy()
     D, fusion = D[:, columns], task.fusion.of(columns)
     cost = np.abs(D - D[reference]) * fusion.weight
-    already_satisfied, ordered = _ranks(cost) >= k, fusion.monotone != 0
-    for part in (already_satisfied[reference + 1 :][::-1], already_satisfied[:reference]):
-        part[:, ordered] = np.logical_or.accumulate(part[:, ordered], axis=0)
-    star[:, columns] = np.where(already_satisfied, D[reference], D)
+    tied, ordered = _ranks(cost) >= k, fusion.monotone != 0
+    for block in (tied[reference + 1 :][::-1], tied[:reference]):
+        block[:, ordered] = np.logical_or.accumulate(block[:, ordered], axis=0)
+    star[:, columns] = np.where(tied, D[reference], D)
     return star
 
 
 def costliest(D: FloatArray, weight: FloatArray, k: int | None) -> FloatArray:
-    """(l, l, s) which features of each pair are among the k that cost most: 1 or 0."""
+    """Return 1 for features (l, l, s) among the k costliest of each pair, else 0."""
     if k is None or k >= D.shape[1]:
         return np.ones((len(D), len(D), 1))
     return (_ranks(np.abs(D - D[:, None]) * weight) < k).astype(np.float64)
 
 
 def _ranks(cost: FloatArray) -> IntArray:
-    """How many others of the same row cost more; of equal ones the first."""
+    """Return how many entries of the same row cost more; of equal ones the first counts."""
     order = np.argsort(-cost, axis=-1, kind="stable")
     return np.argsort(order, axis=-1, kind="stable")
 
 
 def pair_counts(D: FloatArray) -> IntArray:
-    """(l, l) how many features each pair changes."""
+    """Return how many features each pair (l, l) changes."""
     return np.asarray((D[:, None] != D[None]).sum(axis=2))
 
 
 def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
-    """Offsets (l, d) of which no pair changes more than k features, for falling k, from a start."""
+    """Yield offsets (l, d) in which no pair changes more than k features, for falling k."""
     # Greedy: the merge of least loss for each pair relieved, then a refit. With ``near``, only of
     # levels next to each other, where there are such: either way is better at times.
     columns = moving(start)
-    part, D = task.of(columns), start[:, columns]
+    reduced, D = task.of(columns), start[:, columns]
     k = int(pair_counts(D).max(initial=0))
     while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
-        about = part.tangent(D) if part.by_tangents else part
+        about = reduced.tangent(D) if reduced.by_tangents else reduced
         while ((counts := pair_counts(D)) > k).any():
             # A short refit: what is kept is refitted later.
             D = refit(about, _merged(about, D, counts > k, near=near), 0.0, steps=30).D
@@ -206,7 +206,7 @@ def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatA
 
 
 def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -> FloatArray:
-    """Offsets after the merge that relieves crowded pairs for the least loss."""
+    """Merge the two levels that relieve crowded pairs for the least loss."""
     features, columns, gains = _relieving(task.fusion, D, crowded, near=near)
     if not len(features):  # only levels with another one between them are of crowded pairs
         features, columns, gains = _relieving(task.fusion, D, crowded, near=False)
@@ -220,7 +220,7 @@ def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -
 def _relieving(
     fusion: Fusion, D: FloatArray, crowded: BoolArray, *, near: bool
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """(q,) features, (q, l) their offsets after merging two levels, (q,) crowded pairs relieved."""
+    """List merges of two levels: features (q,), offsets (q, l), crowded pairs relieved (q,)."""
     ascending = np.sort(D, axis=0)
     new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
     if near:
@@ -237,5 +237,5 @@ def _relieving(
     level = (column * both).sum(axis=1) / both.sum(axis=1)
     apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
     gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
-    kept = np.flatnonzero(gains)
-    return features[kept], np.where(both, level[:, None], column)[kept], gains[kept]
+    relieving = np.flatnonzero(gains)
+    return features[relieving], np.where(both, level[:, None], column)[relieving], gains[relieving]

@@ -37,20 +37,11 @@ class Groups:
 
     @classmethod
     def of(cls, groups: Any) -> Groups:
-        """Read groups as they are given.
+        """Read (n,) labels, a mapping from labels to boolean masks, or `Groups`.
 
-        Parameters
-        ----------
-        groups
-            (n,) labels, of which missing ones (None, NaN) mean no group, and so does −1, with a
-            warning, where the others are 0, 1, 2 …, as DBSCAN and HDBSCAN label noise; a mapping
-            from labels to boolean masks; or `Groups`. The order is that of the sorted labels, of
-            the categories of a categorical column, or of the mapping.
-
-        Raises
-        ------
-        InvalidInput
-            If it is none of these.
+        Missing labels (None, NaN) mean no group, and so does −1, with a warning, where the others
+        are 0, 1, 2 …, as DBSCAN and HDBSCAN label noise. The order is that of the sorted labels, of
+        the categories of a categorical column, or of the mapping.
         """
         if isinstance(groups, Groups):
             return groups
@@ -63,40 +54,31 @@ class Groups:
                 "Expected one label for each row, a mapping from labels to masks, or Groups; got "
                 f"{type(groups).__name__} of {np.ndim(groups)} dimensions. Pass a flat sequence."
             )
-        found = pd.Categorical(groups).remove_unused_categories()
-        labels = found.categories
-        if (
-            labels.dtype.kind == "i"
-            and len(labels) > 1
-            and (labels.min(), 0 in labels) == (-1, True)
-        ):
+        categories = pd.Categorical(groups).remove_unused_categories()
+        labels = categories.categories
+        if labels.dtype.kind == "i" and 0 in labels and labels.min() == -1:
             warnings.warn(
-                f"{(np.asarray(found) == -1).sum()} rows with the label -1 are of no group, as "
-                "DBSCAN and HDBSCAN label noise. Pass a mapping from labels to masks if -1 is one.",
+                f"{(np.asarray(categories) == -1).sum()} rows with the label -1 are of no group, "
+                "as DBSCAN and HDBSCAN label noise. Pass a mapping from labels to masks if -1 is "
+                "one.",
                 UserWarning,
                 stacklevel=2,
             )
-            found = found.remove_categories([-1])
-        return cls(tuple(found.categories.tolist()), np.array(found.codes, dtype=np.intp))
+            categories = categories.remove_categories([-1])
+        return cls(tuple(categories.categories.tolist()), np.array(categories.codes, dtype=np.intp))
 
     @classmethod
     def from_masks(cls, masks: Mapping[Any, ArrayLike]) -> Groups:
-        """A group for each label, of the rows where its mask is true.
-
-        Raises
-        ------
-        InvalidInput
-            If a mask is not boolean, differs in length, has no row, or two share a row.
-        """
-        given = {label: np.asarray(mask) for label, mask in masks.items()}
-        sizes = {mask.shape for mask in given.values()}
-        if len(sizes) != 1 or any(mask.dtype != bool or mask.ndim != 1 for mask in given.values()):
+        """Make a group for each label, of the rows where its mask is true; none may share a row."""
+        arrays = {label: np.asarray(mask) for label, mask in masks.items()}
+        sizes = {mask.shape for mask in arrays.values()}
+        if len(sizes) != 1 or any(mask.dtype != bool or mask.ndim != 1 for mask in arrays.values()):
             raise InvalidInput(
                 "Expected boolean masks of one length, an entry for each row; got the shapes "
-                f"{sorted(sizes)} and dtypes {sorted({str(m.dtype) for m in given.values()})}. "
+                f"{sorted(sizes)} and dtypes {sorted({str(m.dtype) for m in arrays.values()})}. "
                 "Compare, as in labels == 'a', to get a mask."
             )
-        labels, stack = tuple(given), np.stack(list(given.values()))
+        labels, stack = tuple(arrays), np.stack(list(arrays.values()))
         shared = np.flatnonzero(stack.sum(axis=0) > 1)
         if len(shared):
             both = [repr(labels[i]) for i in np.flatnonzero(stack[:, shared[0]])]
@@ -110,7 +92,7 @@ class Groups:
     def from_polygons(
         cls, points: ArrayLike, polygons: Mapping[Any, ArrayLike] | Sequence[ArrayLike]
     ) -> Groups:
-        """Points of a plane by the polygon they lie in; the first one, if there are several.
+        """Group points of a plane by the first polygon that they lie in.
 
         Parameters
         ----------
@@ -118,11 +100,6 @@ class Groups:
             (n, 2) an embedding.
         polygons
             Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
-
-        Raises
-        ------
-        InvalidInput
-            If points or corners are not in a plane, or a polygon holds no point.
         """
         plane = _plane(points, "points")
         named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
@@ -134,7 +111,7 @@ class Groups:
 
     @classmethod
     def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:
-        """The clusters that an estimator of scikit-learn finds; noise (−1) belongs to none.
+        """Group rows by the clusters that an estimator finds; noise (−1) belongs to none.
 
         Parameters
         ----------
@@ -143,9 +120,9 @@ class Groups:
         clusterer
             Such as ``KMeans(5, random_state=0)`` or ``HDBSCAN(min_cluster_size=20)``; it is cloned.
         """
-        found = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
-        labels = np.unique(found[found >= 0]).tolist()
-        member = np.where(found < 0, -1, np.searchsorted(labels, found))
+        clusters = np.asarray(clone(clusterer).fit_predict(np.asarray(points, dtype=float)))
+        labels = np.unique(clusters[clusters >= 0]).tolist()
+        member = np.where(clusters < 0, -1, np.searchsorted(labels, clusters))
         return cls(tuple(labels), member)
 
     def __len__(self) -> int:
@@ -165,20 +142,20 @@ class Groups:
         return np.bincount(self.member[self.member >= 0], minlength=len(self.labels))
 
     def rows(self, group: int) -> IntArray:
-        """The rows of the group at a position."""
+        """Return the rows of the group at a position."""
         return np.flatnonzero(self.member == group)
 
     def thinned(self, most: int) -> IntArray:
-        """At most so many rows of each group, evenly spaced, group by group."""
+        """Return at most so many rows of each group, evenly spaced, group by group."""
         chosen = [self.rows(i) for i in range(len(self))]
         return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in chosen])
 
     def take(self, rows: IntArray) -> Groups:
-        """The groups of some of the rows."""
+        """Return the groups of some of the rows."""
         return Groups(self.labels, self.member[rows])
 
     def ordered(self, labels: tuple[Any, ...]) -> Groups:
-        """The same groups, in the order of these labels; an error if one is not among them."""
+        """Return the same groups in the order of these labels, which must hold all of them."""
         unknown = [label for label in self.labels if label not in labels]
         if unknown:
             raise InvalidInput(
@@ -202,7 +179,7 @@ class Groups:
         self.filled(2)
 
     def filled(self, least: int) -> Groups:
-        """The same; an error unless each has so many rows."""
+        """Return the same, if each group has so many rows."""
         for label, size in zip(self.labels, self.sizes.tolist(), strict=True):
             if size < least:
                 raise InvalidInput(
@@ -212,17 +189,17 @@ class Groups:
         return self
 
     def means(self, values: Matrix) -> FloatArray:
-        """(l, d) the mean of the rows of each group; of dense or sparse rows."""
-        known = np.flatnonzero(self.member >= 0)
+        """Return the mean (l, d) of the rows of each group, dense or sparse."""
+        rows = np.flatnonzero(self.member >= 0)
         shape = len(self), len(self.member)
-        belongs = sparse.csr_array((np.ones(len(known)), (self.member[known], known)), shape=shape)
+        belongs = sparse.csr_array((np.ones(len(rows)), (self.member[rows], rows)), shape=shape)
         return dense(belongs @ values) / self.sizes[:, None]
 
 
 def stratified_folds(
     groups: Groups, folds: int, random: np.random.RandomState
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """The rows to learn from and those to judge on, fold by fold; each group is dealt by itself."""
+    """Yield the rows to learn from and those to judge on; each group is dealt by itself."""
     least = int(groups.sizes.min())
     if folds not in range(2, least // 2 + 1):
         small = groups.labels[int(groups.sizes.argmin())]
@@ -234,8 +211,8 @@ def stratified_folds(
     for i in range(len(groups)):
         rows = random.permutation(groups.rows(i))
         fold[rows] = np.arange(len(rows)) % folds
-    for part in range(folds):
-        yield np.flatnonzero((fold >= 0) & (fold != part)), np.flatnonzero(fold == part)
+    for held_out in range(folds):
+        yield np.flatnonzero((fold >= 0) & (fold != held_out)), np.flatnonzero(fold == held_out)
 
 
 def _plane(points: ArrayLike, what: str) -> FloatArray:
@@ -249,7 +226,7 @@ def _plane(points: ArrayLike, what: str) -> FloatArray:
 
 
 def _inside(points: FloatArray, corners: FloatArray) -> BoolArray:
-    """(n,) whether a ray to the right crosses an odd number of edges."""
+    """Return where (n,) a ray to the right crosses an odd number of edges."""
     x, y = points[:, :1], points[:, 1:]
     a, b = corners, np.roll(corners, -1, axis=0)
     spans = (a[:, 1] > y) != (b[:, 1] > y)

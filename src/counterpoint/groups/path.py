@@ -34,9 +34,14 @@ class Candidate:
     coverage: float
 
     @property
-    def cost_cutoff(self) -> float:
-        """By which the best is chosen."""
+    def score(self) -> float:
+        """The sum of its two rates, by which explanations are chosen."""
         return self.correctness + self.coverage
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """A key that puts the best first; of equals, that of the lowest loss."""
+        return -self.score, self.loss
 
 
 @final
@@ -78,22 +83,22 @@ class TranslationPath:
     @property
     def strengths(self) -> FloatArray:
         """(n,) λ, falling."""
-        return np.array([one.strength for one in self.fits])
+        return np.array([fit.strength for fit in self.fits])
 
     @property
     def objective(self) -> FloatArray:
         """(n,) loss plus penalty of the penalised fits."""
-        return np.array([one.objective for one in self.fits])
+        return np.array([fit.objective for fit in self.fits])
 
     @property
     def residual(self) -> FloatArray:
         """(n,) how far the penalised fits are from being stationary, relative; see `Fit`."""
-        return np.array([one.residual for one in self.fits])
+        return np.array([fit.residual for fit in self.fits])
 
     @property
     def gap(self) -> FloatArray:
         """(n,) of a linear representation, the relative duality gap; NaN of others."""
-        return np.array([one.gap for one in self.fits])
+        return np.array([fit.gap for fit in self.fits])
 
     @property
     def loss(self) -> FloatArray:
@@ -101,57 +106,42 @@ class TranslationPath:
         return np.array([self.candidates[at].loss for at in self.refitted])
 
     def counts(self, count: Count = "each") -> FloatArray:
-        """(n,) how many features are changed.
+        """Return how many features (n,) are changed.
 
-        Parameters
-        ----------
-        count
-            ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs;
-            ``"shared"``: by any pair; ``"reference"``: by the pair that changes most of those
-            with the group for which that is least.
+        ``"each"``: by the pair that changes most; ``"mean"``: on average over pairs; ``"shared"``:
+        by any pair; ``"reference"``: by the pair that changes most of those with the group for
+        which that is least.
         """
         check_count(count)
-        return np.array([count_of(one, count) for one in self])
+        return np.array([count_of(item, count) for item in self])
 
     def at(self, k: int | None, count: Count = "each") -> Translations:
-        """The best explanation of at most k features.
+        """Return the best explanation of at most k features, by a way to count them (`counts`).
 
         The best is that of the highest correctness and coverage on the rows of the fit; of equals,
-        that of the lowest loss.
-
-        Parameters
-        ----------
-        k
-            How many features may change; None for the sparsest that is about as good as the best.
-        count
-            By which count: see `counts`.
-
-        Raises
-        ------
-        InvalidInput
-            If k is no number of features.
+        that of the lowest loss. With k None it is the sparsest that is about as good as the best.
         """
         return self.choose(k, count).translations
 
     def choose(self, k: int | None, count: Count = "each") -> Candidate:
-        """The candidate that `at` answers with."""
+        """Return the candidate that `at` answers with."""
         return self.able(k, count)[0]
 
     def able(self, k: int | None, count: Count) -> list[Candidate]:
-        """The candidates of at most k features, the best first."""
+        """Return the candidates of at most k features, the best first."""
         check_count(count)
-        widths = [count_of(one.translations, count) for one in self.candidates]
+        widths = [count_of(candidate.translations, count) for candidate in self.candidates]
+        pairs = list(zip(self.candidates, widths, strict=True))
         if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
-            least = max(one.cost_cutoff for one in self.candidates) - 2.0 * 0.02
-            both = zip(self.candidates, widths, strict=True)
-            most = min(width for one, width in both if one.cost_cutoff >= least)
+            least = max(candidate.score for candidate in self.candidates) - 2.0 * 0.02
+            most = min(width for candidate, width in pairs if candidate.score >= least)
         else:
             most = check_k(k, len(self.candidates[0].translations.names))
-        able = [one for one, width in zip(self.candidates, widths, strict=True) if width <= most]
-        return sorted(able, key=lambda one: (-one.cost_cutoff, one.loss))
+        able = [candidate for candidate, width in pairs if width <= most]
+        return sorted(able, key=lambda candidate: candidate.rank)
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for each strength: counts, loss, residual, gap, correctness, coverage."""
+        """Return a line for each strength: counts, loss, residual, gap, correctness, coverage."""
         import pandas as pd
 
         chosen = [self.candidates[at] for at in self.refitted]
@@ -164,19 +154,9 @@ class TranslationPath:
         return pd.DataFrame(columns)
 
     def plot(self, count: Count = "each", ax: Any = None) -> Figure:
-        """Correctness and coverage on the rows of the fit against the number of features.
+        """Draw correctness and coverage on the rows of the fit against the number of features.
 
-        Parameters
-        ----------
-        count
-            By which count: see `counts`.
-        ax
-            Matplotlib axes; None for a new figure.
-
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
+        ``count`` is a way to count them (`counts`), ``ax`` are Matplotlib axes or None.
         """
         from counterpoint.pictures.plots import draw_translation_path
 
@@ -188,7 +168,7 @@ class TranslationPath:
 
 
 def count_of(translations: Translations, count: Count) -> float:
-    """How many features an explanation changes, by a count."""
+    """Return how many features an explanation changes, by a way to count."""
     if count == "shared":
         return float(len(translations.columns))
     if count == "reference":
@@ -206,7 +186,7 @@ def check_count(count: str) -> None:
 
 
 def check_k(k: Any, width: int) -> int:
-    """k, a whole number of features, 1 to ``width``; an error if it is none."""
+    """Return k if it is a whole number of features, 1 to ``width``."""
     whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
     if not whole or not 1 <= k <= width:
         raise InvalidInput(

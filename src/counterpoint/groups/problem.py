@@ -17,13 +17,13 @@ from typing import Any, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
+from counterpoint.groups.nonlinear import FiniteDifferences
 from counterpoint.groups.representations import (
     Composed,
     Matrix,
     Pull,
     Representation,
     dense,
-    is_rough,
 )
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
@@ -59,12 +59,12 @@ class Fusion:
 
     @cached_property
     def _ranks(self) -> FloatArray:
-        """(l,) how many entries are smaller, less how many are larger, in ascending order."""
+        """How many entries (l,) are smaller, less how many are larger, in ascending order."""
         return np.arange(1.0 - self.groups, self.groups, 2.0)
 
     @cached_property
     def _cuts(self) -> FloatArray:
-        """(l − 1, 1) m (l − m): how many pairs a split into the first m and the rest separates."""
+        """How many pairs a split after the first m of l separates: m (l − m), shape (l − 1, 1)."""
         first = np.arange(1.0, self.groups)[:, None]
         return first * (self.groups - first)
 
@@ -74,7 +74,7 @@ class Fusion:
 
     @cached_property
     def _charges(self) -> FloatArray:
-        """(d, l) what each entry of a column adds to the penalty, in ascending order."""
+        """Weight (d, l) of each entry of a column in the penalty, in ascending order."""
         return self.weight[:, None] * self._ranks
 
     def value(self, D: FloatArray) -> float:
@@ -90,9 +90,9 @@ class Fusion:
         places += self.groups * np.arange(len(places))[:, None]
         target = rows.ravel()[places] - step * strength * self._charges
         half = self.reach[:, None] / 2.0
-        found = np.empty(target.size)
-        found[places.ravel()] = np.clip(rising(target), -half, half).ravel()
-        return found.reshape(target.shape).T * self._sign
+        columns = np.empty(target.size)
+        columns[places.ravel()] = np.clip(rising(target), -half, half).ravel()
+        return columns.reshape(target.shape).T * self._sign
 
     def nearest(self, V: FloatArray) -> FloatArray:
         """The columns within their bounds that are nearest to those of V."""
@@ -101,20 +101,20 @@ class Fusion:
         return np.clip(V, -self.reach / 2.0, self.reach / 2.0)
 
     def _pulls(self, G: FloatArray) -> FloatArray:
-        """(l − 1, d) what a pull G, of column sums 0, gains per unit of each split in two."""
+        """Return the gain (l − 1, d) per unit of each split, of a pull G with column sums 0."""
         G, free = G * self._sign, self.monotone == 0
         G[:, free] = np.sort(G[:, free], axis=0)
         return np.cumsum(G[::-1], axis=0)[:-1]
 
     def excess(self, G: FloatArray, strength: float) -> FloatArray:
-        """(d,) by how much the best split gains more than it costs; if less, zero stays."""
+        """Return the best split's gain less its cost (d,); where it is negative, zero stays."""
         excess = (self._pulls(G) - strength * self.weight * self._cuts).max(axis=0)
         return np.where(self.reach > 0.0, excess, -np.inf)
 
     def critical(self, G: FloatArray) -> float:
         """The least λ for which D = 0 withstands a pull."""
-        cost_cutoff = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
-        return float(cost_cutoff[self.reach > 0.0].max(initial=0.0))
+        ratios = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
+        return float(ratios[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
         """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0."""
@@ -125,12 +125,12 @@ class Fusion:
 
 
 def moving(D: FloatArray) -> IntArray:
-    """The features that some pair of groups changes."""
+    """Return the features that some pair of groups changes."""
     return np.flatnonzero(np.ptp(D, axis=0) > 0.0)
 
 
 def rising(T: FloatArray) -> FloatArray:
-    """(d, l) the non-decreasing rows nearest to those of T (least squares)."""
+    """Return the non-decreasing rows (d, l) nearest to those of T (least squares)."""
     # One isotonic regression of all rows, each above the last; pools are equal to the last bit.
     count, width = T.shape
     if not count:
@@ -154,7 +154,7 @@ def rising(T: FloatArray) -> FloatArray:
 
 
 def levels_of(D: FloatArray) -> IntArray:
-    """(l, d) which level each offset is at, counted in ascending order, column after column."""
+    """Number the distinct values of each column (l, d) in ascending order, columns in turn."""
     places = np.argsort(D.T, axis=1, kind="stable")
     ascending = np.take_along_axis(D.T, places, axis=1)
     new = np.ones(places.shape, dtype=bool)
@@ -165,13 +165,13 @@ def levels_of(D: FloatArray) -> IntArray:
 
 
 def tie_pattern(D: FloatArray) -> bytes:
-    """Which offsets are tied, and in which order they are, as something to compare."""
+    """Return which offsets are tied, and their order, as bytes to compare."""
     columns = moving(D)
     return columns.tobytes() + levels_of(D[:, columns]).tobytes()
 
 
 def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
-    """The nearest offsets within the bounds that have the ties of a pattern (l, d)."""
+    """Return the projection on offsets within the bounds with the ties of a pattern (l, d)."""
     level = levels_of(pattern)
     share = 1.0 / np.bincount(level.ravel())
 
@@ -212,7 +212,7 @@ class Objective:
 
     base: FloatArray  # (l, h) the means of the groups after the affine part
     targets: FloatArray  # (l, m) r̄, the means of the representations of their rows
-    parts: Composed  # r
+    space: Composed  # r
     matrix: Matrix  # (d, h) M of its affine part, in the units of D
     fusion: Fusion
 
@@ -224,15 +224,15 @@ class Objective:
     @cached_property
     def is_convex(self) -> bool:
         """Whether the representation is affine."""
-        return self.parts.rest is None
+        return self.space.second is None
 
     @property
     def by_tangents(self) -> bool:
         """Whether derivatives are so dear that descents are on linearised tasks."""
-        return is_rough(self.parts)
+        return isinstance(self.space.second, FiniteDifferences)
 
     def of(self, columns: IntArray) -> Objective:
-        """The task over some features, where all others stay."""
+        """Return the task over some features, where all others stay."""
         return replace(self, matrix=self.matrix[columns], fusion=self.fusion.of(columns))
 
     def value(self, D: FloatArray) -> float:
@@ -256,7 +256,7 @@ class Objective:
         return loss, slopes.sum(axis=0) - slopes.sum(axis=1)
 
     def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
-        """How far moved means are from where they are to arrive, and the derivatives of that."""
+        """Return how far moved means are from their targets, and the derivatives of that."""
         # (…, l, m) less their mean, if affine: pairs add up to a variance. Else (…, l, l, m).
         count = len(self.base)
         if self.is_convex:
@@ -264,7 +264,7 @@ class Objective:
             away -= np.add.reduce(away, axis=-2, keepdims=True) / count
             return away, None
         points = (self.base - Q)[..., None, :] + Q[..., None, :, :]  # of the mean of i, moved to j
-        values, pull = self.parts.pull(points.reshape(-1, Q.shape[-1]))
+        values, pull = self.space.pull(points.reshape(-1, Q.shape[-1]))
         away = values.reshape(*points.shape[:-1], -1) - self.targets
         away.reshape(-1, count * count, away.shape[-1])[:, :: count + 1] = 0.0
         return away, pull
@@ -276,23 +276,25 @@ class Objective:
         return count - 1 if self.is_convex else 2 * count * (count - 1)
 
     def tangent(self, D: FloatArray) -> Objective:
-        """The task whose representation is to first order about D: of the same gradient there."""
+        """Return the task with a representation linearised about D: of the same gradient there."""
         Q = D @ self.matrix
         at = ((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1])
-        values, pull = self.parts.pull(at)
-        slopes = np.stack([pull(np.tile(one, (len(at), 1))) for one in np.eye(values.shape[1])], 1)
-        return replace(self, parts=Composed(self.parts.first, Tangent(at, values, slopes)))
+        values, pull = self.space.pull(at)
+        slopes = np.stack(
+            [pull(np.tile(axis, (len(at), 1))) for axis in np.eye(values.shape[1])], 1
+        )
+        return replace(self, space=Composed(self.space.first, Tangent(at, values, slopes)))
 
     def exchanged(
         self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
     ) -> FloatArray:
-        """(q,) the loss of offsets of which one column (q,) is another (q, l)."""
+        """Return the losses (q,) of offsets with another column (q, l) at a position (q,)."""
         Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
         step = max(1, at_once // len(D) ** 2)
         for i in range(0, len(features), step):
-            part = slice(i, i + step)
-            rows = dense(self.matrix[features[part]])
-            away, _ = self._away(Q + change[part, :, None] * rows[:, None])
+            chunk = slice(i, i + step)
+            rows = dense(self.matrix[features[chunk]])
+            away, _ = self._away(Q + change[chunk, :, None] * rows[:, None])
             losses.append((away**2).sum(axis=tuple(range(1, away.ndim))) / self._weight)
         return np.concatenate(losses)
 
@@ -308,12 +310,12 @@ class Objective:
 
     @property
     def rounding(self) -> float:
-        """By which the objective may seem to rise."""
+        """Upper bound on an apparent rise of the objective caused by rounding."""
         return 1e-14 * self.at_zero[0]
 
     @cached_property
     def least_curvature(self) -> float:
-        """A curvature that is not too large: the loss falls by no more than what it is."""
+        """A lower bound on the curvature: the loss falls by no more than its value at zero."""
         loss, slope = self.at_zero
         return max(0.5 * float(np.vdot(slope, slope)) / loss, TINY) if loss > 0.0 else 1.0
 
@@ -332,13 +334,13 @@ class Objective:
         return self.fusion.critical(-self.at_zero[1])
 
     def residual(self, D: FloatArray, strength: float, L: float) -> float:
-        """The length of the proximal gradient, relative to the gradient at zero."""
+        """Return the length of the proximal gradient, relative to the gradient at zero."""
         slope = self.slope(D)[1]
         away = D - self.fusion.prox(D - slope / L, strength / L)
         return L * float(np.linalg.norm(away)) / self.scale
 
     def gap(self, D: FloatArray, strength: float) -> float:
-        """The objective less Fenchel's bound, relative to the loss at zero; NaN if not convex."""
+        """Return objective less Fenchel bound, relative to the loss at zero; NaN if not convex."""
         # The dual point is the gradient U, or the multiple of it which no feature exceeds, or none
         # without a bound; any will do. The loss has the conjugate ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
         if not self.is_convex:
@@ -347,8 +349,8 @@ class Objective:
         objective = loss + strength * self.fusion.value(D)
         pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
-        cost_cutoff = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
-        shrunk = {min(1.0, strength / one) * (1.0 - 1e-15) for one in cost_cutoff if one > 0.0}
+        cutoffs = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
+        shrunk = {min(1.0, strength / cutoff) * (1.0 - 1e-15) for cutoff in cutoffs if cutoff > 0.0}
         bounds = []
         for share in {1.0} | shrunk:
             V = share * U
@@ -419,17 +421,17 @@ def _by_tangents(
     max_iter: int,
     **how: Any,
 ) -> tuple[FloatArray, float, float, int]:
-    """`descend` on one linearised task after the other (Gauss–Newton), of which few are made."""
+    """Do as `descend`, on few linearised tasks, one after the other (Gauss–Newton)."""
     # Where the objective rises in truth, the descent on the last one is made shorter: down to a
     # proximal step, of growing curvature. Secants may lead nowhere, though: then this is the end.
     ahead, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
     while steps < max_iter and rises < 7:
         steps += 1
-        there = task.tangent(ahead)
-        value = there.value(ahead) + strength * task.fusion.value(ahead)
+        linearised = task.tangent(ahead)
+        value = linearised.value(ahead) + strength * task.fusion.value(ahead)
         if value <= best + how["rounding"]:
             stalls = best - value < 1e9 * how["rounding"]  # 1e-5 of the loss at zero
-            x, best, near, rises = ahead, value, there, 0
+            x, best, near, rises = ahead, value, linearised, 0
             _, residual, L, _ = descend(near, strength, x, L, tol=0.0, max_iter=1, **how)
             if residual <= tol or stalls:
                 break
@@ -444,12 +446,12 @@ def _by_tangents(
 def _step(
     task: Objective, prox: Prox, y: FloatArray, L: float, rounding: float
 ) -> tuple[FloatArray, float, float]:
-    """A proximal step from y, the loss there, and the curvature that made it short enough."""
+    """Take a proximal step from y: the point, its loss, and the curvature of the step."""
     loss, slope = task.slope(y)
     while True:
         z = prox(y - slope / L, 1.0 / L)
-        move, there = z - y, task.value(z)
+        move, moved_loss = z - y, task.value(z)
         bound = loss + float(np.vdot(slope, move)) + 0.5 * L * float(np.vdot(move, move))
-        if there <= bound + rounding or task.curvature <= L:
-            return z, there, L
+        if moved_loss <= bound + rounding or task.curvature <= L:
+            return z, moved_loss, L
         L = min(2.0 * L, task.curvature)

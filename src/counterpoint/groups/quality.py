@@ -72,30 +72,20 @@ class Quality:
     seen: float
 
     @classmethod
-    def mean_of(cls, parts: Sequence[Quality]) -> Quality:
-        """The mean over several sets of rows."""
-        names = [one.name for one in fields(cls)][1:]
-        means = {n: np.mean([getattr(part, n) for part in parts], axis=0) for n in names}
-        return cls(parts[0].groups, **means)
+    def mean_of(cls, qualities: Sequence[Quality]) -> Quality:
+        """Return the mean over several sets of rows."""
+        names = [field.name for field in fields(cls)][1:]
+        means = {n: np.mean([getattr(quality, n) for quality in qualities], axis=0) for n in names}
+        return cls(qualities[0].groups, **means)
 
     def mean(self, of: FloatArray, *, diagonal: bool = False) -> float:
-        """The mean of one of the matrices over pairs.
+        """Return the mean of a matrix (l, l), such as ``quality.coverage``, over its numbers.
 
-        Parameters
-        ----------
-        of
-            (l, l), such as ``quality.coverage``.
-        diagonal
-            Whether each group and itself are a pair, as the paper counts.
-
-        Returns
-        -------
-        float
-            Of the pairs that have a number; NaN if none has.
+        With ``diagonal``, each group and itself are a pair, as the paper counts.
         """
         values = of.ravel() if diagonal else of[~np.eye(len(of), dtype=bool)]
-        known = values[~np.isnan(values)]
-        return float(known.mean()) if len(known) else float("nan")
+        numbers = values[~np.isnan(values)]
+        return float(numbers.mean()) if len(numbers) else float("nan")
 
     @property
     def worst(self) -> tuple[Any, Any]:
@@ -105,7 +95,7 @@ class Quality:
         return self.groups[i], self.groups[j]
 
     def summary(self) -> str:
-        """The means over pairs, the worst pair, and which rows it is about."""
+        """Say the means over pairs, the worst pair, and which rows they are about."""
         start, end = self.worst
         at = self.groups.index(start), self.groups.index(end)
         rates = (self.correctness, self.coverage)
@@ -115,7 +105,7 @@ class Quality:
         within = (
             f"radius {near[0]:.3g}" if len(near) == 1 else f"radii {near[0]:.3g} to {near[-1]:.3g}"
         )
-        far = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
+        apart = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
         return (
             f"{self._about()}\n"
             f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} ({within}; "
@@ -125,7 +115,7 @@ class Quality:
             f"worst pair: from {start} to {end}, correctness {self.correctness[at]:.3f}, "
             f"coverage {self.coverage[at]:.3f}\n"
             f"{self.mean(self.counts):.1f} features a pair, cost {self.mean(self.sizes):.3g}; "
-            f"{self.mean(self.outside):.1%} of changed values outside the range of the data{far}"
+            f"{self.mean(self.outside):.1%} of changed values outside the range of the data{apart}"
         )
 
     def _about(self) -> str:
@@ -135,7 +125,7 @@ class Quality:
         return f"{len(self.groups)} groups, held-out rows{alike}"
 
     def to_frame(self) -> pd.DataFrame:
-        """One line for each ordered pair of different groups, with all numbers."""
+        """Return a line for each ordered pair of different groups, with all numbers."""
         import pandas as pd
 
         first, second = np.nonzero(~np.eye(len(self.groups), dtype=bool))
@@ -148,18 +138,7 @@ class Quality:
         return pd.DataFrame(pairs, columns=["from", "to"]).assign(**numbers)
 
     def plot(self, ax: Any = None) -> Figure:
-        """Correctness and coverage of each pair as two maps.
-
-        Parameters
-        ----------
-        ax
-            Two matplotlib axes; None for a new figure.
-
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
-        """
+        """Draw correctness and coverage of each pair on two Matplotlib axes, or a new figure."""
         from counterpoint.pictures.plots import draw_quality
 
         return draw_quality(self, ax)
@@ -178,24 +157,10 @@ class Quality:
 
 
 def similarity(sparser: Translations, denser: Translations) -> FloatArray:
-    """How much of each explanation uses features that another one uses too, by equation (10).
+    """Return how much of each explanation uses features that another uses too: equation (10).
 
-    Parameters
-    ----------
-    sparser
-        e₁, whose changes are counted.
-    denser
-        e₂, whose features count.
-
-    Returns
-    -------
-    ndarray
-        (l, l) ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair; 1 where e₁ changes nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If they are about other groups or features.
+    It is ``Σ_f |e₁f| 1[e₂f ≠ 0] / ‖e₁‖₁`` of each pair (l, l) of groups, with e₁ the sparser and
+    e₂ the denser; 1 where e₁ changes nothing.
     """
     if sparser.groups != denser.groups or sparser.names != denser.names:
         raise InvalidInput(
@@ -205,8 +170,8 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
 
     def share(i: int, j: int) -> float:
         pair = sparser.groups[i], sparser.groups[j]
-        one, other = np.abs(sparser.translation(*pair)), denser.translation(*pair)
-        return float(one[other != 0.0].sum() / one.sum()) if one.any() else 1.0
+        first, second = np.abs(sparser.translation(*pair)), denser.translation(*pair)
+        return float(first[second != 0.0].sum() / first.sum()) if first.any() else 1.0
 
     return sparser.over_pairs(share, same=1.0)
 
@@ -222,25 +187,25 @@ class Points:
 
     matrix: Matrix
     groups: Groups
-    parts: Composed
+    space: Composed
     hidden: FloatArray
     """(n, h) the rows after the affine part of the representation."""
 
     @classmethod
-    def of(cls, matrix: Matrix, groups: Groups, parts: Composed) -> Points:
+    def of(cls, matrix: Matrix, groups: Groups, space: Composed) -> Points:
         """The rows (n, d) that belong to a group, in the representation."""
-        known = np.flatnonzero(groups.member >= 0)
-        matrix = matrix[known]
-        return cls(matrix, groups.take(known), parts, parts.hidden(matrix))
+        rows = np.flatnonzero(groups.member >= 0)
+        matrix = matrix[rows]
+        return cls(matrix, groups.take(rows), space, space.hidden(matrix))
 
     def take(self, rows: IntArray) -> Points:
-        """Some of the points."""
-        return Points(self.matrix[rows], self.groups.take(rows), self.parts, self.hidden[rows])
+        """Return some of the points."""
+        return Points(self.matrix[rows], self.groups.take(rows), self.space, self.hidden[rows])
 
     @cached_property
     def values(self) -> FloatArray:
         """(n, m) the representation of the rows."""
-        return self.parts.finish(self.hidden)
+        return self.space.finish(self.hidden)
 
     @cached_property
     def members(self) -> tuple[IntArray, ...]:
@@ -248,14 +213,14 @@ class Points:
         return tuple(self.groups.rows(i) for i in range(len(self.groups)))
 
     @cached_property
-    def own(self) -> tuple[FloatArray, ...]:
+    def group_values(self) -> tuple[FloatArray, ...]:
         """The values of the rows of each group."""
         return tuple(self.values[rows] for rows in self.members)
 
     @cached_property
     def near(self) -> tuple[KDTree | FloatArray, ...]:
         """The same, to measure distances to."""
-        return tuple(map(_searchable, self.own))
+        return tuple(map(_searchable, self.group_values))
 
     def cells(self, columns: IntArray) -> list[FloatArray]:
         """The cells of some columns, group by group."""
@@ -266,19 +231,19 @@ class Points:
         """(l,) the least radius within which 95 % of each group are near another row of it."""
         least = 1e-3 * float(np.ptp(self.values, axis=0).max())
         radii = np.full(len(self.groups), least)
-        for j, (own, near) in enumerate(zip(self.own, self.near, strict=True)):
-            apart = np.sort(_distances(near, own, 2))
-            if len(own) > 1:
-                radii[j] = max(least, apart[int(np.ceil(0.95 * len(own))) - 1])
+        for j, (values, searchable) in enumerate(zip(self.group_values, self.near, strict=True)):
+            apart = np.sort(_distances(searchable, values, 2))
+            if len(values) > 1:
+                radii[j] = max(least, apart[int(np.ceil(0.95 * len(values))) - 1])
         return radii * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
     def arrived(self, translations: Translations, i: int, j: int) -> FloatArray:
         """(n, m) the values of the rows of one group, moved to another."""
-        matrix = self.parts.first.matrix[translations.columns]
+        matrix = self.space.first.matrix[translations.columns]
         shift = np.asarray(translations.between(i, j) @ matrix)
         if not shift.any():
-            return self.own[i]
-        return self.parts.finish(self.hidden[self.members[i]] + shift)
+            return self.group_values[i]
+        return self.space.finish(self.hidden[self.members[i]] + shift)
 
     def rates(
         self,
@@ -288,14 +253,14 @@ class Points:
         diagonal: bool = True,
         times: Sequence[float] = (1.0,),
     ) -> tuple[FloatArray, FloatArray]:
-        """(l, l) correctness and coverage within a radius, or (l,) one for each group moved to.
+        """Return correctness and coverage (l, l) within a radius, or (l,) one for each group.
 
         Of several ``times`` that radius, their means.
         """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         # Of one radius and an affine map, moved rows are as near as the others that move back.
-        mirrored = self.parts.rest is None and np.ndim(radius) == 0
+        mirrored = self.space.second is None and np.ndim(radius) == 0
         radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
@@ -305,24 +270,24 @@ class Points:
             apart = _distances(self.near[j], moved, which, most)
             correctness[i, j] = (apart[:, None] <= radii[j]).mean()
             if not mirrored:
-                apart = _distances(_searchable(moved), self.own[j], which, most)
+                apart = _distances(_searchable(moved), self.group_values[j], which, most)
                 coverage[i, j] = (apart[:, None] <= radii[j]).mean()
         return correctness, correctness.T.copy() if mirrored else coverage
 
     def keys(self, extent: float) -> list[bytes]:
-        """Each row in the representation as something to compare, to nine digits."""
+        """Return each row in the representation, to nine digits, as bytes to compare."""
         return [row.tobytes() for row in np.round(self.values / extent, 9) + 0.0]
 
 
 def _searchable(points: FloatArray) -> KDTree | FloatArray:
-    """Points as a tree; as they are in more dimensions, where it would look at most of them."""
+    """Make a tree of points, if they have few dimensions: of many it would search most of it."""
     return KDTree(points) if points.shape[1] <= 12 else points
 
 
 def _distances(
     near: KDTree | FloatArray, points: FloatArray, which: int = 1, most: float = np.inf
 ) -> FloatArray:
-    """(n,) how far the nearest of others is (the next one, for 2); trees say ∞ from ``most`` on."""
+    """Return the distance (n,) of the nearest (for 2: the next); trees say ∞ from ``most`` on."""
     if isinstance(near, KDTree):
         return np.asarray(near.query(points, k=[which], distance_upper_bound=most)[0][:, 0])
     if len(near) < which:
@@ -330,12 +295,12 @@ def _distances(
     apart, lengths = np.empty(len(points)), np.einsum("ij,ij->i", near, near)
     rows = max(1, 2**22 // len(near))  # 32 MB of distances at a time
     for i in range(0, len(points), rows):
-        part = points[i : i + rows]
-        squares = lengths - 2.0 * part @ near.T
+        chunk = points[i : i + rows]
+        squares = lengths - 2.0 * chunk @ near.T
         if which > 1:
             squares.partition(which - 1, axis=1)
             squares = squares[:, which - 1 :]
-        apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", part, part)
+        apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", chunk, chunk)
     return np.sqrt(np.maximum(apart, 0.0))
 
 
@@ -345,29 +310,29 @@ def assigned(
     targets: FloatArray,
     assign: Callable[[FloatArray], Any] | None,
 ) -> FloatArray:
-    """(l, l) the share of moved rows that a rule, or the nearest mean, assigns to their group."""
+    """Return which share (l, l) of moved rows a rule, or the nearest mean, assigns rightly."""
     count = len(points.groups)
     shares = np.empty((count, count))
     for i, j in np.ndindex(count, count):
         moved = points.arrived(translations, i, j)
         if assign is None:
-            told = cdist(moved, targets).argmin(axis=1) == j
+            arrived = cdist(moved, targets).argmin(axis=1) == j
         else:
-            told = np.asarray(assign(moved), dtype=object) == points.groups.labels[j]
-        if np.shape(told) != (len(moved),):
+            arrived = np.asarray(assign(moved), dtype=object) == points.groups.labels[j]
+        if np.shape(arrived) != (len(moved),):
             raise InvalidInput(
                 f"Expected assign to give a label for each of {len(moved)} rows; got the shape "
-                f"{np.shape(told)}. Pass a function of rows (n, m) of the representation, such as "
-                "kmeans.predict."
+                f"{np.shape(arrived)}. Pass a function of rows (n, m) of the representation, such "
+                "as kmeans.predict."
             )
-        shares[i, j] = told.mean()
+        shares[i, j] = arrived.mean()
     return shares
 
 
 def outside(
     translations: Translations, points: Points, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """(l, l) the share of changed values that leave the range (d,) of each feature."""
+    """Return the share (l, l) of changed values that leave the range (d,) of each feature."""
     columns = translations.columns
     low, high = low[columns], high[columns]
     slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # rounding of moved values
@@ -383,20 +348,20 @@ def outside(
 
 
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
-    """(l, l) how far moved rows are from the nearest real one, over how far those are; medians."""
+    """Return how far (l, l) moved rows are from real ones, over how far those are; medians."""
     # Euclidean over all features, in units of ``scale``; 10 to 500 rows of each group, so that all
     # pairs take two billion products at most.
     width, count = points.matrix.shape[1], len(points.groups)
     most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
-    shown = points.take(points.groups.thinned(most))
-    some = [cells / scale for cells in shown.cells(np.arange(width))]
-    real = [_searchable(cells) for cells in some]
-    usual = [float(np.median(_distances(*one, 2))) for one in zip(real, some, strict=True)]
+    sample = points.take(points.groups.thinned(most))
+    scaled = [cells / scale for cells in sample.cells(np.arange(width))]
+    real = [_searchable(cells) for cells in scaled]
+    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(real, scaled, strict=True)]
 
     def ratio(i: int, j: int) -> float:
         shift = np.zeros(width)
         shift[translations.columns] = translations.between(i, j)
-        apart = float(np.median(_distances(real[j], some[i] + shift / scale)))
+        apart = float(np.median(_distances(real[j], scaled[i] + shift / scale)))
         return apart / usual[j] if usual[j] > 0.0 else np.nan
 
     return translations.over_pairs(ratio, same=1.0)

@@ -13,17 +13,14 @@ from typing import Any, final
 
 import numpy as np
 from scipy import sparse
-from sklearn.decomposition import KernelPCA
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import PowerTransformer, QuantileTransformer
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
 from counterpoint.groups.group_labels import Groups
-from counterpoint.groups.nonlinear import KernelMap, PowerMap, QuantileMap, of_module
+from counterpoint.groups.nonlinear import of_module
 from counterpoint.groups.representations import (
     Affine,
-    Chain,
     Composed,
     Matrix,
     Network,
@@ -45,8 +42,8 @@ __all__ = ["ColumnEncoding", "read_model", "read_rows", "represent"]
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
     "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "
-    "these), KernelPCA, PowerTransformer, QuantileTransformer, a Network, a torch module, your own "
-    "subclass of Representation, or FiniteDifferences(function, features) for few features."
+    "these), a Network, a torch module, your own subclass of Representation, or, for at most 64 "
+    "features, FiniteDifferences(model.transform, features)."
 )
 
 
@@ -64,18 +61,18 @@ class ColumnEncoding:
     def names(self) -> tuple[Hashable, ...]:
         """(d,) names of the encoded columns; of categories as ``home=own``."""
         names: list[Hashable] = []
-        for one in self.features:
-            if isinstance(one, Categorical):
-                names += [f"{one.name}={category}" for category in one.categories]
+        for feature in self.features:
+            if isinstance(feature, Categorical):
+                names += [f"{feature.name}={category}" for category in feature.categories]
             else:
-                names.append(one.name)
+                names.append(feature.name)
         return tuple(names)
 
     def renamed(self, names: Sequence[Hashable]) -> ColumnEncoding:
-        """The same columns under other names, by which they go from now on."""
+        """Return the same columns under other names, by which they go from now on."""
         both = dict(zip(self.features.names, names, strict=True))
         return ColumnEncoding(
-            Features(replace(one, name=both[one.name]) for one in self.features),
+            Features(replace(feature, name=both[feature.name]) for feature in self.features),
             named=True,
             fills={both[name]: fill for name, fill in self.fills.items()},
             unfilled={both[name]: why for name, why in self.unfilled.items()},
@@ -97,8 +94,7 @@ def represent(model: Any) -> Representation:
     Parameters
     ----------
     model
-        A fitted transformer of scikit-learn or a pipeline of these, with ``KernelPCA``,
-        ``PowerTransformer`` and ``QuantileTransformer`` among its steps; an ``MLPRegressor`` whose
+        A fitted transformer of scikit-learn or a pipeline of these, an ``MLPRegressor`` whose
         outputs are the space, a torch module, or a `Representation`.
 
     Returns
@@ -128,69 +124,35 @@ def _(model: MLPRegressor) -> Representation:
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
-@represent.register
-def _(model: KernelPCA) -> Representation:
-    fitted(model)
-    return KernelMap(model)
-
-
-@represent.register
-def _(model: PowerTransformer) -> Representation:
-    fitted(model)
-    return PowerMap(model)
-
-
-@represent.register
-def _(model: QuantileTransformer) -> Representation:
-    fitted(model)
-    return QuantileMap(model)
-
-
 def read_model(model: Any) -> Reading:
     """Read a fitted model as `represent` does, with the columns that it takes."""
     reader = _reader_of(model)
     if reader is not None:
-        found, inputs = reader(model), inputs_of(model)
+        representation, inputs = reader(model), inputs_of(model)
         names = None if inputs is None else inputs.names
-        return found, None if names is None else ColumnEncoding(
+        return representation, None if names is None else ColumnEncoding(
             Features(map(Continuous, names)), named=True
         )
     if isinstance(model, Pipeline):
         steps = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
-        for at, (_, step) in enumerate(steps):
-            if _reader_of(step) is not None:
-                return _around(steps[:at], step, steps[at + 1 :])
+        if steps and _reader_of(steps[-1][1]) is not None:
+            return _ending_with(steps[-1][1], steps[:-1])
         if len(steps) > 1:
             _require_trace(steps[-1][1], f"Step {steps[-1][0]!r}: ")
     _require_trace(model)
     return _traced(model)
 
 
-def _around(before: list[Any], step: Any, after: list[Any]) -> Reading:
-    """A pipeline, of which one step is the first that is read as a whole."""
-    found, intake = read_model(step)
-    if before:
-        head, intake = read_model(Pipeline(before))
-        found = _joined(head, found)
-    if after:
-        found = _joined(found, read_model(Pipeline(after))[0])
-    return found, intake
-
-
-def _joined(first: Representation, rest: Representation) -> Representation:
-    """One representation, then another; what is affine at the beginning stays there."""
-    match first, rest:
-        case Affine(), Affine():
-            return first.then(rest)
-        case Affine(), _:
-            return Composed(first, rest)
-        case Composed(head, Representation() as bent), _:
-            return Composed(head, Chain(bent, rest))
-    return Chain(first, rest)
+def _ending_with(last: Any, before: list[Any]) -> Reading:
+    """Read a pipeline of affine steps and a last one that is read as a whole."""
+    if not before:
+        return read_model(last)
+    (first, encoding), second = _traced(Pipeline(before)), read_model(last)[0]
+    return first.then(second) if isinstance(second, Affine) else Composed(first, second), encoding
 
 
 def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
-    """What reads a model as a whole; None for what is read step by step."""
+    """Return what reads a model as a whole; None if it is read step by step."""
     bases = type(model).__mro__
     if any(b.__name__ == "Module" and b.__module__.startswith("torch.nn.") for b in bases):
         return of_module
@@ -206,24 +168,27 @@ def _require_trace(model: Any, where: str = "") -> None:
         raise UnsupportedModel(f"{where}{what} has no derivatives that are known. {INSTEAD}")
 
 
-def _traced(model: Any) -> Reading:
-    """A transformer, step by step."""
+def _traced(model: Any) -> tuple[Affine, ColumnEncoding]:
+    """Read a transformer, step by step."""
     fitted(model)
     inputs = inputs_of(model)
     if inputs is None:
         raise UnsupportedModel(
             f"{type(model).__name__} kept no note of the columns that it was fitted on. {INSTEAD}"
         )
-    columns = see_columns(model, inputs)
-    own = columns.numbers()
-    matrix = own.matrix.T.tocsr()
+    try:
+        columns = see_columns(model, inputs)
+    except UnsupportedModel as error:
+        raise UnsupportedModel(f"{error} Or leave it: {INSTEAD}") from error
+    numbers = columns.numbers()
+    matrix = numbers.matrix.T.tocsr()
     filled = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]  # about where dense is faster
-    found = Affine(matrix.toarray() if filled else matrix, own.offset)
-    _check(model, inputs, columns.features, found)
-    return found, ColumnEncoding(columns.features, inputs.names is not None, *fills_of(columns))
+    affine = Affine(matrix.toarray() if filled else matrix, numbers.offset)
+    _check(model, inputs, columns.features, affine)
+    return affine, ColumnEncoding(columns.features, inputs.names is not None, *fills_of(columns))
 
 
-def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> None:
+def _check(model: Any, inputs: Inputs, features: Features, affine: Affine) -> None:
     """Raise unless an affine map does what the transformer does, on four rows."""
     rng = np.random.default_rng(0)
     codes = rng.normal(size=(4, len(features)))
@@ -238,12 +203,12 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
         import pandas as pd
 
         rows = pd.DataFrame(dict(zip(features.names, cells, strict=True)))
-    told = run(model, rows, Columns.inputs(1)).astype(np.float64)
+    expected = run(model, rows, Columns.inputs(1)).astype(np.float64)
     points = features.expand(codes)
-    read = found.vjp(points)[0]
+    read = affine.vjp(points)[0]
     # Relative to what values add up from; steps may be of single floats.
-    near = 1e-6 * (dense(np.abs(points) @ abs(found.matrix)) + np.abs(found.offset) + 1e-2)
-    if told.shape != read.shape or (np.abs(told - read) > near).any():
+    near = 1e-6 * (dense(np.abs(points) @ abs(affine.matrix)) + np.abs(affine.offset) + 1e-2)
+    if expected.shape != read.shape or (np.abs(expected - read) > near).any():
         raise ReaderMismatch(
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"
@@ -251,29 +216,29 @@ def _check(model: Any, inputs: Inputs, features: Features, found: Affine) -> Non
 
 
 def read_rows(
-    X: Any, groups: Any, intake: ColumnEncoding | None, layer: str | None = None
+    X: Any, groups: Any, encoding: ColumnEncoding | None, layer: str | None = None
 ) -> tuple[Matrix, ColumnEncoding, Groups]:
-    """Finite rows (n, d), dense or sparse, what was taken of them, and their groups: see `fit`."""
+    """Read finite rows (n, d), dense or sparse, how columns were taken, and groups."""
     cells, names, groups = _cells_of(X, groups, layer)
-    took = _arranged(intake, names, cells.shape[1] if names is None else len(names))
-    wanted = took.features.names
+    columns = _arranged(encoding, names, cells.shape[1] if names is None else len(names))
+    wanted = columns.features.names
     if not isinstance(cells, Table):
         cells = sparse.csr_array(cells) if sparse.issparse(cells) else np.asarray(cells)
         if names is not None and wanted != names:
             place = {name: j for j, name in enumerate(names)}
             cells = cells[:, [place[name] for name in wanted]]
         if sparse.issparse(cells):
-            return _summed(cells, took.features), took, groups
+            return _summed(cells, columns.features), columns, groups
         if cells.dtype.kind in "biuf":  # all at once, and not column by column
             cells = np.ascontiguousarray(cells, dtype=np.float64)
         cells = Table(cells, wanted)
-    return _encoded(cells.select(wanted), took), took, groups
+    return _encoded(cells.select(wanted), columns), columns, groups
 
 
 def _cells_of(
     X: Any, groups: Any, layer: str | None
 ) -> tuple[Any, tuple[Hashable, ...] | None, Groups]:
-    """A table or a matrix, dense or sparse; the names of its columns, if it has any; the groups."""
+    """Return a table or matrix, the names of its columns, if it has any, and the groups."""
     if any(b.__name__ == "AnnData" for b in type(X).__mro__):
         if isinstance(groups, str):
             _require_column(groups, tuple(X.obs), "obs")
@@ -301,7 +266,6 @@ def _cells_of(
 
 
 def _embedded(adata: Any, layer: str) -> Any:
-    """What is in ``obsm`` under a name."""
     if layer not in adata.obsm:
         raise InvalidInput(
             f"Expected layer to be one of layers or obsm of the AnnData; got {layer!r}, and there "
@@ -319,7 +283,7 @@ def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
 
 
 def _labels(table: Table, name: str) -> Any:
-    """A column of labels, with the order of its categories if it has one."""
+    """Return a column of labels, with the order of its categories if it has one."""
     import pandas as pd
 
     values, levels = table.column(name), table.levels(name)
@@ -327,38 +291,38 @@ def _labels(table: Table, name: str) -> Any:
 
 
 def _arranged(
-    intake: ColumnEncoding | None, names: tuple[Hashable, ...] | None, width: int
+    encoding: ColumnEncoding | None, names: tuple[Hashable, ...] | None, width: int
 ) -> ColumnEncoding:
-    """What is taken of some columns, which go by position if they have no names."""
+    """Return how columns are taken, which go by position if they have no names."""
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(
             f"Expected distinct names of columns; {twice!r} is there twice. Rename one; of an "
             "AnnData, call var_names_make_unique."
         )
-    if intake is None:
+    if encoding is None:
         listed = names or tuple(f"x{j}" for j in range(width))
         return ColumnEncoding(Features(map(Continuous, listed)), named=names is not None)
-    wanted = intake.features.names
-    if names is not None and intake.named:
-        known = set(names)
-        missing = [name for name in wanted if name not in known]
+    wanted = encoding.features.names
+    if names is not None and encoding.named:
+        present = set(names)
+        missing = [name for name in wanted if name not in present]
         if missing:
             raise InvalidInput(
                 f"Expected the columns that the representation was fitted on; {len(missing)} of "
                 f"{len(wanted)} are missing. {unknown_name(missing[0], names)}"
             )
-        return intake
+        return encoding
     if width != len(wanted):
         raise InvalidInput(
             f"Expected rows of {len(wanted)} features, which the representation takes; got "
             f"{width}. Pass the columns that it was fitted on, in order."
         )
-    return intake if names is None else intake.renamed(names)
+    return encoding if names is None else encoding.renamed(names)
 
 
 def _summed(matrix: Matrix, features: Features) -> Matrix:
-    """Sparse rows whose cells are finite, each there once."""
+    """Return sparse rows with finite cells and no duplicate entries."""
     if not features.all_numeric:
         raise InvalidInput(
             "Expected a data frame, because the representation encodes categories; got a sparse "
@@ -375,9 +339,9 @@ def _summed(matrix: Matrix, features: Features) -> Matrix:
     return matrix
 
 
-def _encoded(table: Table, took: ColumnEncoding) -> FloatArray:
-    """Rows with categories encoded, and missing cells filled in as the representation does."""
-    encoded = encode(table, took.features, took.fills, took.unfilled)
+def _encoded(table: Table, columns: ColumnEncoding) -> FloatArray:
+    """Encode categories and fill in missing cells as the representation does."""
+    encoded = encode(table, columns.features, columns.fills, columns.unfilled)
     if encoded.problems:
         row = min(encoded.problems)
         problem = encoded.problems[row].replace(
@@ -385,4 +349,4 @@ def _encoded(table: Table, took: ColumnEncoding) -> FloatArray:
             "Leave the row out, or fit on it as well.",
         )
         raise InvalidInput(f"Row {row} cannot be used: {problem}")
-    return np.ascontiguousarray(took.features.expand(encoded.codes), dtype=np.float64)
+    return np.ascontiguousarray(columns.features.expand(encoded.codes), dtype=np.float64)

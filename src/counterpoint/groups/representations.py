@@ -20,16 +20,13 @@ from counterpoint.numerics import BoolArray, FloatArray
 __all__ = [
     "ACTIVATIONS",
     "Affine",
-    "Chain",
     "Composed",
     "Matrix",
     "Network",
     "Pull",
     "Representation",
-    "Rough",
     "dense",
-    "in_parts",
-    "is_rough",
+    "in_chunks",
     "stages",
 ]
 
@@ -62,10 +59,6 @@ class Representation(ABC):
             (n, m) the values r(x); and a function that takes (n, m) to (n, d), the vector–Jacobian
             product of each row.
         """
-
-
-class Rough(Representation):
-    """A representation whose slopes are dear, or secants: few are asked for, and values decide."""
 
 
 @final
@@ -133,15 +126,15 @@ class Affine(Representation):
 def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
     """An affine map in which features whose loadings are all NaN have the loadings 0."""
     unused: BoolArray = np.asarray(np.isnan(matrix).all(axis=1))
-    lost = np.isnan(offset).all()  # −means @ matrix
-    rest_is_finite = np.isfinite(matrix[~unused]).all() and (lost or np.isfinite(offset).all())
-    if not unused.any() or unused.all() or not rest_is_finite:
+    no_offset = np.isnan(offset).all()  # −means @ matrix
+    is_finite = np.isfinite(matrix[~unused]).all() and (no_offset or np.isfinite(offset).all())
+    if not unused.any() or unused.all() or not is_finite:
         return matrix, offset
     sentence = (
         f"{unused.sum()} of {several(len(matrix), 'feature')} have no loadings (NaN): they count "
         "as 0, and no explanation changes these features."
     )
-    if lost:
+    if no_offset:
         sentence += " So does the offset, which is NaN with them: it only moves the origin."
         offset = np.zeros_like(offset)
     warnings.warn(sentence, UserWarning, stacklevel=4)
@@ -151,74 +144,38 @@ def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray,
 @final
 @dataclass(frozen=True, eq=False)
 class Composed(Representation):
-    """An affine map, and any other on what it gives.
-
-    Parameters
-    ----------
-    first
-        The affine map.
-    rest
-        The other; None if nothing follows.
-    """
+    """An affine map followed by another representation; None if nothing follows."""
 
     first: Affine
-    rest: Representation | None
+    second: Representation | None
 
     @property
     def n_features(self) -> int:
         return self.first.n_features
 
     def vjp(self, X: Matrix) -> tuple[FloatArray, Pull]:
-        hidden, back = self.first.vjp(X)
+        hidden, pull_first = self.first.vjp(X)
         values, pull = self.pull(hidden)
-        return values, lambda C: back(pull(C))
+        return values, lambda C: pull_first(pull(C))
 
     def hidden(self, X: Matrix) -> FloatArray:
         """(n, h) the values of the affine map."""
         return self.first.vjp(X)[0]
 
     def pull(self, hidden: FloatArray) -> tuple[FloatArray, Pull]:
-        """As `vjp`, from the values of the affine map on; an error where it is not finite."""
-        if self.rest is None:
+        """Return what `vjp` does, from the affine map's values; an error if not finite."""
+        if self.second is None:
             return hidden, lambda C: C
-        values, pull = self.rest.vjp(hidden)
+        values, pull = self.second.vjp(hidden)
         return _finite(values), lambda C: _finite(pull(C))
 
     def finish(self, hidden: FloatArray) -> FloatArray:
         """(n, m) the values of rows, from the values of the affine map."""
-        return in_parts(lambda part: self.pull(part)[0], hidden)
+        return in_chunks(lambda rows: self.pull(rows)[0], hidden)
 
     def values(self, X: Matrix) -> FloatArray:
         """(n, m) the values of rows."""
-        return in_parts(lambda part: self.finish(self.hidden(part)), X)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Chain(Representation):
-    """One representation, then another."""
-
-    first: Representation
-    rest: Representation
-
-    @property
-    def n_features(self) -> int:
-        return self.first.n_features
-
-    def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        hidden, back = self.first.vjp(X)
-        values, pull = self.rest.vjp(hidden)
-        return values, lambda C: back(pull(C))
-
-
-def is_rough(representation: Representation | None) -> bool:
-    """Whether a representation, or a part of it, is rough."""
-    match representation:
-        case Composed(_, rest):
-            return is_rough(rest)
-        case Chain(first, rest):
-            return is_rough(first) or is_rough(rest)
-    return isinstance(representation, Rough)
+        return in_chunks(lambda rows: self.finish(self.hidden(rows)), X)
 
 
 Activation = Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]]
@@ -337,8 +294,8 @@ class Network(Representation):
         return len(self.weights[0])
 
     def __repr__(self) -> str:
-        said = ", ".join(dict.fromkeys((*self.activations[1:], self.output)))
-        return f"<Network: {' → '.join(map(str, self.sizes))}; {said}>"
+        names = ", ".join(dict.fromkeys((*self.activations[1:], self.output)))
+        return f"<Network: {' → '.join(map(str, self.sizes))}; {names}>"
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         slopes = []
@@ -355,13 +312,13 @@ class Network(Representation):
         return X, pull
 
     def after_first(self) -> Network | None:
-        """What follows the affine map of the first layer; None if nothing does."""
+        """Return what follows the affine map of the first layer; None if nothing does."""
         if len(self.weights) == 1:
             return None
-        rest = copy(self)
+        remainder = copy(self)
         for name in ("weights", "biases", "activations", "sizes"):
-            setattr(rest, name, getattr(self, name)[1:])
-        return rest
+            setattr(remainder, name, getattr(self, name)[1:])
+        return remainder
 
 
 def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
@@ -387,17 +344,17 @@ def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...
 
 
 def stages(representation: Representation) -> Composed:
-    """A representation as all that is affine at its beginning, and the rest."""
+    """Split a representation into all that is affine at its beginning, and what follows."""
     match representation:
-        case Affine() as affine:
-            return Composed(affine, None)
+        case Affine():
+            return Composed(representation, None)
+        case Composed(_, None):
+            return representation
         case Network() as net:
             return Composed(Affine(net.weights[0], net.biases[0]), net.after_first())
-        case Composed(first, None):
-            return Composed(first, None)
-        case Composed(first, Representation() as rest):
-            inner = stages(rest)
-            return Composed(first.then(inner.first), inner.rest)
+        case Composed(first, Representation() as second):
+            inner = stages(second)
+            return Composed(first.then(inner.first), inner.second)
     width = representation.n_features
     return Composed(Affine.scaling(np.ones(width), np.zeros(width)), representation)
 
@@ -408,8 +365,8 @@ def dense(matrix: Matrix) -> FloatArray:
     return np.asarray(filled, dtype=np.float64)
 
 
-def in_parts(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
-    """Rows through a function, 4096 at a time, so that what a network holds of them stays small."""
+def in_chunks(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
+    """Apply a function to 4096 rows at a time, so that what a network holds of them is small."""
     starts = range(0, max(rows.shape[0], 1), 4096)
     return np.concatenate([function(rows[i : i + 4096]) for i in starts])
 

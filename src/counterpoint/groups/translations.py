@@ -74,25 +74,10 @@ class Translations:
         costs: ArrayLike | None = None,
         truncate: int | None = None,
     ) -> Translations:
-        """Translations from offsets.
+        """Make translations of offsets (l, d) in feature units for l groups.
 
-        Parameters
-        ----------
-        offsets
-            (l, d) in feature units; only their differences count.
-        groups
-            l labels.
-        names
-            d names; None for x0, x1 …
-        costs
-            (d,) what a change of one unit costs; None for 1 each.
-        truncate
-            How many features are kept for each pair.
-
-        Raises
-        ------
-        InvalidInput
-            If shapes do not fit together or offsets are not finite.
+        The d features are named x0, x1 … and cost 1 a unit, unless ``names`` and ``costs`` say
+        otherwise; ``truncate`` is how many of them are kept for each pair.
         """
         D = np.array(offsets, dtype=np.float64)
         if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
@@ -114,23 +99,13 @@ class Translations:
         )
 
     def truncated(self, k: int) -> Translations:
-        """The same, with the k features of the largest cost kept for each pair.
-
-        For comparison with methods that do so: the changes of a pair are no longer what the others
-        add up to.
-        """
+        """Keep the k features of the largest cost for each pair, so that changes do not add up."""
         return replace(self, truncate=k)
 
     def renamed(self, names: Mapping[Hashable, Hashable]) -> Translations:
-        """The same with other names for features; those that have none keep theirs.
+        """Give features other names, by a mapping or a pandas series; a name without one stays.
 
-        Of a name that several get, the old one is said too: ``new (old)``.
-
-        Parameters
-        ----------
-        names
-            Name → other name, such as symbols of genes for their identifiers; a mapping or a
-            pandas series.
+        A name that several get is followed by the old one: ``new (old)``.
         """
         other = [names.get(name, name) for name in self.names]
         shared = {name for name, count in Counter(other).items() if count > 1}
@@ -145,24 +120,13 @@ class Translations:
         return D
 
     def translation(self, start: Any, end: Any) -> FloatArray:
-        """(d,) the change from one group to another, in feature units.
-
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group.
-        """
+        """Return the change (d,) from one group to another, by labels, in feature units."""
         change = np.zeros(len(self.names))
         change[self.columns] = self.between(self.position(start), self.position(end))
         return change
 
     def between(self, i: int, j: int) -> FloatArray:
-        """(s,) the change of ``columns`` between the groups at two positions."""
+        """Return the change (s,) of ``columns`` between the groups at two positions."""
         change = self.levels[j] - self.levels[i]
         if self.truncate is not None:
             cost = np.abs(change) * self.costs
@@ -170,7 +134,7 @@ class Translations:
         return np.asarray(change)
 
     def position(self, label: Any) -> int:
-        """The position of a group; an error if there is none."""
+        """Return the position of a group that must be there."""
         if label not in self.groups:
             raise InvalidInput(
                 f"Expected a group among {', '.join(map(repr, self.groups))}; got {label!r}. "
@@ -179,10 +143,7 @@ class Translations:
         return self.groups.index(label)
 
     def require_about(self, other: Translations) -> None:
-        """Raise if groups or features are not those of other translations.
-
-        Names of features may differ, and labels may be the text of the others.
-        """
+        """Raise if groups, as text, or the number of features are not those of the other."""
         if [*map(str, self.groups)] != [*map(str, other.groups)]:
             raise InvalidInput(
                 f"Expected translations of the groups {', '.join(map(repr, other.groups))}, in "
@@ -200,11 +161,11 @@ class Translations:
         return permutations(range(len(self.groups)), 2)
 
     def over_pairs(self, measure: Callable[[int, int], float], same: float = 0.0) -> FloatArray:
-        """(l, l) a number for each ordered pair of groups, and one for a group and itself."""
-        found = np.full((len(self.groups),) * 2, same)
+        """Measure each ordered pair of groups (l, l); a group and itself get ``same``."""
+        matrix = np.full((len(self.groups),) * 2, same)
         for i, j in self.pairs:
-            found[i, j] = measure(i, j)
-        return found
+            matrix[i, j] = measure(i, j)
+        return matrix
 
     @cached_property
     def counts(self) -> IntArray:
@@ -217,13 +178,13 @@ class Translations:
         return self.over_pairs(lambda i, j: float(np.abs(self.between(i, j)) @ self.costs))
 
     def changes(self, start: Any, end: Any) -> dict[Hashable, float]:
-        """Name → change, of the features that change; the largest cost comes first."""
+        """Return name → change of the features that change, the largest cost first."""
         change = self.between(self.position(start), self.position(end))
         order = np.argsort(-np.abs(change) * self.costs, kind="stable").tolist()
         return {self.names[self.columns[c]]: float(change[c]) for c in order if change[c]}
 
     def moved(self, X: ArrayLike, start: Any, end: Any) -> FloatArray:
-        """(n, d) rows of one group, as numbers, as they would be in another."""
+        """Return rows (n, d) of one group, as numbers, as they would be in another."""
         rows = np.asarray(X, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != len(self.names):
             raise InvalidInput(
@@ -233,24 +194,18 @@ class Translations:
         return rows + self.translation(start, end)
 
     def to_frame(self, names: Mapping[Hashable, Hashable] | None = None) -> pd.DataFrame:
-        """One line for each feature that a pair changes: ``from``, ``to``, ``feature``, ``change``.
-
-        Parameters
-        ----------
-        names
-            Other names for features, such as symbols of genes for their identifiers.
-        """
+        """Return a line for each feature that a pair changes, under other ``names`` if passed."""
         import pandas as pd
 
-        told = self if names is None else self.renamed(names)
+        renamed = self if names is None else self.renamed(names)
         pairs = permutations(self.groups, 2)
-        lines = [(*pair, *one) for pair in pairs for one in told.changes(*pair).items()]
+        lines = [(*pair, *change) for pair in pairs for change in renamed.changes(*pair).items()]
         return pd.DataFrame(lines, columns=["from", "to", "feature", "change"])
 
     def ranked(
         self, reference: Any, groupby: str = "groups", groups: Sequence[Any] | None = None
     ) -> dict[str, Any]:
-        """The changes from one group to others, as scanpy keeps ranked genes in ``adata.uns``.
+        """Rank the changes from one group to others, as scanpy keeps them in ``adata.uns``.
 
         ``adata.uns["rank_genes_groups"] = translations.ranked("B cells", "cell_type")`` is what
         ``scanpy.pl.rank_genes_groups`` and its relatives draw, and ``scanpy.get`` takes.
@@ -272,11 +227,6 @@ class Translations:
             the features; ``pvals`` and ``pvals_adj``, which are NaN, as there are none; and
             ``params``. Scanpy wants lists of one length: they end with the shortest, and a group
             to which nothing changes has none. With one group, nothing is cut.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such group, or nothing changes to any of them.
         """
         start = self.position(reference)
         ends = map(self.position, self.groups if groups is None else groups)
@@ -306,44 +256,24 @@ class Translations:
         return ranked
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
-        """What to change, in words.
-
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-        most
-            How many features are named.
-        """
+        """Say what to change from one group to another, naming at most so many features."""
         changes = list(self.changes(start, end).items())
-        said = [
+        phrases = [
             f"{'raise' if change > 0 else 'lower'} {name} by {amount(abs(change))}"
             for name, change in changes[:most]
         ]
         if len(changes) > most:
-            said.append(f"and {len(changes) - most} more")
-        return f"from {start} to {end}: {', '.join(said) or 'nothing changes'}"
+            phrases.append(f"and {len(changes) - most} more")
+        return f"from {start} to {end}: {', '.join(phrases) or 'nothing changes'}"
 
     def sentences(self, most: int = 6) -> str:
-        """A line for each pair of groups, in one of the two directions."""
+        """Return a line for each pair of groups, in one of the two directions."""
         return "\n".join(self.sentence(*pair, most) for pair in combinations(self.groups, 2))
 
     def plot(self, start: Any, end: Any, most: int = 20, ax: Any = None) -> Figure:
-        """A bar for each feature that changes, in units of cost; its change stands by its name.
+        """Draw a bar for each feature that changes, at most so many, in units of cost.
 
-        Parameters
-        ----------
-        start, end
-            Labels of groups.
-        most
-            How many features are shown.
-        ax
-            Matplotlib axes; None for a new figure.
-
-        Raises
-        ------
-        MissingExtra
-            If matplotlib is not installed.
+        ``ax`` are Matplotlib axes; None for a new figure.
         """
         from counterpoint.pictures.plots import draw_bars
 
@@ -356,12 +286,12 @@ class Translations:
             )
             for name, change in list(changes.items())[:most]
         ]
-        rest = f", the {most} largest of {len(changes)} changes" if len(changes) > most else ""
-        return draw_bars(bars, f"from {start} to {end}{rest}", ax)
+        title = f", the {most} largest of {len(changes)} changes" if len(changes) > most else ""
+        return draw_bars(bars, f"from {start} to {end}{title}", ax)
 
     def __repr__(self) -> str:
-        off = ~np.eye(len(self.groups), dtype=bool)
-        counts = self.counts[off] if off.any() else np.zeros(1, dtype=int)
+        pairs = ~np.eye(len(self.groups), dtype=bool)
+        counts = self.counts[pairs] if pairs.any() else np.zeros(1, dtype=int)
         return (
             f"<Translations: {len(self.groups)} groups, {len(self.columns)} of {len(self.names)} "
             f"features; {counts.min()} to {counts.max()} a pair, {counts.mean():.1f} on average>"
@@ -374,26 +304,16 @@ class Translations:
 
 
 def amount(size: float) -> str:
-    """A number to three digits, as one would write it."""
+    """Write a number to three digits."""
     if not 1e-4 <= abs(size) < 1e7:
         return f"{size:.3g}"
     return np.format_float_positional(size, precision=3, unique=False, fractional=False, trim="-")
 
 
 def to_anndata(translations: Translations, adata: Any, key: str = "group_translations") -> None:
-    """Keep an explanation in ``adata.uns``.
-
-    Parameters
-    ----------
-    translations
-        The explanation.
-    adata
-        An AnnData; it is changed in place.
-    key
-        Under which name.
-    """
-    kept = {one.name: getattr(translations, one.name) for one in fields(translations)}
-    adata.uns[key] = kept | {
+    """Keep an explanation in ``uns`` of an AnnData, under a key."""
+    stored = {entry.name: getattr(translations, entry.name) for entry in fields(translations)}
+    adata.uns[key] = stored | {
         "groups": np.array([*map(str, translations.groups)]),
         "names": np.array([*map(str, translations.names)]),
         "truncate": -1 if translations.truncate is None else int(translations.truncate),
@@ -401,28 +321,15 @@ def to_anndata(translations: Translations, adata: Any, key: str = "group_transla
 
 
 def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
-    """The explanation that `to_anndata` kept; groups and names are text.
-
-    Parameters
-    ----------
-    adata
-        An AnnData.
-    key
-        Under which name.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none under this name.
-    """
+    """Return the explanation that `to_anndata` kept; its groups and names are text."""
     if key not in adata.uns:
         raise InvalidInput(
             f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."
         )
-    kept = adata.uns[key]
-    groups, names = (tuple(map(str, kept[name])) for name in ("groups", "names"))
-    columns = np.asarray(kept["columns"], dtype=np.intp)
-    levels, costs = (np.asarray(kept[name], dtype=np.float64) for name in ("levels", "costs"))
-    strength, truncate = float(kept["strength"]), int(kept["truncate"])
+    stored = adata.uns[key]
+    groups, names = (tuple(map(str, stored[name])) for name in ("groups", "names"))
+    columns = np.asarray(stored["columns"], dtype=np.intp)
+    levels, costs = (np.asarray(stored[name], dtype=np.float64) for name in ("levels", "costs"))
+    strength, truncate = float(stored["strength"]), int(stored["truncate"])
     cut = None if truncate < 0 else truncate
     return Translations(groups, names, columns, levels, costs, strength, cut)

@@ -92,15 +92,15 @@ class LocalSearch:
         if self._is_over():
             return
         low, high = self.case.low[0], self.case.high[0]
-        self._dive(nearest if start is None else start, low, high)
+        self.dive(nearest if start is None else start, low, high)
         # other starts hardly ever gain so much
         if self._is_over() or self.cost > 1.3 * self.cutoff:
             return
         for start in self.descents.free.prototypes:
-            self._dive(start, low, high)
+            self.dive(start, low, high)
             if self._is_over():
                 return
-        self._keep(np.vstack([self.case.x, self.descents.alone(self.case)]))
+        self.keep(np.vstack([self.case.x, self.descents.alone(self.case)]))
         if self.program.condition_types & set(INTEGRAL):
             self._improve()
 
@@ -109,22 +109,35 @@ class LocalSearch:
         """What there is to say."""
         if self.case.empty[0] or self.is_empty:
             return Outcome.INFEASIBLE
-        if self._is_late:
+        if self.is_late:
             return Outcome.LIMIT
         return Outcome.NOTHING if self.point is None else Outcome.FOUND
 
     @property
-    def _is_late(self) -> bool:
+    def is_late(self) -> bool:
+        """Whether time is up."""
         return perf_counter() > self._end
+
+    @property
+    def seconds(self) -> float | None:
+        """The time that remains; None without a limit."""
+        return None if np.isinf(self._end) else max(self._end - perf_counter(), 0.0)
+
+    def holding(self, point: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(d,) bounds in which what is integral about a point is held, and too small a change."""
+        x, (low,), (high,) = self.case.x[0], self.case.low, self.case.high
+        point = self._exactly(np.where(self._superfluous(point), x, point))
+        held = self.program.held(point[None], self.case.x)[0]
+        return np.where(held, point, low), np.where(held, point, high)
 
     def _is_over(self) -> bool:
         """Whether nothing can be gained on the cost, or on what is already reached; or in time."""
         gap = self.effort.gap
         closed = self.cost < np.inf and self.bound >= self.cost * (1.0 - gap)
         useless = self.bound >= self.cutoff * (1.0 - 0.1 * gap)
-        return bool(closed or useless or self.is_empty or self._is_late)
+        return bool(closed or useless or self.is_empty or self.is_late)
 
-    def _keep(self, points: FloatArray) -> None:
+    def keep(self, points: FloatArray) -> None:
         """Keep the cheapest of some points that meets the program."""
         cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
         cheaper = np.flatnonzero(cost < self.cost)
@@ -181,11 +194,11 @@ class LocalSearch:
         within = replace(self.case, low=low[None], high=high[None])
         return self.descents.free.descended(start, within, self._end)
 
-    def _dive(self, start: FloatArray, low: FloatArray, high: FloatArray) -> None:
+    def dive(self, start: FloatArray, low: FloatArray, high: FloatArray) -> None:
         """Within bounds, hold one integral part after the other, from where a descent ends."""
         point = self._descent(start, low, high)
         for _ in range(2 * self.program.width):
-            if point is None or self._is_late:
+            if point is None or self.is_late:
                 break
             following = self._held(point, low, high)
             if following is None:
@@ -199,7 +212,7 @@ class LocalSearch:
                     break
             point, low, high = found, lower, upper
         if point is not None:
-            self._keep(self._exactly(point)[None])
+            self.keep(self._exactly(point)[None])
 
     def _held(
         self, point: FloatArray, low: FloatArray, high: FloatArray
@@ -272,22 +285,22 @@ class LocalSearch:
             before = self.cost
             # Each of them is a descent of its own, so a few must do.
             for low, high, start in islice(self._elsewhere(self.point), 24):
-                if (low < high).any() and not self._is_late:
-                    self._dive(start, low, high)
+                if (low < high).any() and not self.is_late:
+                    self.dive(start, low, high)
             if not self.cost < before * (1.0 - STALLED):
                 return
 
     def _move(self) -> None:
         """Moves of one or two integral parts, as long as one gains."""
         for _ in range(20):
-            if self.point is None or self._is_late:
+            if self.point is None or self.is_late:
                 return
             moves, before = self._moves(self.point), self.cost * (1.0 - STALLED)
-            self._keep(self.point + moves)
+            self.keep(self.point + moves)
             if self.cost >= before and len(moves) <= 80:  # of so many, pairs are too many
                 changed = (moves != 0.0).astype(np.float64)
                 first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
-                self._keep(self.point + moves[first] + moves[second])
+                self.keep(self.point + moves[first] + moves[second])
             if self.cost >= before:
                 return
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
 from counterpoint.families.additive.curves import Curve
-from counterpoint.families.additive.knapsack import Knapsack
+from counterpoint.families.additive.knapsack import Knapsack, KnapsackRows, Lagrangian
 from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
@@ -271,10 +271,11 @@ def test_no_replacement_changes_more_features_than_may():
     )
     encoded_cost = EncodedCost(np.array([0.5, 0.5, 2.0, 2.0, 9.0]), np.zeros(5))
     program = Program(encoded_cost, Region((demand, *groups, AtMost(1, blocks))))
-    k = Knapsack(program)
-    given, _ = k.given(program.cases(np.array([[1.0, 0.0, 1.0, 0.0, 0.0]])))
-    moves = k.moves(given, np.zeros((1, 0)), np.array([[0, 1]]))
-    helps, after = repaired(k, given, moves)
+    cases = program.cases(np.array([[1.0, 0.0, 1.0, 0.0, 0.0]]))
+    rows = KnapsackRows(Knapsack(program), cases)
+    boxes = Lagrangian(rows, rows.boxes)
+    points = boxes.points(np.zeros((1, 0)), np.array([[0, 1]]))
+    helps, after = repaired(boxes, points)
     assert helps.all()
     assert after.choice.tolist() == [[0, 2]]
 

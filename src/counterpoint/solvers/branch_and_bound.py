@@ -15,7 +15,7 @@ import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Problem", "SearchTree", "branch_and_bound", "pick", "stacked"]
+__all__ = ["Problem", "SearchTree", "branch_and_bound", "copied", "pick", "put", "stacked"]
 
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
@@ -144,6 +144,20 @@ def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
 def pick(nodes: Any, index: Any) -> Any:
     """Return some entries of all arrays of a named tuple."""
     return nodes._make(pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes)
+
+
+def copied(nodes: Any) -> Any:
+    """Return a named tuple of arrays with arrays of its own."""
+    return nodes._make(copied(v) if isinstance(v, tuple) else np.array(v) for v in nodes)
+
+
+def put(nodes: Any, index: Any, values: Any) -> None:
+    """Write entries of all arrays of a named tuple, in place."""
+    for array, value in zip(nodes, values, strict=True):
+        if isinstance(array, tuple):
+            put(array, index, value)
+        else:
+            array[index] = value
 
 
 def stacked(batches: Any) -> Any:

@@ -35,7 +35,7 @@ from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
-from counterpoint.solvers.branch_and_bound import Problem, SearchTree, branch_and_bound, pick
+from counterpoint.solvers.branch_and_bound import Problem, SearchTree, branch_and_bound, copied
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.highs import Highs
@@ -185,7 +185,7 @@ class ConeProblem(Problem[Nodes]):
         return nodes._replace(point=nodes.point[:, :0])
 
     def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
-        first, second = (pick(nodes, np.arange(len(row))) for _ in range(2))
+        first, second = copied(nodes), copied(nodes)
         fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
         for i in np.flatnonzero(fits).tolist():
             fits[i] = self._split(first, second, i, CLOSE)

@@ -1,7 +1,7 @@
 """Multipliers of knapsacks: the highest Lagrangian bound of many boxes at once.
 
 For one demand the bound is a concave function of one number: its root is found between a point that
-gains too little and one that gains enough (secants, and Newton's steps where prices bend). For
+gains too little and one that gains enough (secants, and Newton's steps where costs bend). For
 several demands, by Dantzig–Wolfe: a basis of as many points and demands as there are rows, and a
 point that improves on it by the multipliers, one after the other.
 """
@@ -12,10 +12,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.knapsack import Knapsack
-from counterpoint.families.additive.moves import Boxes, KnapsackData, Moves
+from counterpoint.families.additive.knapsack import Lagrangian, Points
 from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.solvers.branch_and_bound import copied, pick, put
 
 __all__ = ["Dual", "maximize_dual"]
 
@@ -28,214 +28,250 @@ NEAR = 1e-9
 RAISES = 6
 """How often a missing demand is made 64 times as dear before it is taken to be impossible."""
 SHY = 1.0 - 1e-13
-"""By how much less than its price a column without an end may gain, for its least to be finite."""
+"""By how much less than its cost a column without an end may gain, for its least to be finite."""
+FEW = 32
+"""So many boxes are bounded together to the end; of more, those that are done leave when they are
+half of all, since the overhead of an array operation is worth some 30 boxes."""
 
 
 @final
 class Dual(NamedTuple):
-    """The highest bounds of n boxes, and the points of which mixtures reach them."""
+    """The highest bounds of m boxes, and the points of which mixtures reach them."""
 
-    multipliers: FloatArray  # (n, s)
-    bound: FloatArray  # (n,) infinite where a box has no point
-    points: tuple[Moves, ...]  # m of them for each row
-    weights: FloatArray  # (n, m) of each point in the mixture
-
-    def take(self, rows: IntArray) -> Dual:
-        """Some of them."""
-        points = tuple(part.take(rows) for part in self.points)
-        return Dual(self.multipliers[rows], self.bound[rows], points, self.weights[rows])
+    multipliers: FloatArray  # (m, s)
+    bound: FloatArray  # (m,) infinite where a box has no point
+    points: Points  # (m, q) of them
+    weights: FloatArray  # (m, q) of each point in the mixture
 
 
-def maximize_dual(
-    k: Knapsack, given: KnapsackData, boxes: Boxes, start: FloatArray, ceiling: FloatArray
-) -> Dual:
-    """The highest bounds; or any, from the ceilings on.
+def maximize_dual(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
+    """Return the highest bounds; or any, from the ceilings on.
 
-    ``start``: (n, s) multipliers to begin with; zeros for any.
+    ``start`` (m, s) are multipliers to begin with; zeros for any.
     """
-    found = (_secants if len(k.gains) == 1 else _columns)(k, given, boxes, start, ceiling)
-    return found._replace(bound=np.maximum(found.bound, 0.0))
+    several = len(boxes.knapsack.gains) > 1
+    dual = (_several_demands if several else _one_demand)(boxes, start, ceiling)
+    return dual._replace(bound=np.maximum(dual.bound, 0.0))
+
+
+def _take_over(points: Points, others: Points, where: BoolArray) -> None:
+    """Write some of other points, in place."""
+    np.copyto(points.cost, others.cost, where=where)
+    for array, other in zip(points, others, strict=True):
+        if array.ndim == 2:
+            np.copyto(array, other, where=where[:, None])
 
 
 @final
-class _Brackets:
-    """Between which multipliers of one demand the highest bounds of n boxes lie.
+class Bracket(NamedTuple):
+    """Between which multipliers of one demand the highest bounds of m boxes lie.
 
     Below, the ``left`` points gain too little; above, the ``right`` ones enough, if their costs are
-    finite.
+    finite. All but the ceiling are (m,) or points, written in place.
     """
 
-    def __init__(self, k: Knapsack, given: KnapsackData, boxes: Boxes, free: Moves) -> None:
-        n = len(given.short)
-        self.k, self.boxes, self.short = k, boxes, given.short[:, 0]
-        self.enough = self.short - given.slack[:, 0]
-        self.at, self.bound = np.zeros(n), np.full(n, -np.inf)
-        self.below, self.above = np.zeros(n), np.full(n, np.inf)
-        self.left = free
-        self.right = free.take(np.arange(n))
-        self.right.cost[:] = np.inf
-        # from where on a column without an end runs away
-        steep = np.where(k.nonlinear | (k.gains[0] == 0.0), np.inf, k.absolute / np.abs(k.gains[0]))
-        end = np.where(k.gains[0] > 0.0, boxes.high, -boxes.low)
-        self.steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf) * SHY
+    trial: FloatArray  # the multiplier to evaluate next; of boxes that are done, the last one
+    done: BoolArray
+    bound: FloatArray  # the highest so far
+    multiplier: FloatArray  # and where it is
+    below: FloatArray
+    above: FloatArray
+    left: Points
+    right: Points
+    steepest: FloatArray  # from where on a column without an end runs away
+    ceiling: FloatArray
 
-    def learn(self, rows: IntArray, lam: FloatArray, value: FloatArray, moves: Moves) -> BoolArray:
-        """What multipliers show of some rows: (rows,) whether their points gain enough."""
-        value = value + lam * self.short[rows]
-        better = value > self.bound[rows]
-        self.bound[rows[better]], self.at[rows[better]] = value[better], lam[better]
-        gains = moves.gain[:, 0] >= self.enough[rows]
-        if gains.any():
-            self.right.put(rows[gains], moves.take(gains))
-            self.above[rows[gains]] = lam[gains]
-        if not gains.all():
-            self.left.put(rows[~gains], moves.take(~gains))
-            self.below[rows[~gains]] = lam[~gains]
-        return np.asarray(gains)
+    def learn(self, boxes: Lagrangian) -> BoolArray:
+        """Evaluate the trial multipliers; return where their points gain enough, (m,).
 
-    def next(self, rows: IntArray, step: int) -> tuple[FloatArray, BoolArray]:
-        """(rows,) the multipliers to try next, and where bounds are as high as they get."""
-        k, low, high = self.k, self.below[rows], self.above[rows]
-        first, second = self.left.cost[rows], self.right.cost[rows]
-        lacks = self.short[rows] - self.left.gain[rows, 0]
-        over = self.right.gain[rows, 0] - self.short[rows]
+        It changes nothing for boxes that are done, whose last trial is evaluated again.
+        """
+        value, points = boxes.least(self.trial[:, None])
+        value += self.trial * boxes.missing[:, 0]
+        better = value > self.bound
+        np.copyto(self.bound, value, where=better)
+        np.copyto(self.multiplier, self.trial, where=better)
+        enough = np.asarray(points.gain[:, 0] >= boxes.enough[:, 0])
+        for where, end, side in (
+            (enough, self.above, self.right),
+            (~enough, self.below, self.left),
+        ):
+            np.copyto(end, self.trial, where=where)
+            _take_over(side, points, where)
+        return enough
+
+    def following(self, boxes: Lagrangian, step: int) -> tuple[FloatArray, BoolArray]:
+        """Return the multipliers to try next, and where bounds are as high as they get, (m,)."""
+        k, low, high, missing = boxes.knapsack, self.below, self.above, boxes.missing[:, 0]
+        first, second = self.left.cost, self.right.cost
+        lacks, excess = missing - self.left.gain[:, 0], self.right.gain[:, 0] - missing
         # the multiplier at which both points are as good as each other, and what a mixture costs
-        chord = (second - first) / (lacks + over)
+        chord = (second - first) / (lacks + excess)
         mixed = first + lacks * chord
         close = (CLOSE if k.smooth is None else NEAR) * np.abs(mixed)
-        done = (mixed - self.bound[rows] <= close) & np.isfinite(mixed)
+        highest = (mixed - self.bound <= close) & np.isfinite(mixed)
         if k.is_curved and step % 3 < 2:  # Newton's step, as if whole columns were not
-            upper = (over < lacks) & np.isfinite(second)
-            change = np.where(upper[:, None], self.right.change[rows], self.left.change[rows])
-            inner = (change > self.boxes.low[rows]) & (change < self.boxes.high[rows])
+            upper = (excess < lacks) & np.isfinite(second)
+            change = np.where(upper[:, None], self.right.change, self.left.change)
+            inner = (change > boxes.boxes.low) & (change < boxes.boxes.high)
             inner = k.nonlinear & (inner | (low == 0.0)[:, None])
             bend = (inner * (k.gains[0] ** 2 / (2.0 * k.curvature + (~k.nonlinear)))).sum(axis=1)
-            newton = np.where(upper, high - over / bend, low + lacks / bend)
+            newton = np.where(upper, high - excess / bend, low + lacks / bend)
             chord = np.where(np.isfinite(newton), newton, chord)
-        high = np.minimum(high, self.steepest[rows])
+        high = np.minimum(high, self.steepest)
         middle = np.where(np.isinf(high), np.where(low > 0.0, 4.0 * low, 1.0), 0.5 * (low + high))
         inside = (chord > low) & (chord < high)
         if k.smooth is not None and step % 4 == 3:  # one end may stand still
             inside[:] = False
-        return np.where(inside, chord, np.minimum(middle, high)), done
+        return np.where(inside, chord, np.minimum(middle, high)), highest
+
+    def narrow(self, boxes: Lagrangian, first: int = 1) -> None:
+        """Try multipliers, from a step on, until all bounds are as high as they are to get."""
+        for step in range(first, STEPS):
+            remaining = np.flatnonzero(~self.done)
+            if not len(remaining):
+                return
+            if len(self.done) > FEW and 2 * len(remaining) < len(self.done):
+                part = pick(self, remaining)
+                part.narrow(boxes.pick(remaining), step)
+                put(self, remaining, part)
+                return
+            enough = self.learn(boxes)
+            trial, highest = self.following(boxes, step)
+            self.done[:] |= highest | (self.bound >= self.ceiling) | (trial == self.trial)
+            self.done[:] |= ~enough & (self.trial >= self.steepest)
+            np.copyto(self.trial, trial, where=~self.done)
 
 
-def _secants(
-    k: Knapsack, given: KnapsackData, boxes: Boxes, start: FloatArray, ceiling: FloatArray
-) -> Dual:
-    n, warm = len(start), bool(start.any())
-    every = np.arange(n)
-    each = np.tile(every, 2) if warm else every  # at 0, and at multipliers to begin with
-    some, inside = (given.take(each), boxes.take(each)) if warm else (given, boxes)
-    lam = np.append(np.zeros(n), start)[: len(each)]
-    value, moves, _ = k.least(some, inside, lam[:, None])
-    one = _Brackets(k, given, boxes, moves.take(slice(n)))
-    satisfied = one.learn(every, lam[:n], value[:n], moves.take(slice(n)))
-    open_ = np.flatnonzero(~satisfied & (one.bound < ceiling))
-    if warm and len(open_):
-        warmed = open_[start[open_, 0] < one.steepest[open_]]
-        at = n + warmed
-        one.learn(warmed, lam[at], value[at], moves.take(at))
-        open_ = open_[one.bound[open_] < ceiling[open_]]
-    far = open_[np.isinf(one.right.cost[open_])]
-    if len(far):
-        _, moves, _ = k.least(given.take(far), boxes.take(far), np.ones((len(far), 1)), free=True)
-        one.right.put(far, moves)
-        one.right.cost[far[~np.isfinite(moves.cost + moves.gain[:, 0])]] = np.inf
-        impossible = far[~(moves.gain[:, 0] >= one.enough[far])]
-        one.bound[impossible], one.at[impossible] = np.inf, 1.0
-        open_ = open_[one.bound[open_] < ceiling[open_]]
-    trial, _ = one.next(open_, 0)
-    some, inside = given.take(open_), boxes.take(open_)
-    for step in range(1, STEPS):
-        if not len(open_):
-            break
-        value, moves, _ = k.least(some, inside, trial[:, None])
-        gains = one.learn(open_, trial, value, moves)
-        following, done = one.next(open_, step)
-        done |= (one.bound[open_] >= ceiling[open_]) | (following == trial)
-        done |= ~gains & (trial >= one.steepest[open_])
-        trial = following
-        if done.any():
-            open_, trial = open_[~done], trial[~done]
-            some, inside = some.take(~done), inside.take(~done)
-    left, right, short = one.left, one.right, one.short
-    lost = np.flatnonzero(np.isinf(right.cost) & np.isfinite(one.bound))
-    if len(lost):  # the bound is at the price of a column without an end: as far as it has to go
-        right.put(lost, repaired(k, given.take(lost), left.take(lost))[1])
-    weight = (right.gain[:, 0] - short) / (right.gain[:, 0] - left.gain[:, 0])
-    weight = np.clip(np.nan_to_num(weight, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
-    weights = np.stack([weight, 1.0 - weight], axis=1)
-    return Dual(one.at[:, None], one.bound, (left, right), weights)
+def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
+    n, missing = len(start), boxes.missing[:, 0]
+    value, left = boxes.least(np.zeros((n, 1)))
+    bound = np.where(boxes.empty, np.inf, value)
+    enough, right = boxes.satisfied(left), copied(left)
+    right.cost[~enough] = np.inf
+    done, above = enough | (bound >= ceiling), np.where(enough, 0.0, np.inf)
+    zero, steepest = (np.zeros(n) for _ in range(3)), _steepest(boxes)
+    bracket = Bracket(
+        next(zero), done, bound, next(zero), next(zero), above, left, right, steepest, ceiling
+    )
+    if start.any() and not done.all():
+        np.copyto(bracket.trial, start[:, 0], where=~done & (start[:, 0] < steepest))
+        bracket.learn(boxes)
+        done |= bound >= ceiling
+    _reach(boxes, bracket)
+    trial, _ = bracket.following(boxes, 0)
+    np.copyto(bracket.trial, trial, where=~done)
+    bracket.narrow(boxes)
+    if boxes.rows.is_endless:  # the bound is at the cost of a column without an end: as far as it
+        endless = np.flatnonzero(np.isinf(right.cost) & np.isfinite(bound))  # has to go
+        if len(endless):
+            put(right, endless, repaired(boxes.pick(endless), pick(left, endless))[1])
+    weights = np.empty((n, 2))
+    weight = (right.gain[:, 0] - missing) / (right.gain[:, 0] - left.gain[:, 0])
+    weight = np.minimum(np.maximum(np.where(np.isnan(weight), 0.0, weight), 0.0), 1.0)
+    weights[:, 0], weights[:, 1] = weight, 1.0 - weight
+    return Dual(bracket.multiplier[:, None], bound, _side_by_side([left, right]), weights)
 
 
-def _columns(
-    k: Knapsack, given: KnapsackData, boxes: Boxes, start: FloatArray, ceiling: FloatArray
-) -> Dual:
+def _side_by_side(points: list[Points]) -> Points:
+    return Points(*(np.stack(arrays, axis=1) for arrays in zip(*points, strict=True)))
+
+
+def _steepest(boxes: Lagrangian) -> FloatArray:
+    """Return the multipliers, (m,), up to which no column without an end runs away."""
+    k = boxes.knapsack
+    if not boxes.rows.is_endless:
+        return np.full(len(boxes.missing), np.inf)
+    sensitive = ~k.nonlinear & (k.gains[0] != 0.0)
+    steep = np.where(sensitive, k.absolute / np.abs(k.gains[0]), np.inf)
+    end = np.where(k.gains[0] > 0.0, boxes.boxes.high, -boxes.boxes.low)
+    steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf)
+    return np.asarray(steepest * SHY)
+
+
+def _reach(boxes: Lagrangian, bracket: Bracket) -> None:
+    """Give brackets that lack a right point the one that gains most, if that is enough."""
+    lacking = ~bracket.done & np.isinf(bracket.right.cost)
+    if not lacking.any():
+        return
+    _, points = boxes.least(np.ones((len(lacking), 1)), free=True)
+    points.cost[~np.isfinite(points.cost + points.gain[:, 0])] = np.inf
+    _take_over(bracket.right, points, lacking)
+    impossible = lacking & ~boxes.satisfied(points)
+    bracket.bound[impossible], bracket.multiplier[impossible] = np.inf, 1.0
+    bracket.done[impossible] = True
+
+
+def _several_demands(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
     """Dantzig–Wolfe; positions 0 … s of a basis hold points, or what a demand has too much of."""
     n, s = start.shape
-    value, first, _ = k.least(given, boxes, start)
-    bound, at = value + (start * given.short).sum(axis=1), np.array(start)
-    impossible = np.isposinf(value)
-    basis = _Basis(k, given, first, start)
-    open_ = np.flatnonzero(~impossible & (bound < ceiling))
-    raises = np.zeros(n, dtype=np.intp)
+    every = np.arange(n)
+    value, first = boxes.least(start)
+    bound, best = value + (start * boxes.missing).sum(axis=1), np.array(start)
+    impossible = boxes.empty | np.isposinf(value)
+    basis = _Basis(boxes, first, start)
+    remaining, raises = np.flatnonzero(~impossible & (bound < ceiling)), np.zeros(n, dtype=np.intp)
+    active = boxes
     for _ in range(STEPS):
-        if not len(open_):
+        if not len(remaining):
             break
-        duals, theta = basis.solved(open_)
+        if len(remaining) < len(active.missing):
+            active = boxes.pick(remaining)
+        duals, theta = basis.solve(remaining)
         lam, height = duals[:, :s], duals[:, s]
-        cost_cutoff = lam * np.abs(basis.columns[open_, :s]).max(axis=2)  # in units of cost
-        surplus = cost_cutoff.argmin(axis=1)
-        rows = np.arange(len(open_))
-        loose = cost_cutoff[rows, surplus] < -NEAR * np.abs(basis.cost[open_]).max(axis=1)
+        in_cost = lam * np.abs(basis.columns[remaining, :s]).max(axis=2)
+        surplus = in_cost.argmin(axis=1)
+        least_cost = in_cost[np.arange(len(remaining)), surplus]
+        loose = least_cost < -NEAR * np.abs(basis.cost[remaining]).max(axis=1)
         lam = np.maximum(lam, 0.0)
-        value, moves, _ = k.least(given.take(open_), boxes.take(open_), lam)
-        total = value + (lam * given.short[open_]).sum(axis=1)
-        better = total > bound[open_]
-        bound[open_[better]], at[open_[better]] = total[better], lam[better]
-        size = np.abs(moves.cost) + (lam * np.abs(moves.gain)).sum(axis=1) + np.abs(height)
-        missing = basis.missing(open_, theta)
-        mixed = (basis.cost[open_] * theta).sum(axis=1)
+        value, points = active.least(lam)
+        total = value + (lam * active.missing).sum(axis=1)
+        better = total > bound[remaining]
+        bound[remaining[better]], best[remaining[better]] = total[better], lam[better]
+        size = np.abs(points.cost) + (lam * np.abs(points.gain)).sum(axis=1) + np.abs(height)
+        missed = basis.misses(remaining, theta)
+        mixed = (basis.cost[remaining] * theta).sum(axis=1)
         optimal = ~loose & (value >= height - CLOSE * size)
-        optimal |= ~missing & (mixed - bound[open_] <= NEAR * np.abs(mixed))
-        done = (optimal & ~missing) | (bound[open_] >= ceiling[open_])
-        dearer = optimal & missing & ~done
-        raises[open_[dearer]] += 1
-        hopeless = dearer & (raises[open_] > RAISES)
-        basis.dearer(open_[dearer])
-        entering = ~done & ~dearer
-        stuck = np.zeros(len(open_), dtype=bool)
-        if entering.any():
-            some = open_[entering]
-            stuck[entering] = ~basis.enter(
-                some, moves.take(entering), surplus[entering], loose[entering], theta[entering]
-            )
+        optimal |= ~missed & (mixed - bound[remaining] <= NEAR * np.abs(mixed))
+        done = (optimal & ~missed) | (bound[remaining] >= ceiling[remaining])
+        dearer = optimal & missed & ~done
+        raises[remaining[dearer]] += 1
+        hopeless = dearer & (raises[remaining] > RAISES)
+        basis.make_dearer(remaining[dearer])
+        entering = np.flatnonzero(~done & ~dearer)
+        done |= hopeless
+        if len(entering):
+            column = pick(points, entering), surplus[entering], loose[entering]
+            done[entering] |= ~basis.enter(remaining[entering], *column, theta[entering])
         if hopeless.any():
-            lost = open_[hopeless]
-            none = _ray(k, given, boxes, lost, lam[hopeless])
-            bound[lost[none]], at[lost[none]] = np.inf, lam[hopeless][none]
-        open_ = open_[~(done | hopeless | stuck)]
-    _, theta = basis.solved(np.arange(n))
-    lost = np.flatnonzero(basis.missing(np.arange(n), theta) & (bound < ceiling) & ~impossible)
-    for r in range(s) if len(lost) else ():  # one demand alone may ask for too much
-        only = np.zeros((len(lost), s))
-        only[:, r] = 1.0
-        none = _ray(k, given, boxes, lost, only)
-        bound[lost[none]], at[lost[none]] = np.inf, only[none]
+            refuted = _is_ray(active, lam) & hopeless
+            bound[remaining[refuted]], best[remaining[refuted]] = np.inf, lam[refuted]
+        remaining = remaining[~done]
+    theta = basis.solve(every)[1]
+    doubtful = np.flatnonzero(basis.misses(every, theta) & (bound < ceiling) & ~impossible)
+    _refute_alone(boxes, doubtful, bound, best)
     weights = np.where(basis.kind == POINT, np.clip(theta, 0.0, 1.0), 0.0)
-    bound[impossible], at[impossible] = np.inf, 0.0
-    return Dual(at, bound, tuple(basis.points), weights)
+    bound[impossible], best[impossible] = np.inf, 0.0
+    return Dual(best, bound, _side_by_side(basis.points), weights)
 
 
-def _ray(
-    k: Knapsack, given: KnapsackData, boxes: Boxes, rows: IntArray, lam: FloatArray
-) -> BoolArray:
-    """(rows,): whether demands weighed by multipliers ask for more than can be gained."""
-    some = given.take(rows)
-    value, _, _ = k.least(some, boxes.take(rows), lam, free=True)
-    size = (lam * (some.slack + np.abs(some.short))).sum(axis=1)
-    return np.asarray(value + (lam * some.short).sum(axis=1) > 1e-9 * size)
+def _refute_alone(
+    boxes: Lagrangian, doubtful: IntArray, bound: FloatArray, best: FloatArray
+) -> None:
+    """Bound boxes of which one demand alone asks for more than can be gained, in place."""
+    for demand in np.eye(best.shape[1]):
+        if len(doubtful):
+            alone = np.tile(demand, (len(doubtful), 1))
+            refuted = _is_ray(boxes.pick(doubtful), alone)
+            bound[doubtful[refuted]], best[doubtful[refuted]] = np.inf, demand
+            doubtful = doubtful[~refuted]
+
+
+def _is_ray(boxes: Lagrangian, lam: FloatArray) -> BoolArray:
+    """Return whether demands weighed by multipliers ask for more than can be gained, (m,)."""
+    value, _ = boxes.least(lam, free=True)
+    size = (lam * (boxes.slack + np.abs(boxes.missing))).sum(axis=1)
+    return np.asarray(value + (lam * boxes.missing).sum(axis=1) > 1e-9 * size)
 
 
 POINT, SURPLUS, MISSING = 0, 1, 2
@@ -244,75 +280,73 @@ POINT, SURPLUS, MISSING = 0, 1, 2
 
 @final
 class _Basis:
-    """Bases of n rows: s + 1 columns of the master program, with the points that some hold."""
+    """Bases of n boxes: s + 1 columns of the master program, with the points that some hold."""
 
-    def __init__(self, k: Knapsack, given: KnapsackData, first: Moves, start: FloatArray) -> None:
+    def __init__(self, boxes: Lagrangian, first: Points, start: FloatArray) -> None:
         n, s = start.shape
-        self.s, self.short = s, given.short
+        k = boxes.knapsack
+        self.missing = boxes.missing
         self.columns, self.cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
-        self.kind = np.zeros((n, s + 1), dtype=np.int8)
-        self.points = [first.take(np.arange(n)) for _ in range(s + 1)]
+        self.kind = np.full((n, s + 1), POINT, dtype=np.int8)
+        self.points = [copied(first) for _ in range(s + 1)]
         self.columns[:, :s, 0], self.columns[:, s, 0], self.cost[:, 0] = first.gain, 1.0, first.cost
-        tables = given.gain if given.gain.shape[1] else k.table_gains
+        tables = k.table_gains if boxes.gain is None else boxes.gain
         scale = np.abs(tables).max(axis=(-2, -1), initial=0.0)
         scale = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), scale)
-        reach = np.maximum(np.abs(given.short), scale)  # what missing it costs stays within bounds
+        reach = np.maximum(
+            np.abs(boxes.missing), scale
+        )  # what missing it costs stays within bounds
         reach[reach == 0.0] = 1.0  # nothing gains anything
-        most = (k.absolute + k.curvature).max(initial=0.0) + given.encoded_cost.max(initial=0.0)
-        dear = np.maximum(4.0 * start, (first.cost[:, None] + most) / reach)
-        for r in range(s):
-            spare = first.gain[:, r] >= given.short[:, r]
-            self.columns[:, r, r + 1] = np.where(spare, -1.0, 1.0)
-            self.cost[:, r + 1] = np.where(spare, 0.0, dear[:, r])
-            self.kind[:, r + 1] = np.where(spare, SURPLUS, MISSING)
+        costs = boxes.boxes.option_cost
+        dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
+        most = first.cost + (k.absolute + k.curvature).max(initial=0.0) + dearest
+        dear = np.maximum(4.0 * start, most[:, None] / reach)
+        spare = first.gain >= boxes.missing
+        demand = np.arange(s)
+        self.columns[:, demand, demand + 1] = np.where(spare, -1.0, 1.0)
+        self.cost[:, 1:] = np.where(spare, 0.0, dear)
+        self.kind[:, 1:] = np.where(spare, SURPLUS, MISSING)
 
-    def solved(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(rows, s + 1) the duals, and the shares of the columns."""
+    def solve(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the duals and the shares of the columns, (rows, s + 1) both."""
         matrix = self.columns[rows]
-        right = np.hstack([self.short[rows], np.ones((len(rows), 1))])
+        right = np.hstack([self.missing[rows], np.ones((len(rows), 1))])
         duals = np.linalg.solve(matrix.transpose(0, 2, 1), self.cost[rows][:, :, None])[:, :, 0]
         return duals, np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
 
-    def missing(self, rows: IntArray, theta: FloatArray) -> BoolArray:
-        """(rows,): whether some demand is missed."""
-        scale = 1e-11 * (1.0 + np.abs(self.short[rows]).max(axis=1, keepdims=True))
+    def misses(self, rows: IntArray, theta: FloatArray) -> BoolArray:
+        """Return whether some demand is missed, (rows,)."""
+        scale = 1e-11 * (1.0 + np.abs(self.missing[rows]).max(axis=1, keepdims=True))
         return np.asarray(((self.kind[rows] == MISSING) & (theta > scale)).any(axis=1))
 
-    def dearer(self, rows: IntArray) -> None:
-        """Missing demands cost 64 times as much."""
+    def make_dearer(self, rows: IntArray) -> None:
+        """Let missing demands cost 64 times as much."""
         self.cost[rows] *= np.where(self.kind[rows] == MISSING, 64.0, 1.0)
 
     def enter(
-        self,
-        rows: IntArray,
-        moves: Moves,
-        surplus: IntArray,
-        loose: BoolArray,
-        theta: FloatArray,
+        self, rows: IntArray, points: Points, surplus: IntArray, loose: BoolArray, theta: FloatArray
     ) -> BoolArray:
-        """A column enters each basis: a demand's surplus where multipliers are negative, a point.
+        """Let a column enter each basis; return whether it did, (rows,).
 
-        (rows,): whether it did.
+        That is the surplus of a demand where multipliers are ``loose``, below 0; else a point.
         """
-        s, at = self.s, np.arange(len(rows))
-        new = np.hstack([moves.gain, np.ones((len(rows), 1))])
+        every = np.arange(len(rows))
+        new = np.hstack([points.gain, np.ones((len(rows), 1))])
         new[loose] = 0.0
         new[loose, surplus[loose]] = -1.0
-        way = np.linalg.solve(self.columns[rows], new[:, :, None])[:, :, 0]
-        big = np.abs(way).max(axis=1, keepdims=True)
-        ratio = np.where(way > 1e-11 * big, np.maximum(theta, 0.0) / way, np.inf)
+        direction = np.linalg.solve(self.columns[rows], new[:, :, None])[:, :, 0]
+        big = np.abs(direction).max(axis=1, keepdims=True)
+        ratio = np.where(direction > 1e-11 * big, np.maximum(theta, 0.0) / direction, np.inf)
         # of equal ratios, a missing demand leaves first
-        ratio = np.where(
-            (self.kind[rows] == MISSING) & (ratio <= ratio.min(axis=1, keepdims=True)), -1.0, ratio
-        )
+        tied = (self.kind[rows] == MISSING) & (ratio <= ratio.min(axis=1, keepdims=True))
+        ratio = np.where(tied, -1.0, ratio)
         out = ratio.argmin(axis=1)
-        fits = np.isfinite(ratio[at, out])
-        rows, out, at = rows[fits], out[fits], at[fits]
-        self.columns[rows, :, out] = new[at]
-        self.cost[rows, out] = np.where(loose[at], 0.0, moves.cost[at])
-        self.kind[rows, out] = np.where(loose[at], SURPLUS, POINT)
-        for position in range(s + 1):
-            here = out == position
-            if here.any():
-                self.points[position].put(rows[here], moves.take(at[here]))
+        fits = np.isfinite(ratio[every, out])
+        rows, out, every = rows[fits], out[fits], every[fits]
+        self.columns[rows, :, out] = new[every]
+        self.cost[rows, out] = np.where(loose[every], 0.0, points.cost[every])
+        self.kind[rows, out] = np.where(loose[every], SURPLUS, POINT)
+        for position in np.unique(out).tolist():
+            at = out == position
+            put(self.points[position], rows[at], pick(points, every[at]))
         return np.asarray(fits)

@@ -1,509 +1,518 @@
 """Programs over columns that are free of each other, as knapsacks: changes that cost and gain.
 
-A *demand* is one side of a row: what changes gain is to be at least what is short. Numeric columns
-change by numbers of their units (steps, or feature units). A *table* is a one-hot group, of which
-one option is chosen, or a column with a curve of constant pieces, of which one is. For multipliers
-λ of the demands, the Lagrangian
+A *demand* is one side of a row: what changes gain is to be at least what is missing. Numeric
+columns change by numbers of their units (steps, or feature units). A *table* is a one-hot group, of
+which one option is chosen, or a column with a curve of constant pieces, of which one is. For
+multipliers λ of the demands, the Lagrangian
 
-    min over the domain of  price(δ) − λ · gain(δ)  +  λ · short
+    min over the domain of  cost(δ) − λ · gain(δ)  +  λ · missing
 
-is a sum of minima of one column each, in closed form, and bounds the price from below.
+is a sum of minima of one column each, in closed form, and bounds the cost from below.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, final
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.moves import Boxes, KnapsackData, Moves, chosen
 from counterpoint.families.additive.pieces import Bends
 from counterpoint.families.additive.sums import SumDuality
 from counterpoint.families.additive.tables import options_of
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
-from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
+from counterpoint.solvers.branch_and_bound import pick
 
-__all__ = ["Knapsack"]
+__all__ = ["Boxes", "Knapsack", "KnapsackRows", "Lagrangian", "Points", "Terms"]
 
 
 @final
-@dataclass(frozen=True, eq=False)
+class Boxes(NamedTuple):
+    """Boxes of m nodes within the domains of their rows."""
+
+    row: IntArray  # (m,) whose nodes they are
+    low: FloatArray  # (m, c) least changes of the c numeric columns, in their units
+    high: FloatArray
+    option_cost: FloatArray  # (m, t, k) of the options of tables; infinite for those left out
+    forced: BoolArray  # (m, c + t) features that count as changed; (m, 0) if none are counted
+
+
+@final
+class Points(NamedTuple):
+    """One point of each of m boxes."""
+
+    change: FloatArray  # (m, c) in units
+    choice: IntArray  # (m, t) the option of each table
+    cost: FloatArray  # (m,)
+    gain: FloatArray  # (m, s) of each demand
+
+
+@final
+class Terms(NamedTuple):
+    """The least terms of Lagrangians of m boxes, feature by feature, against staying."""
+
+    total: FloatArray  # (m,) their sum
+    slope: FloatArray  # (m, c) λ · gain of a unit
+    numbers: FloatArray  # (m, c)
+    options: FloatArray  # (m, t, k) of all options
+    tables: FloatArray  # (m, t) of the best options
+
+
+@final
 class Knapsack:
-    """A program of rows over whole steps, categories and numbers, at a separable price."""
+    """A program over whole steps, categories and numbers at a separable cost, without the rows."""
 
-    program: Program
+    def __init__(self, program: Program) -> None:
+        self.program, cost, steps = program, program.encoded_cost, program.steps
+        sums = program.nonconvex_duality
+        self.sums = sums if isinstance(sums, SumDuality) else None
+        # columns with curves: tables, if all pieces are constant, and smooth numeric columns
+        self.tabulated: Bends | None = None
+        self.smooth: Bends | None = None
+        self.bent = smooth = np.zeros(0, dtype=np.intp)
+        affine = program.affine
+        if self.sums is not None:
+            self.tabulated = self.sums.bends.some(self.sums.tabulated)
+            self.bent = self.tabulated.columns
+            if not self.sums.tabulated.all():
+                self.smooth = self.sums.bends.some(~self.sums.tabulated)
+                smooth = self.smooth.columns
+            affine = affine.stacked(replace(self.sums.rows, matrix=self.sums.linear))
+        self.affine = affine  # all rows, those of sums last
 
-    @cached_property
-    def sums(self) -> SumDuality | None:
-        """The rows of sums of functions of single columns, if there are any."""
-        beyond = self.program.nonconvex_duality
-        return beyond if isinstance(beyond, SumDuality) else None
+        # (c,) of the numeric columns
+        self.numbers = numbers = np.setdiff1d(np.flatnonzero(program.numeric), self.bent)
+        self.whole = steps[numbers] > 0.0
+        self.units = np.where(self.whole, steps[numbers], 1.0)
+        self.absolute = cost.absolute[numbers] * self.units  # of |δ|, in units
+        self.curvature = cost.quadratic[numbers] * self.units**2  # of δ²
+        self.nonlinear = self.curvature > 0.0
+        self.is_curved = bool(self.nonlinear.any())
+        self.priced = self.nonlinear | (self.absolute > 0.0)
+        self.smooth_columns = np.searchsorted(numbers, smooth)
+        levels = [level.column for level in cost.levels]
+        self.levelled = np.setdiff1d(np.flatnonzero(np.isin(numbers, levels)), self.smooth_columns)
 
-    @cached_property
-    def tabulated(self) -> Bends | None:
-        """The columns with curves that are tables: the values that count are few."""
-        return None if self.sums is None else self.sums.bends.some(self.sums.tabulated)
-
-    @cached_property
-    def smooth(self) -> Bends | None:
-        """The other columns with curves, which are numeric."""
-        sums = self.sums
-        if sums is None or sums.tabulated.all():
-            return None
-        return sums.bends.some(~sums.tabulated)
-
-    @cached_property
-    def bent(self) -> IntArray:
-        """(b,) the tabulated columns."""
-        return np.zeros(0, dtype=np.intp) if self.tabulated is None else self.tabulated.columns
-
-    @cached_property
-    def numbers(self) -> IntArray:
-        """(c,) the numeric columns."""
-        return np.setdiff1d(np.flatnonzero(self.program.numeric), self.bent)
-
-    @cached_property
-    def bending(self) -> IntArray:
-        """(k,) which of them bend smoothly."""
-        own = np.zeros(0, dtype=np.intp) if self.smooth is None else self.smooth.columns
-        return np.searchsorted(self.numbers, own)
-
-    @cached_property
-    def levelled(self) -> IntArray:
-        """(l,) which of them are priced by level, and do not bend otherwise."""
-        own = [level.column for level in self.program.encoded_cost.levels]
-        return np.setdiff1d(np.flatnonzero(np.isin(self.numbers, own)), self.bending)
-
-    @cached_property
-    def rows(self) -> LinearBounds:
-        """All rows, over the columns without curves; those of sums come last."""
-        affine, sums = self.program.affine, self.sums
-        return affine if sums is None else affine.stacked(replace(sums.rows, matrix=sums.linear))
-
-    @cached_property
-    def units(self) -> FloatArray:
-        """(c,) the steps of whole columns, 1 for the others."""
-        steps = self.program.steps[self.numbers]
-        return np.where(steps > 0.0, steps, 1.0)
-
-    @cached_property
-    def whole(self) -> BoolArray:
-        """(c,) which of them are whole."""
-        return self.program.steps[self.numbers] > 0.0
-
-    @cached_property
-    def absolute(self) -> FloatArray:
-        """(c,) the price of |δ|, in units."""
-        return np.asarray(self.program.encoded_cost.absolute[self.numbers] * self.units)
-
-    @cached_property
-    def curvature(self) -> FloatArray:
-        """(c,) the price of δ²."""
-        return np.asarray(self.program.encoded_cost.quadratic[self.numbers] * self.units**2)
-
-    @cached_property
-    def nonlinear(self) -> BoolArray:
-        """(c,) which columns have it."""
-        return self.curvature > 0.0
-
-    @cached_property
-    def priced(self) -> BoolArray:
-        """(c,) which columns cost something to change."""
-        return self.nonlinear | (self.absolute > 0.0)
-
-    @cached_property
-    def is_curved(self) -> bool:
-        """Whether any has."""
-        return bool(self.nonlinear.any())
-
-    @cached_property
-    def sides(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """(s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit."""
-        affine = self.rows
+        # (s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit
         below, above = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
-        signs = np.repeat([1.0, -1.0], [len(below), len(above)])
-        limits = np.concatenate([affine.low[below], -affine.high[above]])
-        return np.append(below, above), signs, limits
+        self.rows = np.append(below, above)
+        self.signs = np.repeat([1.0, -1.0], [len(below), len(above)])
+        self.limits = np.concatenate([affine.low[below], -affine.high[above]])
+        self.normals = affine.matrix[self.rows] * self.signs[:, None]  # (s, d)
+        # (s, c) what a unit of each column gains, beside its curve
+        self.gains = np.ascontiguousarray(self.normals[:, numbers] * self.units)
 
-    @cached_property
-    def normals(self) -> FloatArray:
-        """(s, d) what one unit of each encoded column gains."""
-        rows, signs, _ = self.sides
-        return self.rows.matrix[rows] * signs[:, None]
+        # (t, k) the encoded columns of each group, padded; which are no padding; what they gain
+        groups = program.groups
+        ends = np.array([(g.start, g.stop) for g in groups], dtype=np.intp).reshape(-1, 2, 1)
+        columns = ends[:, 0] + np.arange(np.diff(ends, axis=1).max(initial=0))
+        self.is_option = columns < ends[:, 1]
+        self.options = np.where(self.is_option, columns, ends[:, 0])
+        self.table_gains = np.ascontiguousarray(self.normals[:, self.options])  # (s, t, k)
+        self.tables = len(groups) + len(self.bent)
+        self.at_most = None if program.at_most is None else program.at_most.count
 
-    @cached_property
-    def gains(self) -> FloatArray:
-        """(s, c) what one unit of each numeric column gains, beside its curve."""
-        return np.ascontiguousarray(self.normals[:, self.numbers] * self.units)
-
-    @cached_property
-    def options(self) -> tuple[IntArray, BoolArray]:
-        """(t, k) the encoded columns of each group, padded, and which are no padding."""
-        groups = self.program.groups
-        most = max((g.stop - g.start for g in groups), default=0)
-        columns = np.array([g.start for g in groups], dtype=np.intp)[:, None] + np.arange(most)
-        stops = np.array([g.stop for g in groups], dtype=np.intp)[:, None]
-        real = columns < stops
-        return np.where(real, columns, columns[:, :1]), real
-
-    @cached_property
-    def table_gains(self) -> FloatArray:
-        """(s, t, k) what each option of a group gains."""
-        return np.ascontiguousarray(self.normals[:, self.options[0]])
-
-    @cached_property
-    def endless(self) -> BoolArray:
-        """(c,) which columns may change without end, and gain so: points of mixtures must not.
-
-        Of one demand alone, only columns that bend make up mixtures.
-        """
-        bends = np.zeros(len(self.numbers), dtype=bool)
-        bends[self.bending] = True
-        open_ = ~(self.program.box.below & self.program.box.above)[self.numbers]
+        # (c,) columns that may change without end, and gain so: points of mixtures must not. Of a
+        # single demand, only columns that bend make up mixtures
+        bends = np.isin(np.arange(len(numbers)), self.smooth_columns)
         several = self.gains.any(axis=0) & ~self.nonlinear & (len(self.gains) > 1)
-        return np.asarray(open_ & (bends | several))
+        open_ended = ~(program.box.below & program.box.above)[numbers]
+        self.endless = open_ended & (bends | several)
 
-    @cached_property
-    def count(self) -> int | None:
-        """How many features may change; None for any number."""
-        return None if self.program.at_most is None else self.program.at_most.count
-
-    @cached_property
-    def tables(self) -> int:
-        """The number t of tables: the groups, and then the columns with curves."""
-        return len(self.options[0]) + len(self.bent)
-
-    def given(self, cases: Cases) -> tuple[KnapsackData, FloatArray]:
-        """Rows as the knapsack sees them.
-
-        And (3, n, b, k) of tabulated columns: the values that options stand for, and the least and
-        largest values that they are nearest to.
-        """
-        rows, _, limits = self.sides
-        x, n, groups = cases.x, len(cases), len(self.options[0])
-        own, (columns, real) = x[:, self.numbers], self.options
-        parts = own[:, None, :] * self.normals[:, self.numbers]
-        short = limits + self.rows.closed_in(cases.margin)[:, rows] - parts.sum(axis=2)
-        terms = np.abs(parts).sum(axis=2) + np.abs(limits) + self._largest
-        low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
-        low, high = (
-            np.where(self.whole, count(own, end, self.units), end - own)
-            for count, end in ((lattice.first, low), (lattice.last, high))
-        )
-        block = x[:, columns] * real
-        here = block.argmax(axis=2) if groups else np.zeros((n, 0), dtype=np.intp)
-        mask = (cases.high[:, columns] > 0.5) & real
-        demanded = (cases.low[:, columns] > 0.5) & real
-        mask &= demanded | ~demanded.any(axis=2, keepdims=True)
-        encoded_cost = self.program.duality.diagonal.entered(x)[:, columns]
-        gain, values = np.zeros((n, 0, 0, 0)), np.zeros((3, n, 0, 0))
-        if self.tabulated is not None and len(self.bent):
-            more = options_of(self.program, self.tabulated, cases, self._gains_at)
-            mask, encoded_cost = (
-                _beside(*both) for both in ((mask, more.left), (encoded_cost, more.encoded_cost))
-            )
-            tables = np.broadcast_to(self.table_gains, (n, *self.table_gains.shape))
-            gain, values = _beside(tables, more.gain), more.values
-            here = np.hstack([here, more.here])
-            terms += self.tabulated.roundings * np.abs(gain).max(axis=3).sum(axis=2)
-        added, seen = np.zeros((n, 0, len(rows))), None
-        if self.smooth is not None:
-            seen = cases
-            added = self._sided(self.smooth.added(own[:, self.bending, None])[:, :, 0])
-            short -= added.sum(axis=1)
-            terms += self.smooth.roundings * np.abs(added).sum(axis=1)
-        count = 0 if self.count is None else len(self.numbers) + self.tables
-        boxes = Boxes(low, high, mask, np.zeros((n, count), dtype=bool))
-        seen = cases if self.program.encoded_cost.levels else seen
-        slack, priced = 4.0 * EPS * terms, self._priced(own, low, high)
-        return KnapsackData(
-            short, slack, encoded_cost, here, gain, boxes, added, seen, *priced
-        ), values
-
-    def _priced(
-        self, x: FloatArray, low: FloatArray, high: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """(n, l, p) changes of columns priced by level, and what they cost."""
-        by_column = {level.column: level for level in self.program.encoded_cost.levels}
-        tables = [
-            by_column[int(self.numbers[j])].table(
-                x[:, j], low[:, j], high[:, j], float(self.program.steps[self.numbers[j]])
-            )
-            for j in self.levelled
-        ]
-        most = max((at.shape[1] for at, _ in tables), default=0)
-        out = np.zeros((2, len(x), len(tables), most))
-        for i, (j, table) in enumerate(zip(self.levelled, tables, strict=True)):
-            order = np.argsort(table[0], axis=1, kind="stable")
-            for part, values in zip(out, table, strict=True):
-                part[:, i, : order.shape[1]] = np.take_along_axis(values, order, axis=1)
-                part[:, i, order.shape[1] :] = part[:, i, order.shape[1] - 1, None]
-            out[1, :, i] = self.program.encoded_cost.absolute[self.numbers[j]] * np.abs(
-                out[1, :, i]
-            )
-        return out[0], out[1]
-
-    def _gains_at(self, values: FloatArray) -> FloatArray:
-        """(n, s, b, k) what (n, b, k) values of tabulated columns add to demands."""
-        assert self.tabulated is not None  # noqa: S101 (asked by the caller)
-        own = values[..., None] * self.normals[:, self.bent].T[:, None]
-        return np.moveaxis(self._sided(self.tabulated.added(values)) + own, 3, 1)
-
-    @cached_property
-    def _largest(self) -> FloatArray:
-        """(s,) the sums of the sizes of the largest gains of groups."""
-        return np.abs(self.table_gains).max(axis=2, initial=0.0).sum(axis=1)
-
-    def _sided(self, added: FloatArray) -> FloatArray:
-        """(…, s) what is added to each demand, of (…, m) what is added to rows of sums."""
-        rows, signs, _ = self.sides
-        out = np.zeros((*added.shape[:-1], len(rows)))
-        ours = rows >= self.program.affine.size
-        out[..., ours] = signs[ours] * added[..., rows[ours] - self.program.affine.size]
+    def multipliers(self, of_demands: FloatArray) -> FloatArray:
+        """Return multipliers of the program's rows (n, size) from those of the demands (n, s)."""
+        out = np.zeros((len(of_demands), self.program.size))
+        for s, row in enumerate(self.rows):
+            out[:, row] -= self.signs[s] * of_demands[:, s]
         return out
 
-    def paid(self, given: KnapsackData, change: FloatArray) -> FloatArray:
-        """(n, c) what changes cost."""
-        away = np.abs(change)
-        if given.cases is not None and self.program.encoded_cost.levels:
-            x = given.cases.x[:, self.numbers]
-            away = (
-                self.program.encoded_cost.apart(
-                    self.numbers, lattice.number(x, change, self.units), x
-                )
-                / self.units
-            )
-        value = away * self.absolute
-        return value + change * change * self.curvature if self.is_curved else value
+    def of_demands(self, added: FloatArray) -> FloatArray:
+        """Return what is added to each demand (…, s), from what is added to rows of sums (…, m)."""
+        out, size = np.zeros((*added.shape[:-1], len(self.rows))), self.program.affine.size
+        curved = self.rows >= size
+        out[..., curved] = self.signs[curved] * added[..., self.rows[curved] - size]
+        return out
 
     def slopes(self, multipliers: FloatArray) -> FloatArray:
-        """(n, c) λ · gains, demand by demand, so that it does not depend on the batch."""
+        """Return λ · gains (m, c), demand by demand, so that it does not depend on the batch."""
         slope = multipliers[:, :1] * self.gains[0]
         for r in range(1, len(self.gains)):
             slope += multipliers[:, r : r + 1] * self.gains[r]
         return slope
 
-    def table_slopes(self, given: KnapsackData, multipliers: FloatArray) -> FloatArray:
-        """(n, t, k) the same of options."""
-        slope = multipliers[:, 0, None, None] * self.gains_of(given, 0)
-        for r in range(1, len(self.gains)):
-            slope += multipliers[:, r, None, None] * self.gains_of(given, r)
-        return slope
-
-    def gains_of(self, given: KnapsackData, r: int) -> FloatArray:
-        """(t, k) or (n, t, k) what options gain of a demand."""
-        return given.gain[:, r] if given.gain.shape[1] else self.table_gains[r]
-
-    def chosen_gains(self, given: KnapsackData, choice: IntArray, r: int) -> FloatArray:
-        """(n, t) the same of one option each."""
-        if not given.gain.shape[1]:
-            return np.asarray(self.table_gains[r][np.arange(self.tables), choice])
-        return chosen(given.gain[:, r], choice)
-
-    def gained(self, given: KnapsackData, change: FloatArray, choice: IntArray) -> FloatArray:
-        """(n, s) what points gain."""
-        out = np.empty((len(change), len(self.gains)))
-        for r, gains in enumerate(self.gains):
-            out[:, r] = (change * gains).sum(axis=1)
-            if self.tables:
-                out[:, r] += self.chosen_gains(given, choice, r).sum(axis=1)
-        if self.smooth is not None:
-            out += self.bent_gains(given, change[:, self.bending]).sum(axis=1)
-        return out
-
-    def bent_gains(self, given: KnapsackData, change: FloatArray) -> FloatArray:
-        """(n, k, s) what curves of smooth columns add to demands, by (n, k) changes."""
-        assert self.smooth is not None  # noqa: S101 (asked by the caller)
-        assert given.cases is not None  # noqa: S101 (given with such columns)
-        y = lattice.number(given.cases.x[:, self.smooth.columns], change, self.units[self.bending])
-        return self._sided(self.smooth.added(y[:, :, None])[:, :, 0]) - given.added
-
-    def _by_level(
-        self, given: KnapsackData, slope: FloatArray, change: FloatArray, boxes: Boxes
-    ) -> None:
-        """Put the changes at which columns priced by level less slope · change are least."""
-        own = self.levelled
-        low, high, ends = boxes.low[:, own], boxes.high[:, own], np.array(change)
-        at, value = [given.at], [given.paid - slope[:, own, None] * given.at]
-        value[0][(given.at < low[..., None]) | (given.at > high[..., None])] = np.inf
-        for end in (low, high):
-            ends[:, own] = end
-            at.append(end[..., None])
-            value.append((self.paid(given, ends)[:, own] - slope[:, own] * end)[..., None])
-        every, values = np.concatenate(at, axis=2), np.concatenate(value, axis=2)
-        least = values == values.min(axis=2, keepdims=True)
-        best = np.where(least, np.abs(every), np.inf).argmin(axis=2)[..., None]
-        change[:, own] = np.take_along_axis(every, best, axis=2)[..., 0]
-
     def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-        """(n, c) the change of each column at which its price less slope · change is least."""
-        still = np.minimum(np.maximum(low, 0.0), high)
+        """Return the changes (m, c) at which the cost less slope · change of columns is least."""
         pulled = np.where(slope > 0.0, high, low)
+        if self.is_curved and self.nonlinear.all():
+            flat = pulled
+        else:
+            still = np.minimum(np.maximum(low, 0.0), high)
+            flat = np.where(np.abs(slope) > self.absolute, pulled, still)
         if not self.is_curved:
-            return np.where(np.abs(slope) > self.absolute, pulled, still)
-        nonlinear = self.nonlinear
-        free = slope / np.where(nonlinear, 2.0 * self.curvature, 1.0)
-        free = np.where(self.whole, np.rint(free), free)
-        free = np.minimum(np.maximum(free, low), high)
-        if nonlinear.all():
-            return free
-        flat = np.where(np.abs(slope) > self.absolute, pulled, still)
-        return np.where(nonlinear, free, flat)
+            return flat
+        bent = slope / np.where(self.nonlinear, 2.0 * self.curvature, 1.0)
+        bent = np.where(self.whole, np.rint(bent), bent)
+        bent = np.minimum(np.maximum(bent, low), high)
+        return np.where(self.nonlinear, bent, flat)
 
-    def least(
-        self, given: KnapsackData, boxes: Boxes, multipliers: FloatArray, *, free: bool = False
-    ) -> tuple[FloatArray, Moves, tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-        """(n,) the least price less λ · gain in boxes, and where it is reached.
 
-        And what makes it up: (n, c) slopes, (n, c) and (n, t) what features that take another value
-        would leave, (n, t, k) values of options.
-        Infinite where a box holds no point. If changes are ``free``, without the price.
+@final
+class KnapsackRows:
+    """The knapsacks of n rows: their domains, what options cost and gain, and what is missing."""
+
+    def __init__(self, knapsack: Knapsack, cases: Cases) -> None:
+        self.knapsack, self.cases = knapsack, cases
+        k, n, program = knapsack, len(cases), knapsack.program
+        self.x = x = cases.x[:, k.numbers]
+        gains = x[:, None, :] * k.normals[:, k.numbers]
+        closed_in = k.affine.closed_in(cases.margin)[:, k.rows]
+        # (n, s) what changes must gain, with the gains of tables as they are
+        self.missing = k.limits + closed_in - gains.sum(axis=2)
+        size = np.abs(gains).sum(axis=2) + np.abs(k.limits)
+        size += np.abs(k.table_gains).max(axis=2, initial=0.0).sum(axis=1)
+
+        low, high = cases.low[:, k.numbers], cases.high[:, k.numbers]
+        if k.whole.any():
+            low = np.where(k.whole, lattice.first(x, low, k.units), low - x)
+            high = np.where(k.whole, lattice.last(x, high, k.units), high - x)
+        else:
+            low, high = low - x, high - x
+        mask, self.factual = self._groups()
+        cost = program.duality.diagonal.entered(cases.x)[:, k.options]
+        # (n, s, t, k) what options gain, if that is not the same for all rows; and for tabulated
+        # columns (3, n, b, k): values of options, and the least and largest they are nearest to
+        self.gain: FloatArray | None = None
+        self.values = np.zeros((3, n, 0, 0))
+        if k.tabulated is not None and len(k.bent):
+            curves = options_of(program, k.tabulated, cases, self._gains_at)
+            mask, cost = (
+                _one_below_other(mask, curves.left),
+                _one_below_other(cost, curves.encoded_cost),
+            )
+            groups = np.broadcast_to(k.table_gains, (n, *k.table_gains.shape))
+            self.gain, self.values = _one_below_other(groups, curves.gain), curves.values
+            self.factual = np.hstack([self.factual, curves.here])
+            size += k.tabulated.roundings * np.abs(self.gain).max(axis=3).sum(axis=2)
+        if k.smooth is not None:  # (n, k, s) what smooth columns add as they are
+            self.added = k.of_demands(k.smooth.added(x[:, k.smooth_columns, None])[:, :, 0])
+            self.missing -= self.added.sum(axis=1)
+            size += k.smooth.roundings * np.abs(self.added).sum(axis=1)
+        self.slack = 4.0 * EPS * size  # (n, s) by how much that may be missed: rounding
+        self.is_endless = bool(np.isinf(low).any() or np.isinf(high).any())
+        features = 0 if k.at_most is None else len(k.numbers) + k.tables
+        forced = np.zeros((n, features), dtype=bool)
+        cost = np.where(mask, cost, np.inf)
+        self.boxes = Boxes(np.arange(n), low, high, cost, forced)
+        self._tabulate_levels()
+
+    def _groups(self) -> tuple[BoolArray, IntArray]:
+        """Return which options of groups are permitted (n, t, k), and the factual ones (n, t)."""
+        k, cases = self.knapsack, self.cases
+        if not len(k.options):
+            return np.zeros((len(cases), 0, 0), dtype=bool), np.zeros(
+                (len(cases), 0), dtype=np.intp
+            )
+        factual = (cases.x[:, k.options] * k.is_option).argmax(axis=2)
+        demanded = (cases.low[:, k.options] > 0.5) & k.is_option
+        mask = (cases.high[:, k.options] > 0.5) & k.is_option
+        return mask & (demanded | ~demanded.any(axis=2, keepdims=True)), factual
+
+    def _tabulate_levels(self) -> None:
+        """Tabulate columns whose cost is by level: (n, l, p) increasing changes and their costs.
+
+        Costs are linear between two of them.
         """
-        slope, count = self.slopes(multipliers), self.count
-        if free:
-            still = np.minimum(np.maximum(boxes.low, 0.0), boxes.high)
-            pulled = np.where(slope > 0.0, boxes.high, boxes.low)
-            change = np.where(slope == 0.0, still, pulled)
-            value = np.where(slope == 0.0, 0.0, -slope * change)
-        else:
-            change = self.nearest(slope, boxes.low, boxes.high)
-            if len(self.levelled):
-                self._by_level(given, slope, change, boxes)
-            value = self.paid(given, change) - slope * change
-            value[np.isinf(change)] = -np.inf  # it gains more than it costs, without end
-        if self.smooth is not None:
-            at = self.bending
-            scale = 0.0 if free else 1.0
-            value[:, at], change[:, at] = self._smoothly(given, boxes, multipliers, slope, scale)
-        least = value.sum(axis=1)
-        if self.tables:
-            values = np.where(boxes.mask, -self.table_slopes(given, multipliers), np.inf)
-            if not free:
-                values += given.encoded_cost
-            choice = values.argmin(axis=2)
-            best = chosen(values, choice)
-        else:
-            values, choice = given.encoded_cost, given.here.copy()
-            best = np.zeros(choice.shape)
-        empty = (boxes.low > boxes.high).any(axis=1)
-        if count is not None:
-            must = self.musts(given, boxes)
-            empty |= must.sum(axis=1) > count
-            staying = np.zeros(choice.shape)
-            for r in range(len(self.gains) if self.tables else 0):
-                staying -= multipliers[:, r, None] * self.chosen_gains(given, given.here, r)
-            kept, instead = _kept(must, np.hstack([value, best - staying]), count)
-            c = len(self.numbers)
-            still, stay = ~kept[:, :c], ~kept[:, c:]
-            change[still], value[still] = 0.0, 0.0
-            choice[stay], best[stay] = given.here[stay], staying[stay]
-            least = value.sum(axis=1)
-            value, own = instead[:, :c], instead[:, c:] + staying
-        else:
-            own = best
-        least = least + best.sum(axis=1)
-        least[empty] = np.inf
-        return least, self.moves(given, change, choice), (slope, value, own, values)
+        k, n = self.knapsack, len(self.cases)
+        cost, low, high = k.program.encoded_cost, self.boxes.low, self.boxes.high
+        by_column = {level.column: level for level in cost.levels}
+        tables = []
+        for j in k.levelled.tolist():
+            column = int(k.numbers[j])
+            step = float(k.program.steps[column])
+            at, rise = by_column[column].table(self.x[:, j], low[:, j], high[:, j], step)
+            order = np.argsort(at, axis=1, kind="stable")
+            paid = cost.absolute[column] * np.abs(rise)
+            tables.append([np.take_along_axis(v, order, axis=1) for v in (at, paid)])
+        width = max((at.shape[1] for at, _ in tables), default=0)
+        padded = [[np.pad(v, ((0, 0), (0, width - v.shape[1])), "edge") for v in t] for t in tables]
+        both = np.array(padded).reshape(len(tables), 2, n, width).transpose(1, 2, 0, 3)
+        self.level_changes, self.level_costs = both
 
-    def _smoothly(
-        self,
-        given: KnapsackData,
-        boxes: Boxes,
-        multipliers: FloatArray,
-        slope: FloatArray,
-        scale: float,
-    ) -> tuple[FloatArray, FloatArray]:
-        """(n, k) the least of smooth columns, with a share of the price, and the changes.
+    def _gains_at(self, values: FloatArray) -> FloatArray:
+        """Return what values (n, b, k) of tabulated columns add to demands, (n, s, b, k)."""
+        k = self.knapsack
+        assert k.tabulated is not None  # noqa: S101 (asked by the caller)
+        linear = values[..., None] * k.normals[:, k.bent].T[:, None]
+        return np.moveaxis(k.of_demands(k.tabulated.added(values)) + linear, 3, 1)
 
-        The least is that against staying.
-        """
-        bends, cases, at = self.smooth, given.cases, self.bending
-        assert bends is not None and cases is not None  # noqa: S101, PT018 (asked by the caller)
-        x, low, high, pull = (
-            cases.x,
-            np.array(cases.low),
-            np.array(cases.high),
-            np.zeros(cases.x.shape),
-        )
-        own, unit = bends.columns, self.units[at]
-        low[:, own] = lattice.number(x[:, own], boxes.low[:, at], unit)
-        high[:, own] = lattice.number(x[:, own], boxes.high[:, at], unit)
-        pull[:, own] = -slope[:, at] / unit
-        weights = self.multipliers(multipliers)[:, self.program.convex_size :]
-        encoded_cost = self.program.encoded_cost
-        paid = (scale * encoded_cost.absolute, scale * encoded_cost.quadratic)
-        inside = replace(cases, low=low, high=high)
-        value, where = bends.least(inside, weights, pull, paid, self.program.steps)
-        change = (where - x[:, own]) / unit
-        change = np.where(self.whole[at], np.rint(change), change)
-        change = np.clip(change, boxes.low[:, at], boxes.high[:, at])
-        return value + (given.added * multipliers[:, None]).sum(axis=2), change
-
-    def moves(self, given: KnapsackData, change: FloatArray, choice: IntArray) -> Moves:
-        """Points with their cost and gain."""
-        cost = self.paid(given, change).sum(axis=1)
-        if self.tables:
-            cost = cost + chosen(given.encoded_cost, choice).sum(axis=1)
-        return Moves(change, choice, cost, self.gained(given, change, choice))
-
-    def musts(self, given: KnapsackData, boxes: Boxes) -> BoolArray:
-        """(n, c + t): features that cannot stay, or count as changed."""
-        out, c = np.array(boxes.forced), len(self.numbers)
-        out[:, :c] |= (boxes.low > 0.0) | (boxes.high < 0.0)
-        out[:, c:] |= ~chosen(boxes.mask, given.here)
-        return out
-
-    def changed(self, given: KnapsackData, moves: Moves) -> BoolArray:
-        """(n, c + t): which features differ."""
-        return np.hstack([moves.change != 0.0, moves.choice != given.here])
-
-    def points(self, cases: Cases, values: FloatArray, moves: Moves) -> FloatArray:
-        """(n, d) encoded points; the values are those of tabulated columns."""
-        y = np.array(cases.x)
-        own = lattice.number(y[:, self.numbers], moves.change, self.units)
-        low, high = cases.low[:, self.numbers], cases.high[:, self.numbers]
-        y[:, self.numbers] = np.minimum(np.maximum(own, low), high)
-        columns, real = self.options
-        rows = np.arange(len(y))
-        for t, group in enumerate(columns):
-            y[:, group[real[t]]] = 0.0
-            y[rows, group[moves.choice[:, t]]] = 1.0
-        y[:, self.bent] = chosen(values[0], moves.choice[:, len(columns) :])
+    def points(self, boxes: Boxes, points: Points) -> FloatArray:
+        """Return points in encoded columns, (m, d)."""
+        k, cases = self.knapsack, self.cases.take(boxes.row)
+        y, every = np.array(cases.x), np.arange(len(boxes.row))
+        y[:, k.numbers] = lattice.number(self.x[boxes.row], points.change, k.units)
+        y[:, k.numbers] = np.clip(y, cases.low, cases.high)[:, k.numbers]
+        for t, (group, is_option) in enumerate(zip(k.options, k.is_option, strict=True)):
+            y[:, group[is_option]] = 0.0
+            y[every, group[points.choice[:, t]]] = 1.0
+        for t, column in enumerate(k.bent.tolist()):
+            y[:, column] = self.values[0, boxes.row, t, points.choice[:, len(k.options) + t]]
         return y
 
-    def multipliers(self, given: FloatArray) -> FloatArray:
-        """(n, size) multipliers of the program's rows from (n, s) those of the demands."""
-        rows, signs, _ = self.sides
-        out = np.zeros((len(given), self.program.size))  # nothing is between both sorts of rows
-        for s in range(len(rows)):
-            out[:, rows[s]] -= signs[s] * given[:, s]
-        return out
+
+@final
+class Lagrangian:
+    """What changes within m boxes cost and gain, and their Lagrangian for any multipliers."""
+
+    def __init__(self, rows: KnapsackRows, boxes: Boxes) -> None:
+        self.rows, self.knapsack = rows, rows.knapsack
+        self.missing, self.slack = rows.missing[boxes.row], rows.slack[boxes.row]
+        self.enough = self.missing - self.slack  # gains from which on demands are met
+        self.factual = rows.factual[boxes.row]
+        self.gain = None if rows.gain is None else rows.gain[boxes.row]
+        self.index = np.arange(len(boxes.row))[:, None], np.arange(self.knapsack.tables)
+        self.narrow(boxes)
+
+    def pick(self, index: Any) -> Lagrangian:
+        """Return the Lagrangian of some of the boxes."""
+        return Lagrangian(self.rows, pick(self.boxes, index))
+
+    def within(self, boxes: Boxes) -> Lagrangian:
+        """Return the Lagrangian of narrower boxes."""
+        inside = copy(self)
+        inside.narrow(boxes)
+        return inside
+
+    # --- points ---
+
+    def points(self, change: FloatArray, choice: IntArray) -> Points:
+        """Return points with their cost and gain."""
+        k, cost = self.knapsack, self.paid(change).sum(axis=1)
+        gain = np.empty((len(cost), len(k.gains)))
+        for r, gains in enumerate(k.gains):
+            gain[:, r] = (change * gains).sum(axis=1)
+            if k.tables:
+                gain[:, r] += self.chosen_gains(choice, r).sum(axis=1)
+        if k.tables:
+            cost += self.chosen(self.boxes.option_cost, choice).sum(axis=1)
+        if k.smooth is not None:
+            gain += self.smooth_gains(change[:, k.smooth_columns]).sum(axis=1)
+        return Points(change, choice, cost, gain)
+
+    def paid(self, change: FloatArray) -> FloatArray:
+        """Return the cost of changes (m, c) of numeric columns."""
+        k, cost = self.knapsack, self.knapsack.program.encoded_cost
+        distance = np.abs(change)
+        if cost.levels:
+            x = self.rows.x[self.boxes.row]
+            distance = cost.apart(k.numbers, lattice.number(x, change, k.units), x) / k.units
+        distance *= k.absolute
+        return distance + change * change * k.curvature if k.is_curved else distance
+
+    def chosen(self, values: FloatArray, choice: IntArray) -> FloatArray:
+        """Return the value of the chosen option of each table, (m, t) of (m, t, k)."""
+        return np.asarray(values[*self.index, choice])
+
+    def chosen_gains(self, choice: IntArray, r: int) -> FloatArray:
+        """Return what the chosen option of each table gains on a demand, (m, t)."""
+        if self.gain is None:
+            return np.asarray(self.knapsack.table_gains[r, self.index[1], choice])
+        return np.asarray(self.gain[self.index[0], r, self.index[1], choice])
+
+    def gains_of(self, r: int) -> FloatArray:
+        """Return what options gain on a demand, (t, k) or (m, t, k)."""
+        return self.knapsack.table_gains[r] if self.gain is None else self.gain[:, r]
+
+    def smooth_gains(self, change: FloatArray) -> FloatArray:
+        """Return what changes (m, k) of smooth columns gain by their curves, (m, k, s)."""
+        k, row = self.knapsack, self.boxes.row
+        assert k.smooth is not None  # noqa: S101 (asked by the caller)
+        x, units = self.rows.x[row][:, k.smooth_columns], k.units[k.smooth_columns]
+        y = lattice.number(x, change, units)
+        return k.of_demands(k.smooth.added(y[:, :, None])[:, :, 0]) - self.rows.added[row]
+
+    def satisfied(self, points: Points) -> BoolArray:
+        """Return which points meet all demands, (m,)."""
+        return np.asarray((points.gain >= self.enough).all(axis=1))
+
+    def changed(self, points: Points) -> BoolArray:
+        """Return which features differ from the factual row, (m, c + t)."""
+        return np.hstack([points.change != 0.0, points.choice != self.factual])
+
+    def narrow(self, boxes: Boxes) -> None:
+        """Go on with narrower boxes, and with the features (m, c + t) that must change in them."""
+        self.boxes = boxes
+        if self.knapsack.at_most is not None:
+            tables = np.zeros(self.factual.shape, dtype=bool)
+            if self.knapsack.tables:
+                tables = np.isinf(self.chosen(boxes.option_cost, self.factual))
+            cannot_stay = np.hstack([(boxes.low > 0.0) | (boxes.high < 0.0), tables])
+            self.must = boxes.forced | cannot_stay
+
+    @property
+    def empty(self) -> BoolArray:
+        """Return which boxes have no value left for some feature, or too many that must change."""
+        empty = (self.boxes.low > self.boxes.high).any(axis=1)
+        if self.knapsack.at_most is not None:
+            empty |= self.must.sum(axis=1) > self.knapsack.at_most
+        return np.asarray(empty)
+
+    # --- minima ---
+
+    def least(self, multipliers: FloatArray, *, free: bool = False) -> tuple[FloatArray, Points]:
+        """Return the least cost less λ · gain of each box that is not empty, (m,), and where.
+
+        Without the cost if changes are ``free``.
+        """
+        points = self.points(*self._argmin(multipliers, free=free))
+        value = -(multipliers * points.gain).sum(axis=1)
+        if not free:
+            value += points.cost
+        if self.rows.is_endless:  # a column gains more than it costs, without end
+            value[np.isinf(points.change).any(axis=1)] = -np.inf
+        return value, points
+
+    def _argmin(self, multipliers: FloatArray, *, free: bool) -> tuple[FloatArray, IntArray]:
+        k, slope = self.knapsack, self.knapsack.slopes(multipliers)
+        change = self._changes(slope, multipliers, free=free)
+        choice = self.factual
+        if k.tables:
+            options = self.option_values(multipliers, free=free)
+            choice = options.argmin(axis=2)
+        if k.at_most is None:
+            return change, choice
+        value = self._values(change, slope, multipliers, free=free)
+        if k.tables:
+            staying = self._staying(multipliers)
+            value = np.hstack([value, self.chosen(options, choice) - staying])
+        changing = self._changing(value, k.at_most)
+        numbers, tables = np.split(changing, [len(k.numbers)], axis=1)
+        return np.where(numbers, change, 0.0), np.where(tables, choice, self.factual)
+
+    def _changes(self, slope: FloatArray, multipliers: FloatArray, *, free: bool) -> FloatArray:
+        """Return the change (m, c) of each column at which its term is least."""
+        k, (low, high) = self.knapsack, self.boxes[1:3]
+        if free:
+            still = np.minimum(np.maximum(low, 0.0), high)
+            change = np.where(slope == 0.0, still, np.where(slope > 0.0, high, low))
+        else:
+            change = k.nearest(slope, low, high)
+            if len(k.levelled):
+                self._choose_levels(slope, change)
+        if k.smooth is not None:
+            change[:, k.smooth_columns] = self._smooth_changes(slope, multipliers, free=free)
+        return change
+
+    def _values(
+        self, change: FloatArray, slope: FloatArray, multipliers: FloatArray, *, free: bool
+    ) -> FloatArray:
+        """Return the terms (m, c) of numeric columns, against staying."""
+        k, value = self.knapsack, -slope * change
+        if free:
+            value[slope == 0.0] = 0.0
+        else:
+            value += self.paid(change)
+        value[np.isinf(change) & (slope != 0.0)] = -np.inf
+        if k.smooth is not None:
+            gains = self.smooth_gains(change[:, k.smooth_columns])
+            value[:, k.smooth_columns] -= (gains * multipliers[:, None]).sum(axis=2)
+        return value
+
+    def option_values(self, multipliers: FloatArray, *, free: bool = False) -> FloatArray:
+        """Return the terms (m, t, k) of all options; infinite for those that are left out."""
+        cost = self.boxes.option_cost
+        values = np.where(np.isinf(cost), np.inf, 0.0) if free else cost
+        for r in range(len(self.knapsack.gains)):
+            values = values - multipliers[:, r, None, None] * self.gains_of(r)
+        return values
+
+    def _staying(self, multipliers: FloatArray) -> FloatArray:
+        """Return the terms (m, t) of factual options, which cost nothing."""
+        staying = np.zeros(self.factual.shape)
+        for r in range(len(self.knapsack.gains)):
+            staying -= multipliers[:, r, None] * self.chosen_gains(self.factual, r)
+        return staying
+
+    def _changing(self, value: FloatArray, count: int) -> BoolArray:
+        """Return the features that must change, and the best of the others, as many as may."""
+        remaining = count - self.must.sum(axis=1)
+        order = np.argsort(np.where(self.must, 0.0, value), axis=1, kind="stable")
+        rank = np.empty_like(order)
+        np.put_along_axis(rank, order, np.arange(value.shape[1])[None], axis=1)
+        return self.must | ((rank < remaining[:, None]) & (value < 0.0))
+
+    def terms(self, multipliers: FloatArray) -> Terms:
+        """Return the least terms, and what each feature takes at least of the total.
+
+        Where changes are counted, a feature that takes another value may change at the expense of
+        one that then has to stay.
+        """
+        k, slope = self.knapsack, self.knapsack.slopes(multipliers)
+        change = self._changes(slope, multipliers, free=False)
+        value = self._values(change, slope, multipliers, free=False)
+        options, tables = self.boxes.option_cost, np.zeros(self.factual.shape)
+        if k.tables:
+            options = self.option_values(multipliers)
+            tables = options.min(axis=2)
+        if k.at_most is None:
+            return Terms(value.sum(axis=1) + tables.sum(axis=1), slope, value, options, tables)
+        staying = self._staying(multipliers) if k.tables else tables
+        both = np.hstack([value, tables - staying])
+        total = np.where(self._changing(both, k.at_most), both, 0.0).sum(axis=1)
+        remaining = k.at_most - self.must.sum(axis=1)
+        gains = np.sort(np.where(self.must, 0.0, np.minimum(both, 0.0)), axis=1)
+        last = np.clip(remaining, 1, both.shape[1]) - 1
+        last_gain = np.take_along_axis(gains, last[:, None], axis=1)
+        both = np.where(self.must, both, np.minimum(both, last_gain))
+        value, tables = np.split(both, [len(k.numbers)], axis=1)
+        total += staying.sum(axis=1)
+        return Terms(total, slope, value, options, tables + staying)
+
+    def _choose_levels(self, slope: FloatArray, change: FloatArray) -> None:
+        """Put the changes at which columns whose cost is by level are least."""
+        columns, row = self.knapsack.levelled, self.boxes.row
+        low, high, ends = self.boxes.low[:, columns], self.boxes.high[:, columns], np.array(change)
+        changes = [self.rows.level_changes[row]]
+        values = [self.rows.level_costs[row] - slope[:, columns, None] * changes[0]]
+        values[0][(changes[0] < low[..., None]) | (changes[0] > high[..., None])] = np.inf
+        for end in (low, high):
+            ends[:, columns] = end
+            changes.append(end[..., None])
+            values.append((self.paid(ends)[:, columns] - slope[:, columns] * end)[..., None])
+        every, value = np.concatenate(changes, axis=2), np.concatenate(values, axis=2)
+        least = value == value.min(axis=2, keepdims=True)
+        best = np.where(least, np.abs(every), np.inf).argmin(axis=2)[..., None]
+        change[:, columns] = np.take_along_axis(every, best, axis=2)[..., 0]
+
+    def _smooth_changes(
+        self, slope: FloatArray, multipliers: FloatArray, *, free: bool
+    ) -> FloatArray:
+        """Return the changes (m, k) of smooth columns at which their terms are least."""
+        k, bends, cases = self.knapsack, self.knapsack.smooth, self.rows.cases
+        assert bends is not None  # noqa: S101 (asked by the caller)
+        at, columns, cases = k.smooth_columns, bends.columns, cases.take(self.boxes.row)
+        x, units, ends = cases.x[:, columns], k.units[k.smooth_columns], self.boxes[1:3]
+        low, high, pull = np.array(cases.low), np.array(cases.high), np.zeros(cases.x.shape)
+        for bounds, end in ((low, ends[0]), (high, ends[1])):
+            bounds[:, columns] = lattice.number(x, end[:, at], units)
+        pull[:, columns] = -slope[:, at] / units
+        weights = k.multipliers(multipliers)[:, k.program.convex_size :]
+        cost = k.program.encoded_cost
+        scale = 0.0 if free else 1.0
+        costs = scale * cost.absolute, scale * cost.quadratic
+        inside = replace(cases, low=low, high=high)
+        change = (bends.least(inside, weights, pull, costs, k.program.steps)[1] - x) / units
+        change = np.where(k.whole[at], np.rint(change), change)
+        return np.clip(change, ends[0][:, at], ends[1][:, at])
 
 
-def _beside(first: Any, second: Any) -> Any:
-    """(…, t, k) and (…, b, k') arrays as one, with zeros beyond the shorter ones."""
+def _one_below_other(first: Any, second: Any) -> Any:
+    """Return arrays (…, t, k) and (…, b, k') as one, with zeros beyond the shorter ones."""
     shape, t = list(first.shape), first.shape[-2]
     shape[-2:] = t + second.shape[-2], max(first.shape[-1], second.shape[-1])
     out = np.zeros(shape, dtype=first.dtype)
     out[..., :t, : first.shape[-1]], out[..., t:, : second.shape[-1]] = first, second
     return out
-
-
-def _kept(must: BoolArray, gain: FloatArray, count: int) -> tuple[BoolArray, FloatArray]:
-    """(n, c + t): the features that must change, and the best others, as many as may.
-
-    And what any would leave if it took another value, and so another had to stay.
-    """
-    left = count - must.sum(axis=1)
-    order = np.argsort(np.where(must, 0.0, gain), axis=1, kind="stable")
-    rank = np.argsort(order, axis=1)  # those that must change are behind all that gain
-    kept = must | ((rank < left[:, None]) & (gain < 0.0))
-    free = np.where(must, 0.0, np.minimum(gain, 0.0))
-    at = np.clip(left, 1, gain.shape[1]) - 1
-    last = np.sort(free, axis=1)[np.arange(len(free)), at][:, None]
-    return kept, np.where(must, gain, np.minimum(gain, last))

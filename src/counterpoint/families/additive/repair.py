@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.families.additive.knapsack import Knapsack
-from counterpoint.families.additive.moves import KnapsackData, Moves, chosen
+from counterpoint.families.additive.knapsack import Lagrangian, Points
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
 __all__ = ["repaired"]
@@ -14,88 +13,98 @@ HALVINGS = 36
 """How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 
 
-def repaired(k: Knapsack, given: KnapsackData, moves: Moves) -> tuple[BoolArray, Moves]:
-    """The cheapest replacement of one feature after which all demands are met.
+def repaired(boxes: Lagrangian, points: Points) -> tuple[BoolArray, Points]:
+    """Replace one feature of each point, as cheaply as can be, so that all demands are met.
 
-    (n,): whether there is one that does so, or lowers the cost of a point that meets them.
+    Return also for which points (m,) there is a replacement that does so, or one that lowers the
+    cost of a point that meets them already.
     """
-    c, missing = len(k.numbers), given.short - moves.gain
-    done, (low, high, _, _) = given.satisfied(moves), given.boxes
-    possible = np.ones(moves.change.shape, dtype=bool)
+    k, every = boxes.knapsack, np.arange(len(points.cost))
+    missing = boxes.missing - points.gain
+    counted = full = None
+    if k.at_most is not None:
+        counted = boxes.changed(points)
+        full = counted.sum(axis=1) >= k.at_most
+    change = _least_changes(boxes, points, missing)
+    possible = np.isfinite(change)
+    change = np.where(possible, change, 0.0)
+    increase = np.where(possible, boxes.paid(change) - boxes.paid(points.change), np.inf)
+    if counted is not None and full is not None:
+        increase[(change != 0.0) & ~counted[:, : len(k.numbers)] & full[:, None]] = np.inf
+    if k.tables:
+        swaps = _swaps(boxes, points, missing)
+        if counted is not None and full is not None:
+            new = full[:, None] & ~counted[:, len(k.numbers) :]
+            swaps[new[:, :, None] & (boxes.boxes.option_cost > 0.0)] = np.inf
+        increase = np.hstack([increase, swaps.reshape(len(swaps), -1)])
+    item = increase.argmin(axis=1)
+    best = increase[every, item]
+    helps = np.isfinite(best) & (~boxes.satisfied(points) | (best < 0.0))
+    changes, choice = np.array(points.change), np.array(points.choice)
+    number = np.flatnonzero(helps & (item < len(k.numbers)))
+    changes[number, item[number]] = change[number, item[number]]
+    swap = np.flatnonzero(helps & (item >= len(k.numbers)))
+    if len(swap):
+        table, option = np.divmod(item[swap] - len(k.numbers), boxes.boxes.option_cost.shape[2])
+        choice[swap, table] = option
+    return helps, boxes.points(changes, choice)
+
+
+def _least_changes(boxes: Lagrangian, points: Points, missing: FloatArray) -> FloatArray:
+    """Return the change (m, c) of each column nearest to none that meets all demands alone.
+
+    NaN where there is none.
+    """
+    k, (low, high) = boxes.knapsack, boxes.boxes[1:3]
+    possible = np.ones(points.change.shape, dtype=bool)
     for r, gains in enumerate(k.gains):
-        need = moves.change + missing[:, r, None] / gains
+        need = points.change + missing[:, r, None] / gains
         low = np.where(gains > 0.0, np.maximum(low, need), low)
         high = np.where(gains < 0.0, np.minimum(high, need), high)
-        possible &= (gains != 0.0) | (missing[:, r] <= given.slack[:, r])[:, None]
+        possible &= (gains != 0.0) | (missing[:, r] <= boxes.slack[:, r])[:, None]
     low = np.where(k.whole, np.ceil(low - STEP_SLACK), low)
     high = np.where(k.whole, np.floor(high + STEP_SLACK), high)
-    target = np.minimum(np.maximum(low, 0.0), high)
+    change = np.minimum(np.maximum(low, 0.0), high)
+    possible &= (low <= change) & (change <= high)
     if k.smooth is not None:
-        at = k.bending
-        target[:, at], possible[:, at] = _taken_back(k, given, moves, missing)
-        low[:, at], high[:, at] = given.boxes.low[:, at], given.boxes.high[:, at]
-    possible &= (low <= target) & (target <= high) & np.isfinite(target)
-    target = np.where(possible, target, 0.0)
-    encoded_cost = np.where(possible, k.paid(given, target) - k.paid(given, moves.change), np.inf)
-    counted = None
-    if k.count is not None:
-        counted = k.changed(given, moves)
-        full = counted.sum(axis=1) >= k.count
-        encoded_cost[(target != 0.0) & ~counted[:, :c] & full[:, None]] = np.inf
-    if k.tables:
-        encoded_cost = np.hstack([encoded_cost, _swaps(k, given, moves, missing, counted)])
-    item = encoded_cost.argmin(axis=1)
-    rows = np.arange(len(encoded_cost))
-    gain = encoded_cost[rows, item]
-    helps = np.isfinite(gain) & (~done | (gain < 0.0))
-    change, choice = np.array(moves.change), np.array(moves.choice)
-    number = helps & (item < c)
-    change[rows[number], item[number]] = target[rows[number], item[number]]
-    swap = helps & ~number
-    if swap.any():
-        t, option = np.divmod(item[swap] - c, given.encoded_cost.shape[2])
-        choice[rows[swap], t] = option
-    return helps, k.moves(given, change, choice)
+        at, (low, high) = k.smooth_columns, boxes.boxes[1:3]
+        change[:, at], possible[:, at] = _taken_back(boxes, points, missing)
+        possible[:, at] &= ((low <= change) & (change <= high))[:, at]
+    return np.where(possible & np.isfinite(change), change, np.nan)
 
 
 def _taken_back(
-    k: Knapsack, given: KnapsackData, moves: Moves, missing: FloatArray
+    boxes: Lagrangian, points: Points, missing: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """(n, k) changes of smooth columns, as small as demands that are met allow; where all are.
+    """Return changes (m, k) of smooth columns, as small as met demands allow; and where all are.
 
-    No more than the change that each now has.
+    None is more than the change that the column has.
     """
-    now = moves.change[:, k.bending]
-    linear, enough = k.gains[:, k.bending].T, (missing - given.slack)[:, None]
-    held = now[:, :, None] * linear + k.bent_gains(given, now)
-    back, kept = np.zeros(now.shape), np.ones(now.shape)
+    k, at = boxes.knapsack, boxes.knapsack.smooth_columns
+    change, linear = points.change[:, at], k.gains[:, at].T
+    enough = (missing - boxes.slack)[:, None]
+    held = change[:, :, None] * linear + boxes.smooth_gains(change)
+
+    def gain(changes: FloatArray) -> FloatArray:
+        return changes[:, :, None] * linear + boxes.smooth_gains(changes) - held
+
+    low, high = np.zeros(change.shape), np.ones(change.shape)  # shares of the change
     for _ in range(HALVINGS):
-        change = 0.5 * (back + kept) * now
-        more = change[:, :, None] * linear + k.bent_gains(given, change) - held
-        good = ((more >= enough) | (enough > 0.0)).all(axis=2)
-        kept, back = (
-            np.where(good, 0.5 * (back + kept), kept),
-            np.where(good, back, 0.5 * (back + kept)),
-        )
-    change = kept * now
-    change = np.where(k.whole[k.bending], np.copysign(np.ceil(np.abs(change)), now), change)
-    more = change[:, :, None] * linear + k.bent_gains(given, change) - held
-    return change, np.asarray((more >= enough).all(axis=2))
+        middle = 0.5 * (low + high)
+        meets = ((gain(middle * change) >= enough) | (enough > 0.0)).all(axis=2)
+        high, low = np.where(meets, middle, high), np.where(meets, low, middle)
+    changes = high * change
+    away = np.copysign(np.ceil(np.abs(changes)), change)
+    changes = np.where(k.whole[at], away, changes)
+    return changes, np.asarray((gain(changes) >= enough).all(axis=2))
 
 
-def _swaps(
-    k: Knapsack, given: KnapsackData, moves: Moves, missing: FloatArray, counted: BoolArray | None
-) -> FloatArray:
-    """(n, t · k) what it costs more to choose another option; infinite if that does not do."""
-    mask = np.array(given.boxes.mask)
-    for r in range(len(k.gains)):
-        now = k.chosen_gains(given, moves.choice, r)
-        enough = missing[:, r, None] + now - given.slack[:, r, None]
-        mask &= k.gains_of(given, r) >= enough[:, :, None]
-    now = chosen(given.encoded_cost, moves.choice)
-    encoded_cost = np.where(mask, given.encoded_cost - now[:, :, None], np.inf)
-    if counted is not None:
-        full = counted.sum(axis=1) >= (k.count or 0)
-        new = full[:, None] & ~counted[:, len(k.numbers) :]
-        encoded_cost[new] = np.where(given.encoded_cost[new] > 0.0, np.inf, encoded_cost[new])
-    return encoded_cost.reshape(len(encoded_cost), encoded_cost.shape[1] * encoded_cost.shape[2])
+def _swaps(boxes: Lagrangian, points: Points, missing: FloatArray) -> FloatArray:
+    """Return what it costs more to choose another option (m, t, k); infinite if demands stay."""
+    cost = boxes.boxes.option_cost
+    increase = cost - boxes.chosen(cost, points.choice)[:, :, None]
+    for r in range(len(boxes.knapsack.gains)):
+        gain = boxes.chosen_gains(points.choice, r)
+        enough = missing[:, r, None] + gain - boxes.slack[:, r, None]
+        increase = np.where(boxes.gains_of(r) >= enough[:, :, None], increase, np.inf)
+    return increase

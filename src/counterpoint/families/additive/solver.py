@@ -9,8 +9,8 @@ from typing import ClassVar, final
 import numpy as np
 
 from counterpoint.families.additive.knapsack import Knapsack
+from counterpoint.families.additive.search import search_knapsacks
 from counterpoint.families.additive.sums import SumBounds, SumDuality
-from counterpoint.families.additive.tree import searched
 from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan, Pairs, PercentileCost, SquaredEuclidean
 from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
@@ -70,7 +70,7 @@ class Knapsacks(Solver):
         levels = [level.column for level in program.encoded_cost.levels]
         if not (program.box.below & program.box.above)[levels].all():
             return False
-        demands, free = len(knapsack.sides[0]), knapsack.endless & ~knapsack.priced
+        demands, free = len(knapsack.rows), knapsack.endless & ~knapsack.priced
         return demands == 1 or (1 < demands <= DEMANDS and not free.any())
 
     @cached_property
@@ -86,7 +86,7 @@ class Knapsacks(Solver):
         if (self.knapsack.endless & self.knapsack.priced).any():
             solution = self._deepened(cases, finer, cutoff)
         else:
-            solution = searched(self.knapsack, cases, finer, cutoff, NODES)
+            solution = search_knapsacks(self.knapsack, cases, finer, cutoff, NODES)
         if effort.eps > EPS:
             self._round(solution.points, cases.x)
         return solution
@@ -129,7 +129,7 @@ class Knapsacks(Solver):
                     most / encoded_cost.absolute[endless],
                 )
             near = some.within(some.x - reach, some.x + reach)
-            found = searched(
+            found = search_knapsacks(
                 self.knapsack, near, effort, np.minimum(cost_cutoff[left], most), NODES
             )
             again = (found.outcomes == Outcome.NOTHING) & (cost_cutoff[left] > most)

@@ -1,0 +1,411 @@
+"""Branch and bound over knapsacks, for whole batches, with a tree that proves the answer.
+
+What is done for a row does not depend on the others. A node is closed by its bound; before it is
+split, options are fixed that its multipliers exclude. Points come from replacing one feature of
+what the bounds were reached by. Ties are broken by order: the first point that turns up, the lowest
+column index, the smallest change of a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, final
+
+import numpy as np
+
+from counterpoint.families.additive.dual import Dual, maximize_dual
+from counterpoint.families.additive.knapsack import (
+    Boxes,
+    Knapsack,
+    KnapsackRows,
+    Lagrangian,
+    Points,
+)
+from counterpoint.families.additive.repair import repaired
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
+from counterpoint.programs.proof import Proof
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
+from counterpoint.solvers.base import Effort, Outcome, Solution
+from counterpoint.solvers.branch_and_bound import (
+    Problem,
+    SearchTree,
+    branch_and_bound,
+    copied,
+    pick,
+    put,
+)
+
+__all__ = ["search_knapsacks"]
+
+REPAIRS = 3
+"""How often one feature of a point is replaced, at most."""
+SPARE = 1e-10
+"""Relative margin above the incumbent when pruning; it exceeds the rounding of bounds."""
+STEEP = 1e-9
+"""Share of its cost that a column takes a unit, beyond which it may be bounded by that."""
+ANY = 1e-6
+"""Weight of disagreement between the mixture's points, relative to fractionality, when choosing the
+branching column."""
+
+
+@final
+class Nodes(NamedTuple):
+    """Boxes with the multipliers to begin with; then those, and mixtures, that bound them best."""
+
+    boxes: Boxes
+    multipliers: FloatArray  # (m, s)
+    weights: FloatArray  # (m, q) of the points in the mixtures; q is 0 before they are bounded
+    points: Points  # (m, q) of them
+
+
+@final
+class Record(NamedTuple):
+    """What the trees remember of nodes."""
+
+    low: FloatArray
+    high: FloatArray
+    mask: BoolArray  # (m, t, k) options that are not left out
+    forced: BoolArray
+    multipliers: FloatArray
+
+
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of columns without an end
+def search_knapsacks(
+    knapsack: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, most: int
+) -> Solution:
+    """Search each row with at most so many nodes; rows share their time.
+
+    Points are of use only if they cost less than the cutoff (n,).
+    """
+    end = np.inf if effort.seconds is None else clock() + effort.seconds * len(cases)
+    reached = np.full(len(cases), np.inf) if cutoff is None else cutoff
+    problem = KnapsackProblem(KnapsackRows(knapsack, cases), reached, effort.gap, most, end)
+    tree, ceiling = branch_and_bound(problem), problem.best.cost * problem.share
+    stuck = tree.unfinished | (tree.least < problem.cutoff)
+    out, solved = Solution.blank(len(cases), knapsack.program), np.flatnonzero(problem.improved)
+    boxes = pick(problem.rows.boxes, solved)
+    out.points[solved] = problem.rows.points(boxes, pick(problem.best, solved))
+    out.outcomes[solved] = Outcome.FOUND
+    out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
+    out.outcomes[stuck] = Outcome.LIMIT
+    out.reported[:] = np.where(stuck, 0.0, ceiling)
+    out.multipliers[:] = knapsack.multipliers(tree.record.multipliers[: len(cases)])
+    return replace(out, proof=_proof(problem.rows, tree, stuck, ceiling))
+
+
+@final
+class KnapsackProblem(Problem[Nodes]):
+    """The trees of n rows, with the best points so far."""
+
+    def __init__(
+        self, rows: KnapsackRows, reached: FloatArray, gap: float, most: int, end: float
+    ) -> None:
+        n, k, low = len(reached), rows.knapsack, rows.boxes.low
+        self.rows, self.knapsack, self.share, self.most, self.end = rows, k, 1.0 - gap, most, end
+        none = np.zeros(low.shape), np.array(rows.factual)
+        self.best = Points(*none, np.array(reached), np.zeros(rows.missing.shape))
+        self.improved = np.zeros(n, dtype=bool)  # whether that is a point
+        self.count = np.zeros(n, dtype=np.intp)  # of nodes
+
+    @property
+    def cutoff(self) -> FloatArray:
+        return np.asarray(self.best.cost * self.share * (1.0 + SPARE))
+
+    @property
+    def exhausted(self) -> BoolArray:
+        return np.asarray((self.count > self.most) | (clock() > self.end))
+
+    def roots(self) -> Nodes:
+        rows, n = self.rows, len(self.count)
+        empty = np.zeros((n, 0))
+        c, t, s = (v.shape[1] for v in (rows.boxes.low, rows.factual, rows.missing))
+        choice = np.zeros((n, 0, t), dtype=np.intp)
+        points = Points(np.zeros((n, 0, c)), choice, empty, np.zeros((n, 0, s)))
+        return Nodes(rows.boxes, np.zeros(rows.missing.shape), empty, points)
+
+    def bound(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, FloatArray]:
+        self.count += np.bincount(row, minlength=len(self.count))
+        boxes = Lagrangian(self.rows, nodes.boxes)
+        dual = maximize_dual(boxes, nodes.multipliers, self.cutoff[row])
+        self._improve(boxes, dual)
+        return Nodes(nodes.boxes, dual.multipliers, dual.weights, dual.points), dual.bound
+
+    def record(self, nodes: Nodes) -> Record:
+        boxes, mask = nodes.boxes, np.isfinite(nodes.boxes.option_cost)
+        return Record(boxes.low, boxes.high, mask, boxes.forced, nodes.multipliers)
+
+    def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
+        """Part each box in two, once what cannot be better was fixed.
+
+        Where changes are counted, a feature stays or counts as changed; else the column in which
+        the points of a mixture differ most is split between them.
+        """
+        before = nodes.boxes
+        whole = Lagrangian(self.rows, before)
+        boxes = _fixed(whole, nodes.multipliers, self.cutoff[row])
+        first, second, fits = _split(whole.within(boxes), nodes)
+        # nothing to split, but less than it was
+        fits |= (boxes.low != before.low).any(axis=1) | (boxes.high != before.high).any(axis=1)
+        fits |= (boxes.option_cost != before.option_cost).any(axis=(1, 2))
+        bare = nodes._replace(weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0]))
+        return bare._replace(boxes=first), bare._replace(boxes=second), fits
+
+    def _improve(self, boxes: Lagrangian, dual: Dual) -> None:
+        """Keep better points: those that the bounds were reached by, with features replaced."""
+        live = dual.bound < self.best.cost[boxes.boxes.row]
+        used = live[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
+        which, index = np.nonzero(used.T)
+        change, choice = dual.points.change[index, which], dual.points.choice[index, which]
+        if not self.knapsack.tables or dual.weights.shape[1] > 2:
+            middle = np.flatnonzero(live)
+            mixed = _rounded(boxes, dual)
+            change, choice = (
+                np.concatenate([v, w[middle]]) for v, w in zip((change, choice), mixed, strict=True)
+            )
+            index = np.append(index, middle)
+        if not len(index):
+            return
+        candidates = boxes.pick(index)
+        points = candidates.points(change, choice)
+        for _ in range(REPAIRS):
+            helps, points = repaired(candidates, points)
+            self._keep(candidates, points)
+            if not helps.any():
+                return
+            if not helps.all():
+                candidates, points = candidates.pick(helps), pick(points, helps)
+
+    def _keep(self, boxes: Lagrangian, points: Points) -> None:
+        """Keep the cheapest point of each row, if it meets all demands and is better."""
+        row = boxes.boxes.row
+        good = np.flatnonzero(boxes.satisfied(points) & (points.cost < self.best.cost[row]))
+        if len(good):
+            order = good[np.lexsort((good, points.cost[good], row[good]))]
+            cheapest = order[np.unique(row[order], return_index=True)[1]]
+            put(self.best, row[cheapest], pick(points, cheapest))
+            self.improved[row[cheapest]] = True
+
+
+def _rounded(boxes: Lagrangian, dual: Dual) -> tuple[FloatArray, IntArray]:
+    """Return mixtures, rounded, as changes and choices; of each table the heaviest option."""
+    k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
+    change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)
+    change = np.where(k.whole, np.rint(change), change)
+    choice = points.choice[np.arange(len(weights)), dual.weights.argmax(axis=1)]
+    if k.at_most is not None:  # not where more would change than may
+        changes = np.hstack([change != 0.0, choice != boxes.factual]).sum(axis=1)
+        several = (changes > k.at_most)[:, None]
+        change = np.where(several, points.change[:, 0], change)
+        choice = np.where(several, points.choice[:, 0], choice)
+    return change, choice
+
+
+def _fixed(boxes: Lagrangian, multipliers: FloatArray, ceiling: FloatArray) -> Boxes:
+    """Return boxes without what their multipliers exclude."""
+    k, box = boxes.knapsack, boxes.boxes
+    if k.sums is not None:
+        return box
+    terms = boxes.terms(multipliers)
+    total = terms.total + (multipliers * boxes.missing).sum(axis=1)
+    room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
+    limit = terms.numbers + np.maximum(room, 0.0)
+    up, down = k.absolute - terms.slope, k.absolute + terms.slope  # what a unit takes, both ways
+    rise = np.where(up > STEEP * k.absolute, limit / up, np.inf)
+    fall = np.where(down > STEEP * k.absolute, -limit / down, -np.inf)
+    # beyond the end to which a column is pulled, where nothing else is allowed
+    rise = np.where((limit < 0.0) & (down < 0.0), limit / -down, rise)
+    fall = np.where((limit < 0.0) & (up < 0.0), limit / up, fall)
+    if k.is_curved:
+        bend = np.where(k.nonlinear, k.curvature, 1.0)
+        middle = terms.slope / (2.0 * bend)
+        reach = np.sqrt(np.maximum(limit / bend + middle * middle, 0.0))
+        rise = np.where(k.nonlinear, middle + reach, rise)
+        fall = np.where(k.nonlinear, middle - reach, fall)
+    rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
+    rise[:, k.levelled], fall[:, k.levelled] = np.inf, -np.inf  # these are not convex
+    if k.at_most is not None:  # no change is no part of what is counted
+        may = ~boxes.must[:, : len(k.numbers)]
+        rise = np.where(may, np.maximum(rise, 0.0), rise)
+        fall = np.where(may, np.minimum(fall, 0.0), fall)
+    high = np.where(k.whole, np.minimum(box.high, np.floor(rise + STEP_SLACK)), box.high)
+    low = np.where(k.whole, np.maximum(box.low, np.ceil(fall - STEP_SLACK)), box.low)
+    if not k.tables:
+        return box._replace(low=low, high=high)
+    fits = terms.options <= (terms.tables + room)[:, :, None]
+    if k.at_most is not None:
+        may = ~boxes.must[:, len(k.numbers) :]
+        fits |= may[:, :, None] & (np.arange(fits.shape[2]) == boxes.factual[:, :, None])
+    cost = np.where(fits, box.option_cost, np.inf)
+    return box._replace(low=low, high=high, option_cost=cost)
+
+
+def _split(boxes: Lagrangian, nodes: Nodes) -> tuple[Boxes, Boxes, BoolArray]:
+    """Return two parts of each box, and whether there are two, (m,)."""
+    k, box, every = boxes.knapsack, boxes.boxes, np.arange(len(nodes.weights))
+    score, cut = _scores(boxes, nodes)
+    feature = score.argmax(axis=1)
+    fits, counted = np.asarray(score[every, feature] > 0.0), np.zeros(len(every), dtype=bool)
+    if k.at_most is not None:
+        points = nodes.points
+        moved = np.concatenate([points.change != 0.0, points.choice != boxes.factual[:, None]], 2)
+        changed = (nodes.weights[:, :, None] * moved).sum(axis=1)
+        share = np.where(boxes.must, 0.0, np.minimum(changed, 1.0 - changed))
+        counted = share.max(axis=1) > 1e-9
+        feature = np.where(counted, share.argmax(axis=1), feature)
+        fits |= counted
+    first, second = copied(box), copied(box)
+    numeric = feature < len(k.numbers)
+    rows = np.flatnonzero(fits & ~counted & numeric)
+    j = feature[rows]
+    first.high[rows, j] = cut[rows, j]
+    second.low[rows, j] = cut[rows, j] + k.whole[j]
+    rows = np.flatnonzero(fits & ~counted & ~numeric)
+    if len(rows):
+        t = feature[rows] - len(k.numbers)
+        upper = _upper_options(boxes.pick(rows), pick(nodes, rows), t)
+        first.option_cost[rows, t] = np.where(upper, np.inf, box.option_cost[rows, t])
+        second.option_cost[rows, t] = np.where(upper, box.option_cost[rows, t], np.inf)
+    rows = np.flatnonzero(counted & numeric)
+    first.low[rows, feature[rows]] = first.high[rows, feature[rows]] = 0.0
+    rows = np.flatnonzero(counted & ~numeric)
+    t = feature[rows] - len(k.numbers)
+    others = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
+    first.option_cost[rows, t] = np.where(others, np.inf, box.option_cost[rows, t])
+    rows = np.flatnonzero(counted)
+    second.forced[rows, feature[rows]] = True
+    return first, second, fits
+
+
+def _scores(boxes: Lagrangian, nodes: Nodes) -> tuple[FloatArray, FloatArray]:
+    """Return how much it helps to split each feature, (m, c + t), and where numbers are cut."""
+    k, box, points = boxes.knapsack, boxes.boxes, nodes.points
+    weights = nodes.weights[:, :, None]
+    used = weights > 0.0
+    mean = np.where(used, weights * points.change, 0.0).sum(axis=1)
+    low = np.where(used, points.change, np.inf).min(axis=1)
+    high = np.where(used, points.change, -np.inf).max(axis=1)
+    inside = np.clip(mean, box.low, box.high)
+    cut, fraction = np.floor(inside), np.abs(inside - np.rint(inside))
+    cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)
+    several, apart = (box.low < box.high) & k.whole, low != high
+    at = k.levelled[~k.whole[k.levelled]]
+    if len(at):
+        cut[:, at], several[:, at] = _bends_between(boxes, low, high, mean)
+    if k.smooth is not None:
+        at = k.smooth_columns
+        ends = np.where(apart, low, box.low), np.where(apart, high, box.high)
+        middle = 0.5 * (ends[0] + ends[1])
+        cut[:, at] = np.where(k.whole, np.floor(middle), middle)[:, at]
+        several[:, at] |= ((cut > box.low) & (cut < box.high))[:, at]
+        several &= np.isfinite(cut)  # there is no middle of a range without ends
+        fraction[:, at] = _jumps(boxes, nodes, low, high)
+    score = np.where(several, np.where(apart, ANY + fraction, ANY * ANY), 0.0)
+    if not k.tables:
+        return score, cut
+    differ = np.where(points.choice != points.choice[:, :1], weights, 0.0).sum(axis=1)
+    several = np.isfinite(box.option_cost).sum(axis=2) > 1
+    options = np.where(several, ANY * ANY + np.minimum(differ, 1.0 - differ), 0.0)
+    return np.hstack([score, options]), cut
+
+
+def _jumps(boxes: Lagrangian, nodes: Nodes, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Return half the gain between the ends of each smooth column, (m, k), relative to the largest.
+
+    That is the largest of any feature that the mixture splits: a column that bends is not worth a
+    split where it gains by far less than others. ``low`` and ``high`` are where the points are.
+    """
+    k, at, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
+    gains = np.abs(boxes.smooth_gains(high[:, at]) - boxes.smooth_gains(low[:, at]))
+    gains = (gains * multipliers[:, None]).sum(axis=2)
+    jumps = np.where((low != high)[:, at], gains, 0.0)
+    rigid, distance = np.array(k.whole), high - low
+    rigid[at] = False
+    numbers = np.abs(k.slopes(multipliers) * np.where(rigid & np.isfinite(distance), distance, 0.0))
+    used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
+    options = -boxes.option_values(multipliers, free=True)
+    gains = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
+    tables = np.where(used, gains, -np.inf).max(axis=1) - np.where(used, gains, np.inf).min(axis=1)
+    most = np.hstack([jumps, numbers, tables]).max(axis=1, initial=0.0, keepdims=True)
+    return 0.5 * np.divide(jumps, most, out=np.zeros(jumps.shape), where=most > 0.0)
+
+
+def _bends_between(
+    boxes: Lagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """Return where costs by level of continuous columns bend between two changes, (m, l); if so.
+
+    That is the place nearest to the mean.
+    """
+    k = boxes.knapsack
+    continuous = ~k.whole[k.levelled]
+    columns = k.levelled[continuous]
+    at = boxes.rows.level_changes[boxes.boxes.row][:, continuous]
+    inside = (at > low[:, columns, None]) & (at < high[:, columns, None])
+    distance = np.where(inside, np.abs(at - mean[:, columns, None]), np.inf)
+    nearest = distance.argmin(axis=2)[..., None]
+    return np.take_along_axis(at, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
+
+
+def _upper_options(boxes: Lagrangian, nodes: Nodes, t: IntArray) -> BoolArray:
+    """Return the options of a table (m, k) that gain more, between two that a mixture chooses.
+
+    Values of a column with curves are split by their order.
+    """
+    every, groups = np.arange(len(t)), len(boxes.knapsack.options)
+    mask = np.isfinite(boxes.boxes.option_cost[every, t])
+    order = np.broadcast_to(np.arange(mask.shape[1], dtype=np.float64), mask.shape)
+    gain = sum(
+        nodes.multipliers[:, r, None]
+        * np.broadcast_to(gains, boxes.boxes.option_cost.shape)[every, t]
+        for r, gains in enumerate(map(boxes.gains_of, range(len(boxes.knapsack.gains))))
+    )
+    gain = np.where((t >= groups)[:, None], order, gain)
+    choice, used = nodes.points.choice[every, :, t], nodes.weights > 0.0
+    chosen = gain[every[:, None], choice]
+    most = np.where(used, chosen, -np.inf).max(axis=1)
+    least = np.where(used, chosen, np.inf).min(axis=1)
+    upper = mask & (gain > (0.5 * (most + least))[:, None])
+    flat = ~upper.any(axis=1) | (upper == mask).all(axis=1)
+    # equally good options: the first that is chosen, and the others
+    first = np.where(mask[every, choice[:, 0]], choice[:, 0], mask.argmax(axis=1))
+    alone = np.arange(mask.shape[1]) == first[:, None]
+    return np.asarray(np.where(flat[:, None], alone, upper))
+
+
+def _proof(rows: KnapsackRows, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray) -> Proof:
+    """Return the trees of rows that are not stuck, in encoded columns."""
+    k, cases, nodes = rows.knapsack, rows.cases, np.flatnonzero(~stuck[tree.row])
+    place = np.full(len(tree.row) + 1, -1)
+    place[nodes] = np.arange(len(nodes))
+    row, record, root = tree.row[nodes], pick(tree.record, nodes), pick(rows.boxes, tree.row[nodes])
+    low, high = cases.low[row], cases.high[row]
+    for bounds, ends, whole in ((low, record.low, root.low), (high, record.high, root.high)):
+        number = lattice.number(rows.x[row], ends, k.units)
+        bounds[:, k.numbers] = np.where(ends != whole, number, bounds[:, k.numbers])
+    mask = np.isfinite(root.option_cost)
+    for t, (group, is_option) in enumerate(zip(k.options, k.is_option, strict=True)):
+        columns = group[is_option]
+        out = (mask[:, t] & ~record.mask[:, t])[:, : len(is_option)][:, is_option]
+        high[:, columns] = np.where(out, 0.0, high[:, columns])
+    every = np.arange(len(row))
+    for b, column in enumerate(k.bent.tolist()):
+        least, most = rows.values[1:, row, b]
+        (first, last), (begin, end) = (
+            _ends(options[:, len(k.options) + b, : least.shape[1]])
+            for options in (record.mask, mask)
+        )
+        low[:, column] = np.where(first > begin, least[every, first], low[:, column])
+        high[:, column] = np.where(last < end, most[every, last], high[:, column])
+    forced = np.zeros(low.shape, dtype=bool)
+    if k.at_most is not None:
+        starts = np.array([group.start for group in k.program.groups], dtype=np.intp)
+        forced[:, np.concatenate([k.numbers, starts, k.bent])] = record.forced
+    multipliers, children = k.multipliers(record.multipliers), place[tree.children[nodes]]
+    roots = place[: len(stuck)]
+    return Proof(row, low, high, forced, multipliers, children, roots, ceiling)
+
+
+def _ends(mask: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return the first and last of the options (m, k) that are not left out."""
+    return mask.argmax(axis=1), mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)

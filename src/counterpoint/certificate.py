@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from counterpoint.numerics import CLOSED, VIOLATION, BoolArray, FloatArray, Word, WordArray
 from counterpoint.problem.targets import Guarantee, Validation
+from counterpoint.programs.evidence import Bounding, Evidence
 
 if TYPE_CHECKING:
-    from counterpoint.programs.evidence import Bounding
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
 
@@ -321,9 +321,12 @@ def lower_bounds(
     relative ``gap`` a bound proves an answer optimal.
     """
     proved, best = np.full((2, len(reached)), np.inf)
+    # nothing refutes the only piece where there is an answer in it
+    alone = len(evidence) == 1 and isinstance(evidence[0], Evidence)
+    unproved = np.where(np.isfinite(reached), 0.0, reached) if alone else reached
     local = np.zeros(len(reached), dtype=bool)
     for known in evidence:
-        bound, told = known.bounds(reached)
+        bound, told = known.bounds(unproved)
         proved, best = np.minimum(proved, bound), np.minimum(best, told)
         if known.is_local:
             local |= (relative_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)

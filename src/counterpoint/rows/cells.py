@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -191,14 +192,21 @@ def as_they_are(values: Any) -> Any:
         import pandas as pd
 
         codes, words = values
-        dtype = pd.CategoricalDtype(words)
-        return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+        return pd.Categorical.from_codes(codes, dtype=_categories(tuple(words)), validate=False)
     kinds = {type(value) for value in values} if isinstance(values, list) else set()
     if len(kinds) < 2 or kinds == {float, type(None)}:
         return values
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
+
+
+@lru_cache(maxsize=16)
+def _categories(words: tuple[str, ...]) -> Any:
+    """A dtype of pandas, which takes longer to make than a column of a few rows."""
+    import pandas as pd
+
+    return pd.CategoricalDtype(list(words))
 
 
 def one_kind(values: Any) -> Any:

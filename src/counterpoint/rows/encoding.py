@@ -140,15 +140,17 @@ def encode(
     matrix = table.float_matrix if features.all_numeric else None
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
         return Encoded.of_numbers(matrix)
-    codes = np.empty((len(table), len(features)))
+    codes = np.empty((len(table), len(features))) if matrix is None else np.array(matrix)
     missing = np.zeros(codes.shape, dtype=np.int8)
-    columns = table.columns() if matrix is None else matrix.T
-    for j, (feature, came) in enumerate(zip(features, columns, strict=True)):
-        name, values = feature.name, came
+    read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
+    for j in np.flatnonzero(~read).tolist():
+        feature, name = features.items[j], features.names[j]
+        distinct = table.distinct(name) if isinstance(feature, Categorical) else None
+        index, values = (None, table.column_at(j)) if distinct is None else distinct
         if not isinstance(feature, Categorical):
-            values = _as_numbers(name, came, problems, table.foreign(name))
+            values = _as_numbers(name, values, problems, table.foreign(name))
         fill, why_not = fills.get(name), unfilled.get(name, "")
-        codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
+        codes[:, j], missing[:, j] = _column_codes(feature, values, index, fill, why_not, problems)
     return Encoded(codes, problems, missing)
 
 
@@ -216,19 +218,19 @@ def _matrix(
     *,
     whole: bool,
 ) -> FloatArray | None:
-    """`decode` for a table of nothing but float64, as its matrix; None for others."""
+    """`decode` for a table of floats of one kind, as its matrix; None for others."""
     # columns of an array are matched by position: to compare 100 000 names would take its time
     same = len(table.names) == len(features) if table.is_array else table.names == features.names
     if not (same and features.all_numeric) or table.float_matrix is None:
         return None
-    if whole:
-        return after
-    came = table.float_matrix[rows]
-    gaps = np.isnan(came) & (before == after) if np.isnan(came.sum()) else None
-    if gaps is None or not gaps.any():
-        return after
+    matrix = after.astype(table.float_dtype, copy=False)
+    if whole or not table.has_nan:
+        return matrix
+    gaps = np.isnan(table.float_matrix[rows]) & (before == after)
+    if not gaps.any():
+        return matrix
     if table.is_array or table.is_pandas:  # others tell a null from a NaN
-        return np.where(gaps, came, after)
+        return np.where(gaps, matrix.dtype.type(np.nan), matrix)
     return None
 
 
@@ -245,13 +247,18 @@ def as_returned(
 
     They may be ``followed`` by all rows of the table as they came: in the same frame, or another.
     """
-    if followed:
-        matrix = _matrix(table, features, rows, before, after, whole=False)
-        if matrix is not None and table.float_matrix is not None:
+    matrix = _matrix(table, features, rows, before, after, whole=False)
+    if matrix is not None and table.float_matrix is not None:
+        codes = after
+        if not table.all_floats:
+            codes = matrix.astype(np.float64)
+            codes = np.where(np.isnan(codes), after, codes) if table.has_nan else codes
+        if followed:
             both = np.concatenate([matrix, table.float_matrix])
-            return (table.with_matrix(None, both),), after, after
+            return (table.with_matrix(None, both),), codes, codes
+        return (table.with_matrix(rows, matrix),), codes, codes
     returned = decode(table, features, rows, before, after)
-    codes = after if table.all_floats else recode(returned, features, before, after)
+    codes = recode(returned, features, before, after)
     tables = (returned, table) if followed else (returned,)
     return tables, codes, codes if features.all_numeric else features.expand(codes)
 
@@ -272,15 +279,22 @@ def recode(
 
 
 def _column_codes(
-    feature: Feature, values: NDArray[Any], fill: Any, why_not: str, problems: dict[int, str]
+    feature: Feature,
+    values: NDArray[Any],
+    index: IntArray | None,
+    fill: Any,
+    why_not: str,
+    problems: dict[int, str],
 ) -> tuple[FloatArray, NDArray[np.int8] | int]:
     """The codes of one column, and how a cell is missing that counts as the fill.
 
-    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
-    missing where nothing is filled in.
+    The cells are the values, or those at an ``index`` among them. What cannot be used is a problem
+    of its row: an unknown category, what is infinite, what is missing where nothing is filled in.
     """
     if isinstance(feature, Categorical):
         codes, expected = _positions(feature, values), "one of its categories"
+        if index is not None:
+            codes, values = codes[index], values[index]
         bad, fill = codes < 0, None if fill is None else feature.categories.index(fill)
     else:
         codes, expected = values, "a finite number"
@@ -349,11 +363,6 @@ def _is_plain(value: object) -> bool:
 def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
     """The positions of categories; -1 for what is none."""
     position = {category: code for code, category in enumerate(feature.categories)}
-    if values.dtype.kind in "biuf" and len(values) > len(position):
-        import pandas as pd
-
-        inverse, distinct = pd.factorize(values, use_na_sentinel=False)
-        return _positions(feature, distinct.astype(object))[inverse]
     cells = values.tolist()
     try:
         codes = [position.get(cell, -1) for cell in cells]

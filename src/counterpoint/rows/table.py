@@ -6,7 +6,7 @@ What is written into a column keeps the dtype that came in, if that can hold it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, final
@@ -111,17 +111,14 @@ class Table:
             return np.asarray(series.to_numpy())
         return np.fromiter(series.to_list(), dtype=object, count=len(self))
 
-    def columns(self) -> Iterator[NDArray[Any]]:
-        """The values of each `column`; those of a few rows of a pandas frame are read at once."""
+    def column_at(self, j: int) -> NDArray[Any]:
+        """The values of the j-th `column`; of a few rows of a pandas frame all are read at once."""
         if not self.is_pandas or len(self) > FEW:
-            yield from map(self.column, self.names)
-            return
-        for j, (name, dtype) in enumerate(zip(self.names, self.dtypes, strict=True)):
-            cells = self._cells[:, j]
-            if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
-                yield cells.astype(dtype)
-            else:
-                yield cells if dtype in ("str", object) else self.column(name)
+            return np.asarray(self.native[:, j]) if self.is_array else self.column(self.names[j])
+        dtype = self.dtypes[j]
+        if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+            return self._cells[:, j].astype(dtype)
+        return self._cells[:, j] if dtype in ("str", object) else self.column(self.names[j])
 
     @cached_property
     def _cells(self) -> NDArray[Any]:
@@ -146,6 +143,22 @@ class Table:
             cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
         found = dict(zip(known, cells, strict=True))
         return {n: v.item() if isinstance(v := found[n], np.generic) else v for n in names}
+
+    def distinct(self, name: Hashable) -> tuple[IntArray, NDArray[Any]] | None:
+        """Which of the distinct values of a column each cell holds, and these values.
+
+        None where pandas is no quicker at that than Python: columns of objects, and other frames.
+        """
+        if not self.is_pandas or len(self) <= FEW:
+            return None
+        import pandas as pd
+
+        series = self.native[name]
+        is_plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
+        if not (is_plain or isinstance(series.dtype, pd.StringDtype | pd.CategoricalDtype)):
+            return None
+        index, values = series.factorize(use_na_sentinel=False)
+        return index, np.fromiter(values.tolist(), dtype=object, count=len(values))
 
     def foreign(self, name: Hashable) -> str:
         """The end of a sentence on a cell, if a column's dtype holds neither numbers nor text.
@@ -209,21 +222,32 @@ class Table:
         return Table(some, self.names, None if self.is_array else self.dtypes, self.labels)
 
     @cached_property
+    def float_dtype(self) -> np.dtype[Any] | None:
+        """The one dtype of all cells, if that is float64, float32 or float16; else None."""
+        if self.is_array:
+            dtypes = {self.native.dtype}
+        elif self.is_pandas:
+            dtypes = set(self.dtypes)
+        else:
+            floats = {nw.Float64: np.dtype(np.float64), nw.Float32: np.dtype(np.float32)}
+            dtypes = {floats.get(dtype) for dtype in self.dtypes}
+        dtype = dtypes.pop()
+        is_float = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 8
+        return dtype if is_float and not dtypes else None
+
+    @property
     def all_floats(self) -> bool:
         """Whether every dtype is float64."""
-        if self.is_array:
-            return bool(self.native.dtype == np.float64)
-        if self.is_pandas:
-            return set(self.dtypes) == {np.dtype(np.float64)}
-        return all(dtype == nw.Float64 for dtype in self.dtypes)
+        return self.float_dtype == np.float64
 
     @cached_property
     def singles(self) -> dict[int, float]:
         """Position → ``eps`` of the columns in float32 or narrower."""
         if self.all_floats:
             return {}
-        if self.is_array:
-            kinds = [self.native.dtype.name] * len(self.names)
+        dtype = self.native.dtype if self.is_array else self.float_dtype
+        if dtype is not None:
+            kinds = [dtype.name] * len(self.names)
         else:
             words = {dtype: str(dtype).lower() for dtype in set(self.dtypes)}
             kinds = [words[dtype] for dtype in self.dtypes]
@@ -237,12 +261,13 @@ class Table:
 
     @cached_property
     def float_matrix(self) -> FloatArray | None:
-        """The whole block as (n, p) float64, without a copy if possible; None for other dtypes."""
-        if not self.all_floats:
+        """The whole block in float64, (n, p), not copied if it is; None without `float_dtype`."""
+        if self.float_dtype is None:
             return None
-        if self.is_array:
-            return np.asarray(self.native)
-        return np.asarray((self.native if self.is_pandas else self.frame).to_numpy())
+        block = self.native if self.is_array or self.is_pandas else self.frame
+        return np.asarray(block if self.is_array else block.to_numpy()).astype(
+            np.float64, copy=False
+        )
 
     def to_model_input(self, *others: Table, named: bool) -> Any:
         """What ``model.predict`` takes: a frame if the model was fitted on names, else an array.
@@ -273,12 +298,18 @@ class Table:
             return answers.native
         return answers.native.set_axis(self.labels, axis=1)
 
+    @cached_property
+    def has_nan(self) -> bool:
+        """Whether some cell of the `float_matrix` is missing."""
+        block: Any = self.native if self.is_array else self.float_matrix
+        return self.float_dtype is not None and bool(np.isnan(block).any())
+
     def with_matrix(self, rows: IntArray | slice | None, matrix: FloatArray) -> Table:
-        """These rows with all cells replaced by ``matrix`` (only where every dtype is float64).
+        """These rows with all cells replaced by ``matrix`` (only where there is a `float_dtype`).
 
         None for rows that go by labels of their own.
         """
-        native = self.native
+        native, matrix = self.native, matrix.astype(self.float_dtype, copy=False)
         if self.is_array:
             made: Any = matrix
         elif self.is_pandas:

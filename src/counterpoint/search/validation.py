@@ -282,14 +282,17 @@ class ModelValidation:
         known, found, taught = self._may_be_known, self.found, list[int]()
         if known is None:
             return taught
-        asked, quick = self.pieces.asked, self.pieces.is_quick
-        reached = np.where(self.verdict.valid, asked.cost(self.y, self.cases.x), np.inf)
-        branched, few = not quick or self.pieces.is_integral, not quick or len(reached) <= FEW
-        rows = (np.isinf(reached) & (branched or few)) | (branched and few)
-        unsettled = np.isinf(reached) & rows & quick
+        asked, quick, missed = self.pieces.asked, self.pieces.is_quick, ~self.verdict.valid
+        branched, few = not quick or self.pieces.is_integral, not quick or len(missed) <= FEW
+        rows = (missed & (branched or few)) | (branched and few)
+        unsettled = missed & rows & quick
         if unsettled.any():
             unsettled &= np.isfinite(lower_bounds(found.evidence, np.full(len(rows), np.inf))[0])
-        for i in np.flatnonzero(rows | found.limited).tolist():
+        reviewed = np.flatnonzero(rows | found.limited).tolist()
+        if not reviewed:
+            return taught
+        reached = np.where(missed, np.inf, asked.cost(self.y, self.cases.x))
+        for i in reviewed:
             case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
             points = known.inside(self.task.target, asked, case, cutoff)
             if found.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
@@ -466,18 +469,22 @@ class ModelValidation:
 
     def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
         """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
-        if not self.rows.table.singles:
+        features, singles = self.features, self.rows.table.singles
+        if not singles:
             return codes
-        cases, codes = self.cases.take(which), np.array(codes)
-        for j in self.rows.table.singles:
-            if self.features.is_numeric[j]:
-                column = self.features.blocks[j].start
-                low, high = cases.low[:, column], cases.high[:, column]
-                single = codes[:, j].astype(np.float32)
-                down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
-                inside = np.where(single > high, down, np.where(single < low, up, single))
-                same = codes[:, j] == self.rows.x[which, column]  # of single precision, or missing
-                codes[:, j] = np.where(same, codes[:, j], inside)
+        positions = np.array([j for j in singles if features.is_numeric[j]], dtype=np.intp)
+        columns = np.array([features.blocks[j].start for j in positions], dtype=np.intp)
+        rows, at = as_slice(which), as_slice(columns)
+        values, x = codes[:, as_slice(positions)], self.rows.x[rows][:, at]
+        single = values.astype(np.float32)
+        if not self.cases.unbounded:
+            low, high = self.cases.low[rows][:, at], self.cases.high[rows][:, at]
+            for beyond, inwards in ((single > high, -np.inf), (single < low, np.inf)):
+                if beyond.any():
+                    single[beyond] = np.nextafter(single[beyond], np.float32(inwards))
+        codes = np.array(codes)
+        # what stays is of single precision already, or counts as a missing cell
+        codes[:, as_slice(positions)] = np.where(values == x, values, single)
         return codes
 
     def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:

@@ -53,12 +53,12 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def _only(model: Any, where: str) -> tuple[Any, list[Any]]:
-    """The classifier under a calibration, and its calibrators, if there is one fold alone."""
+    """Return the classifier under a calibration and its calibrators, if there is one fold alone."""
     held = fitted(model, where).calibrated_classifiers_
     if len(held) > 1:
-        said = place(model, where)
+        step = place(model, where)
         raise UnsupportedModel(
-            f"{said[0].upper()}{said[1:]} cannot be read exactly: its probabilities are an average "
+            f"{step[0].upper()}{step[1:]} cannot be read exactly: its probabilities are an average "
             f"over {len(held)} folds of calibrations, which is not linear. Fit it with "
             "ensemble=False, or explain the classifier that was calibrated."
         )
@@ -66,7 +66,7 @@ def _only(model: Any, where: str) -> tuple[Any, list[Any]]:
 
 
 def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> LinearScores:
-    """The form whose scores are the log-odds of the calibrated probabilities."""
+    """Return the form whose scores are the log-odds of the calibrated probabilities."""
     if method == "temperature":
         slope = np.full(len(form.offset), calibrators[0].beta_ * (2.0 if form.is_binary else 1.0))
         shift, link = np.zeros(len(form.offset)), Link.SOFTMAX
@@ -87,7 +87,7 @@ def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> Linear
 
 
 def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
-    """The form that decides where the calibrated probability exceeds one half."""
+    """Return the form that decides where the calibrated probability exceeds one half."""
 
     def decides(score: FloatArray) -> Any:
         probability = calibration(score)
@@ -101,8 +101,8 @@ def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
             f"{form.classes.tolist()[int(ends[1] > 0.5)]!r} to every input, or less to those that "
             "score higher. Calibrate on more data, or explain the classifier that was calibrated."
         )
-    off = 6.0 if not calibration.of_probability else 2.0 * (2.0 + np.exp(min(abs(limit), 700.0)))
-    sizes = replace(form.sizes, offset=form.sizes.offset + off)
+    errors = 6.0 if not calibration.of_probability else 2.0 * (2.0 + np.exp(min(abs(limit), 700.0)))
+    sizes = replace(form.sizes, offset=form.sizes.offset + errors)
     options: Any = {"link": Link.CALIBRATED, "calibration": calibration, "last_of_ties": True}
     return replace(form, threshold=limit, magnitude=sizes, **options)
 

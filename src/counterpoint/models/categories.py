@@ -37,7 +37,7 @@ Barred = Mapping[int, frozenset[Hashable]]
 
 @final
 class CategoriesWanted(Exception):
-    """An encoder takes other categories than the features say: read again with these."""
+    """Raised where an encoder takes other categories than the features say."""
 
     def __init__(self, features: Features, barred: Barred) -> None:
         super().__init__("read again with other features")
@@ -51,7 +51,7 @@ def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
     """
     features, barred = columns.features, dict(columns.barred)
     for j, listed in enumerate(encoder.categories_):
-        known = tuple(value for value in listed.tolist() if not is_missing(value))
+        categories = tuple(value for value in listed.tolist() if not is_missing(value))
         at = columns.raw_feature(j)
         if at is None:
             if columns.sources[j] == NUMBERS:
@@ -61,7 +61,7 @@ def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
                     "Encode the raw column, or make the categories in the data before fitting.",
                 )
             continue
-        new = _new_categories(encoder, columns, at, known, strict=strict)
+        new = _new_categories(encoder, columns, at, categories, strict=strict)
         if new is not None:
             features = features.replaced(_with_categories(columns.features.items[at], new[0]))
             barred[at] = barred.get(at, frozenset()) | new[1]
@@ -70,9 +70,9 @@ def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
 
 
 def _new_categories(
-    encoder: Any, columns: Columns, at: int, known: tuple[Hashable, ...], *, strict: bool
+    encoder: Any, columns: Columns, at: int, encoded: tuple[Hashable, ...], *, strict: bool
 ) -> tuple[tuple[Hashable, ...], frozenset[Hashable]] | None:
-    """The categories a feature should have instead, and what must not be added; None to keep."""
+    """Return the categories a feature should have and those barred from it; None to keep it."""
     feature, step = columns.features.items[at], place(encoder, columns.where)
     barred = columns.barred.get(at, frozenset()) | columns.invented(at)
     if not isinstance(feature, Categorical):
@@ -80,28 +80,28 @@ def _new_categories(
             raise InvalidInput(
                 f"Expected categories in column {feature.name!r}, which {step} "
                 f"encodes; the features say {type(feature).__name__}. Describe it as "
-                f"Categorical({feature.name!r}, {known!r})."
+                f"Categorical({feature.name!r}, {encoded!r})."
             )
-        return tuple(value for value in known if value not in barred), frozenset()
-    unknown = frozenset(feature.categories).difference(known) if strict else frozenset()
+        return tuple(value for value in encoded if value not in barred), frozenset()
+    unknown = frozenset(feature.categories).difference(encoded) if strict else frozenset()
     if columns.fixed:
         if unknown:
             raise InvalidInput(
                 f"Expected categories of column {feature.name!r} that {step} "
-                f"knows, {known!r}; got {sorted(map(repr, unknown))}. Leave them out."
+                f"knows, {encoded!r}; got {sorted(map(repr, unknown))}. Leave them out."
             )
         return None
-    kept = tuple(value for value in feature.categories if value not in unknown)
-    own = set(feature.categories)
-    added = tuple(value for value in known if value not in own and value not in barred)
+    remaining = tuple(value for value in feature.categories if value not in unknown)
+    present = set(feature.categories)
+    added = tuple(value for value in encoded if value not in present and value not in barred)
     if not unknown and not added:
         return None
-    if not kept and not added:
+    if not remaining and not added:
         raise InvalidInput(
             f"Column {feature.name!r} holds no category that {step} knows; "
-            f"expected some of {known!r}. Pass the data that the model was fitted on."
+            f"expected some of {encoded!r}. Pass the data that the model was fitted on."
         )
-    return kept + added, unknown
+    return remaining + added, unknown
 
 
 def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categorical:
@@ -128,7 +128,7 @@ def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categori
 
 
 def with_stand_ins(columns: Columns) -> Features | None:
-    """The features with fills that are none of their categories as stand-ins; None to keep them."""
+    """Add fills that are none of a feature's categories as stand-ins; None if there are none."""
     if columns.fixed:
         return None
     features = columns.features
@@ -144,51 +144,51 @@ def with_stand_ins(columns: Columns) -> Features | None:
 
 
 def without_stand_ins(columns: Columns) -> tuple[Features, Barred] | None:
-    """The features without stand-ins, which are barred from now on; None if there are none."""
+    """Remove stand-ins from the features and bar them from now on; None if there are none."""
     features, barred = columns.features, dict(columns.barred)
     for at, feature in enumerate(columns.features):
         if isinstance(feature, Categorical) and feature.stand_in is not None:
-            own = tuple(value for value in feature.categories if value != feature.stand_in)
-            features = features.replaced(replace(feature, categories=own, stand_in=None))
+            categories = tuple(value for value in feature.categories if value != feature.stand_in)
+            features = features.replaced(replace(feature, categories=categories, stand_in=None))
             barred[at] = barred.get(at, frozenset()) | {feature.stand_in}
     return None if features is columns.features else (features, barred)
 
 
 def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]]:
-    """Name → fill, and name → why there is none, of what a model made of all its columns."""
+    """Return name → fill, and name → why there is none, of all columns that a model fills."""
     fills: dict[Hashable, Any] = {}
     unfilled: dict[Hashable, str] = {}
     for at in sorted(columns.fills):
         feature, (value, why_not) = columns.features.items[at], _settled(columns, at)
-        known = feature.categories if isinstance(feature, Categorical) else None
-        if why_not is None and known is None and not _is_number(value):
+        categories = feature.categories if isinstance(feature, Categorical) else None
+        if why_not is None and categories is None and not _is_number(value):
             why_not = f"the pipeline fills in {value!r}, which is not a number"
-        elif why_not is None and known is not None and value not in known:
+        elif why_not is None and categories is not None and value not in categories:
             why_not = f"the pipeline fills in {value!r}, which is none of the categories it takes"
         if why_not is None:
-            fills[feature.name] = float(value) if known is None else value
+            fills[feature.name] = float(value) if categories is None else value
         elif why_not:
             unfilled[feature.name] = why_not
     return fills, unfilled
 
 
 def _settled(columns: Columns, at: int) -> tuple[Any, str | None]:
-    """The one value that every use of a feature fills in; or None, and why there is none."""
-    found = columns.fills[at]
-    reasons = {fill.why_not for fill in found if fill.why_not is not None}
+    """Return the one value that every use of a feature fills in; or None, and why there is none."""
+    fills = columns.fills[at]
+    reasons = {fill.why_not for fill in fills if fill.why_not is not None}
     if reasons:
-        partly = "the pipeline does not fill it in everywhere" if len(found) > 1 else ""
+        partly = "the pipeline does not fill it in everywhere" if len(fills) > 1 else ""
         return None, min(filter(None, reasons), default=partly)
-    values = sorted({fill.value for fill in found}, key=repr)
+    values = sorted({fill.value for fill in fills}, key=repr)
     if not all(_are_same(values[0], value) for value in values):
         return None, f"the pipeline fills in {' here and '.join(map(repr, values))} there"
     return values[0], None
 
 
-def _are_same(one: Any, other: Any) -> bool:
-    if _is_number(one) and _is_number(other):  # one mean, taken in two branches, may be rounded
-        return bool(abs(one - other) <= 1e-12 * abs(one))  # differently
-    return bool(one == other)
+def _are_same(first: Any, second: Any) -> bool:
+    if _is_number(first) and _is_number(second):  # one mean, taken in two branches, may be rounded
+        return bool(abs(first - second) <= 1e-12 * abs(first))  # differently
+    return bool(first == second)
 
 
 def _is_number(value: Any) -> bool:

@@ -39,7 +39,7 @@ Lookup = tuple[int, NDArray[Any]]
 @final
 @dataclass(frozen=True)
 class Fill:
-    """What one step makes of the missing cells of a raw column."""
+    """The value that a step puts into the missing cells of a raw column, or why there is none."""
 
     # what it puts there; None if that is not one value
     value: Hashable = None
@@ -53,7 +53,7 @@ class Fill:
 @final
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What the columns at one stage of a pipeline are, as functions of the encoded features.
+    """The columns at one stage of a pipeline, as functions of the encoded features.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Columns:
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
-        """The raw columns themselves."""
+        """Return the raw columns themselves."""
         m, rows = len(features), np.flatnonzero(features.is_numeric)
         ones, none = (np.ones(len(rows)), (rows, features.numeric_columns)), np.zeros(m)
         matrix = sparse.csr_array(ones, shape=(m, features.width))
@@ -125,7 +125,7 @@ class Columns:
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
-        """As many numeric inputs as a model takes; they go by position."""
+        """Return the numeric inputs of a model that goes by position."""
         columns = cls.raw(Features(Continuous(f"x{j}") for j in range(count)))
         return replace(columns, names=None)
 
@@ -138,29 +138,29 @@ class Columns:
         return self.features.width + sum(curve.outputs for _, curve in self.curves)
 
     def lifted(self, form: Form) -> Form:
-        """A form over all encoded columns and curves as one over the encoded columns."""
+        """Rewrite a form over encoded columns and curves as one over the encoded columns."""
         return form if self.lift is None else self.lift(form, self.curves)
 
     # --- what the reader of a step builds its result from ---
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
-        """The columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
-        own, mixed = self.seen().numbers(), sparse.csr_array(matrix)
+        """Return the columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
+        columns, mixed = self.seen().numbers(), sparse.csr_array(matrix)
         shift = np.broadcast_to(np.asarray(offset, dtype=np.float64), mixed.shape[:1])
         most = int(np.diff(mixed.indptr).max(initial=0)) + 1
         step = AffineMap(mixed, shift, magnitude=Magnitude(abs(mixed), np.abs(shift), most))
-        found = step.through(AffineMap(own.matrix, own.offset, magnitude=own.sizes))
+        whole = step.through(AffineMap(columns.matrix, columns.offset, magnitude=columns.sizes))
         gaps = np.full(len(shift), -1)
-        own = replace(own, names=None, gaps=gaps, sizes=found.sizes, computed={})
-        return replace(own, matrix=found.matrix, offset=found.offset)
+        columns = replace(columns, names=None, gaps=gaps, sizes=whole.sizes, computed={})
+        return replace(columns, matrix=whole.matrix, offset=whole.offset)
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
-        """The columns ``scale * columns + offset``, one by one."""
+        """Return the columns ``scale * columns + offset``."""
         scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), self.offset.shape)
         return self.affine(sparse.diags_array(scale), offset)
 
     def operated(self, *operations: tuple[str, FloatArray]) -> Columns:
-        """The columns after operations with one number for each, as a step computes them.
+        """Apply operations with a number for each column, as a step computes them.
 
         The step computes in float64 what came in float64 (and numbers only: an encoder may make its
         neighbours sparse or narrow, and the step then computes otherwise).
@@ -178,8 +178,8 @@ class Columns:
         for j in np.flatnonzero(usable).tolist() if plain else ():
             first = self.computed.get(j, () if self._is_raw_number(j) else None)
             if first is not None:
-                own = ((name, float(numbers[j])) for name, numbers in operations)
-                computed[j] = (*first, *own)
+                operands = ((name, float(numbers[j])) for name, numbers in operations)
+                computed[j] = (*first, *operands)
         return replace(after, computed=computed)
 
     @property
@@ -189,13 +189,13 @@ class Columns:
         return self.names is not None or alone
 
     def _is_raw_number(self, j: int) -> bool:
-        """Whether column j holds a number as it came, not one that was changed and changed back."""
+        """Return whether column j holds a number as it came, never changed."""
         at, sizes = self.raw_feature(j), self.sizes
         plain = sizes.offset[j] == 0.0 and sparse.csr_array(sizes.matrix)[[j]].sum() == 1.0
         return at is not None and bool(self.features.is_numeric[at]) and bool(plain)
 
     def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
-        """The columns at these positions, in this order."""
+        """Return the columns at these positions, in this order."""
         at = np.asarray(positions, dtype=np.intp)
         return replace(
             self,
@@ -209,33 +209,37 @@ class Columns:
         )
 
     def bent(self, curves: Curves, lift: Callable[..., Form] | None) -> Columns:
-        """The same columns, with curves that the next step may look at."""
-        more = sparse.csr_array((len(self), sum(curve.outputs for _, curve in curves)))
-        matrix, size = (sparse.hstack([m, more]).tocsr() for m in (self.matrix, self.sizes.matrix))
-        own = replace(self, curves=self.curves + curves, lift=self.lift or lift, matrix=matrix)
-        return replace(own, sizes=replace(self.sizes, matrix=size))
+        """Return the same columns, with curves that the next step may look at."""
+        blank = sparse.csr_array((len(self), sum(curve.outputs for _, curve in curves)))
+        matrix, size = (sparse.hstack([m, blank]).tocsr() for m in (self.matrix, self.sizes.matrix))
+        wider = replace(self, curves=self.curves + curves, lift=self.lift or lift, matrix=matrix)
+        return replace(wider, sizes=replace(self.sizes, matrix=size))
 
     def numbers(self) -> Columns:
-        """The same with every lookup, which must hold numbers, as coefficients of its block."""
+        """Turn every lookup, which must hold numbers, into coefficients of its block."""
         if not self.lookups:
             return self
         starts = {j: self.features.blocks[at].start for j, (at, _) in self.lookups.items()}
         values = {j: self._floats(*lookup) for j, lookup in self.lookups.items()}
-        rows = np.concatenate([np.full(len(found), j) for j, found in values.items()])
-        cols = np.concatenate([starts[j] + np.arange(len(found)) for j, found in values.items()])
+        rows = np.concatenate([np.full(len(numbers), j) for j, numbers in values.items()])
+        cols = np.concatenate(
+            [starts[j] + np.arange(len(numbers)) for j, numbers in values.items()]
+        )
         entries = np.concatenate(list(values.values())), (rows, cols)
-        more = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
-        sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(more))
-        matrix = sparse.csr_array(self.matrix + more)
+        entered = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(entered))
+        matrix = sparse.csr_array(self.matrix + entered)
         return replace(self, matrix=matrix, lookups={}, sizes=sizes)
 
     def map(self) -> AffineMap:
-        """From encoded points to these columns; dense up to 128 MiB."""
-        own = self.numbers()
-        rows, width = own.matrix.shape
-        matrix = own.matrix.toarray() if rows * width <= 1 << 24 else own.matrix
-        computed = {j: (int(own.matrix[[j]].indices[0]), o) for j, o in own.computed.items()}
-        return AffineMap(matrix, own.offset, magnitude=own.sizes, computed=computed)
+        """Return the map from encoded points to these columns; dense up to 128 MiB."""
+        columns = self.numbers()
+        rows, width = columns.matrix.shape
+        matrix = columns.matrix.toarray() if rows * width <= 1 << 24 else columns.matrix
+        computed = {
+            j: (int(columns.matrix[[j]].indices[0]), o) for j, o in columns.computed.items()
+        }
+        return AffineMap(matrix, columns.offset, magnitude=columns.sizes, computed=computed)
 
     @property
     def is_identity(self) -> bool:
@@ -251,8 +255,8 @@ class Columns:
     def _owner(self) -> NDArray[np.intp]:
         """(d,) the feature of each encoded column, and of each output of a curve."""
         blocks = self.features.blocks
-        own = np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
-        return np.concatenate([own, *(np.repeat(own[j], c.outputs) for j, c in self.curves)])
+        owner = np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
+        return np.concatenate([owner, *(np.repeat(owner[j], c.outputs) for j, c in self.curves)])
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
@@ -270,7 +274,7 @@ class Columns:
         return out
 
     def values(self, j: int) -> NDArray[Any]:
-        """Column j for each category of its source; (1,) if it is constant."""
+        """Return column j for each category of its source; (1,) if it is constant."""
         if j in self.lookups:
             return self.lookups[j][1]
         source = int(self.sources[j])
@@ -280,12 +284,12 @@ class Columns:
         return np.asarray(row[self.features.blocks[source]] + self.offset[j])
 
     def raw_feature(self, j: int) -> int | None:
-        """The position of the feature that column j holds unchanged; None if it was changed."""
+        """Return the position of the feature that column j holds unchanged, or None."""
         if j in self.lookups:
             at, values = self.lookups[j]
             feature = self.features.items[at]
-            own = feature.categories if isinstance(feature, Categorical) else ()
-            return at if values.tolist() == list(own) else None
+            categories = feature.categories if isinstance(feature, Categorical) else ()
+            return at if values.tolist() == list(categories) else None
         row = self.matrix[[j]]
         if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
             return None
@@ -297,46 +301,46 @@ class Columns:
     # --- missing cells ---
 
     def filled(self, fills: Mapping[int, Fill]) -> Columns:
-        """The same, without missing cells; position → what was made of a raw column's.
+        """Note what a step made of missing cells (position → fill), so that none remain.
 
         A column that is not mentioned does not come out of the step at all.
         """
-        found = dict(self.fills)
+        merged = dict(self.fills)
         for j, fill in fills.items():
             at = int(self.gaps[j])
             if at >= 0:
-                found[at] = found.get(at, frozenset()) | {fill}
-        return replace(self, fills=found, gaps=np.full(len(self), -1))
+                merged[at] = merged.get(at, frozenset()) | {fill}
+        return replace(self, fills=merged, gaps=np.full(len(self), -1))
 
     def seen(self, *, missing: bool = False) -> Columns:
-        """The same, after something took the columns as they are, missing cells included.
+        """Note that a step took the columns as they are, missing cells included.
 
         Numbers are then known as ``missing`` to a model that takes them so.
         """
         open_ = np.flatnonzero(self.gaps >= 0).tolist()
         numbers = self.features.is_numeric[self.gaps] & missing
-        known, none = Fill(value=MISSING), Fill(why_not="")
-        return self.filled({j: known if numbers[j] else none for j in open_}) if open_ else self
+        taken, unfilled = Fill(value=MISSING), Fill(why_not="")
+        return self.filled({j: taken if numbers[j] else unfilled for j in open_}) if open_ else self
 
     def invented(self, feature: int) -> frozenset[Hashable]:
-        """Values that steps put where a feature is missing and that it need not have itself."""
-        found = self.fills.get(feature, frozenset())
-        return frozenset(fill.value for fill in found if fill.invented)
+        """Return values that steps put where a feature is missing and that it may lack itself."""
+        fills = self.fills.get(feature, frozenset())
+        return frozenset(fill.value for fill in fills if fill.invented)
 
     # --- where we are, and what to say ---
 
     def at(self, name: str) -> Columns:
-        """The same columns inside a step."""
+        """Return the same columns inside a step."""
         return replace(self, where=f"{self.where}__{name}" if self.where else name)
 
     def noted(self, line: str) -> Columns:
-        """The same with one more line on what was read."""
+        """Add a line to what was read."""
         return replace(self, steps=(*self.steps, f"{self.where}: {line}" if self.where else line))
 
     def refusal(self, step: object, reason: str) -> UnsupportedModel:
-        """The error of a step that cannot be read exactly; the reason says what to do instead."""
-        said = place(step, self.where)
-        return UnsupportedModel(f"{said[0].upper()}{said[1:]} cannot be read exactly: {reason}")
+        """Make the error of a step that cannot be read; the reason says what to do."""
+        name = place(step, self.where)
+        return UnsupportedModel(f"{name[0].upper()}{name[1:]} cannot be read exactly: {reason}")
 
     def require_straight(self, step: object, after: Columns) -> None:
         """Refuse a step that made curves where none are taken."""
@@ -348,14 +352,14 @@ class Columns:
             )
 
     def label(self, j: int) -> str:
-        """What to call column j in a message."""
+        """Name column j in a message."""
         source = self.raw_feature(j)
         if source is None:
             source = max(int(self.sources[j]), -1)
         return f"column {self.features.names[source]!r}" if source >= 0 else f"its input {j}"
 
-    def _floats(self, feature: int, found: NDArray[Any]) -> FloatArray:
-        values = found.tolist()
+    def _floats(self, feature: int, categories: NDArray[Any]) -> FloatArray:
+        values = categories.tolist()
         kinds = bool | np.bool_
         bad = next((v for v in values if not (is_number(v) or isinstance(v, kinds))), None)
         if bad is None:
@@ -369,13 +373,13 @@ class Columns:
 
 
 def place(step: object, where: str) -> str:
-    """A step's path and class, for a message."""
+    """Return a step's path and class, for a message."""
     kind = type(step).__name__
     return f"step {where!r} ({kind})" if where else kind
 
 
 def column_of(values: Iterable[Any]) -> NDArray[Any]:
-    """(c,) in the dtype of the values: booleans, numbers, or objects."""
+    """Make an array (c,) in the dtype of the values: booleans, numbers, or objects."""
     listed = list(values)
     are_bool = [isinstance(value, bool | np.bool_) for value in listed]
     if all(are_bool):
@@ -387,48 +391,48 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
     return out
 
 
-def join(before: Columns, parts: Sequence[Columns]) -> Columns:
-    """The columns of all parts side by side, as an output of a step that got ``before``."""
-    parts = _side_by_side(before, list(parts) or [before.take([])])
+def join(before: Columns, blocks: Sequence[Columns]) -> Columns:
+    """Put blocks of columns side by side, as an output of a step that got ``before``."""
+    blocks = _side_by_side(before, list(blocks) or [before.take([])])
     lookups, computed, start = {}, {}, 0
     fills, steps = dict(before.fills), before.steps
-    for part in parts:
-        lookups.update({start + j: lookup for j, lookup in part.lookups.items()})
-        computed.update({start + j: operations for j, operations in part.computed.items()})
-        start += len(part)
-        steps += part.steps[len(before.steps) :]
-        for at, found in part.fills.items():
-            fills[at] = fills.get(at, frozenset()) | found
+    for block in blocks:
+        lookups.update({start + j: lookup for j, lookup in block.lookups.items()})
+        computed.update({start + j: operations for j, operations in block.computed.items()})
+        start += len(block)
+        steps += block.steps[len(before.steps) :]
+        for at, more_fills in block.fills.items():
+            fills[at] = fills.get(at, frozenset()) | more_fills
     return replace(
         before,
-        matrix=sparse.csr_array(sparse.vstack([part.matrix for part in parts])),
-        offset=np.concatenate([part.offset for part in parts]),
+        matrix=sparse.csr_array(sparse.vstack([block.matrix for block in blocks])),
+        offset=np.concatenate([block.offset for block in blocks]),
         lookups=lookups,
         names=None,
         steps=steps,
-        gaps=np.concatenate([part.gaps for part in parts]),
+        gaps=np.concatenate([block.gaps for block in blocks]),
         fills=fills,
-        sizes=Magnitude.joined([part.sizes for part in parts]),
-        curves=parts[0].curves,
-        lift=next((part.lift for part in parts if part.lift is not None), None),
+        sizes=Magnitude.joined([block.sizes for block in blocks]),
+        curves=blocks[0].curves,
+        lift=next((block.lift for block in blocks if block.lift is not None), None),
         computed=computed,
     )
 
 
-def _side_by_side(before: Columns, parts: list[Columns]) -> list[Columns]:
-    """The parts over one set of curves: those of ``before``, and after them each one's own."""
-    own = [part.curves[len(before.curves) :] for part in parts]
-    if not any(own):
-        return parts
-    curves, first, start = before.curves + tuple(chain(*own)), before.width, before.width
+def _side_by_side(before: Columns, blocks: list[Columns]) -> list[Columns]:
+    """Give all blocks the same curves: those of ``before``, then the new ones of each block."""
+    curves_of = [block.curves[len(before.curves) :] for block in blocks]
+    if not any(curves_of):
+        return blocks
+    curves, first, start = before.curves + tuple(chain(*curves_of)), before.width, before.width
     width = replace(before, curves=curves).width
     out = []
-    for part in parts:
-        place = np.arange(part.width)
+    for block in blocks:
+        place = np.arange(block.width)
         place[first:] += start - first
-        start += part.width - first
-        ones = np.ones(part.width), (np.arange(part.width), place)
-        moved = sparse.csr_array(ones, shape=(part.width, width))
-        sizes = replace(part.sizes, matrix=part.sizes.matrix @ moved)
-        out.append(replace(part, matrix=part.matrix @ moved, sizes=sizes, curves=curves))
+        start += block.width - first
+        ones = np.ones(block.width), (np.arange(block.width), place)
+        moved = sparse.csr_array(ones, shape=(block.width, width))
+        sizes = replace(block.sizes, matrix=block.sizes.matrix @ moved)
+        out.append(replace(block, matrix=block.matrix @ moved, sizes=sizes, curves=curves))
     return out

@@ -27,20 +27,8 @@ __all__ = ["compare"]
 
 ROWS = 1000
 """So many rows of data are compared."""
-POOL = 4
-"""Classes that are not predicted for these are looked for among so many times as many rows."""
-CELLS = 1 << 22
-"""So many cells of rows are compared at most: 32 MiB of them."""
 BREAKPOINTS = 64
 """At so many places where scores jump or bend, points at and beside it are compared."""
-FAR = 1e30
-"""Breakpoints beyond it are passed over: columns of float32 hold no numbers beyond 3e38."""
-PROBABILITIES = 4
-"""Of so many rows a probability is compared: one that is read wrongly is wrong nearly everywhere,
-and each takes two margins of the form."""
-SHARE = 1e-6
-"""Relative to the smaller of p and 1 − p, by how much probabilities may differ beside rounding, of
-which `APART` is granted: 1 − p may have been computed in float32."""
 
 
 def compare(reading: Reading, table: Table) -> None:
@@ -49,30 +37,30 @@ def compare(reading: Reading, table: Table) -> None:
     It is asked about rows of the table, spread over the classes that are predicted there, and
     points at and beside some of the form's breakpoints. Rows that cannot be used, and those where
     two classes are tied up to rounding, say nothing.
-
-    Raises
-    ------
-    ReaderMismatch
-        If the model says otherwise, with the names of the model and of the row.
     """
     inputs = match_columns(table, reading.features, named=reading.named)
-    most = max(1, min(ROWS, CELLS // reading.features.width))
+    most = max(1, min(ROWS, (1 << 22) // reading.features.width))  # 32 MiB of cells at most
     rows, encoded = _usable(reading, inputs, most)
     if not len(rows):
         return
-    known = set(_compare_rows(reading, inputs, rows, encoded).tolist())
-    if reading.form.has_values or len(inputs) <= most or known.issuperset(reading.classes.tolist()):
+    predicted = set(_compare_rows(reading, inputs, rows, encoded).tolist())
+    if (
+        reading.form.has_values
+        or len(inputs) <= most
+        or predicted.issuperset(reading.classes.tolist())
+    ):
         return
-    rows, encoded = _usable(reading, inputs, POOL * most)
+    # Classes that are not predicted for these rows are looked for among four times as many.
+    rows, encoded = _usable(reading, inputs, 4 * most)
     labels = reading.form.predict(reading.features.expand(encoded.codes)).tolist()
-    rare = np.array([i for i, label in enumerate(labels) if label not in known][:most], np.intp)
+    rare = np.array([i for i, label in enumerate(labels) if label not in predicted][:most], np.intp)
     if len(rare):
-        some = Encoded(encoded.codes[rare], {}, encoded.missing[rare])
-        _compare_rows(reading, inputs, rows[rare], some)
+        unseen = Encoded(encoded.codes[rare], {}, encoded.missing[rare])
+        _compare_rows(reading, inputs, rows[rare], unseen)
 
 
 def _usable(reading: Reading, inputs: Table, most: int) -> tuple[IntArray, Encoded]:
-    """Positions of up to so many rows, evenly spread, but for those that cannot be used; codes."""
+    """Encode up to so many rows, evenly spread, and return those that can be used."""
     rows = _evenly(len(inputs), most)
     encoded = encode(inputs.take(rows), reading.features, reading.fills, reading.unfilled)
     good = np.delete(np.arange(len(rows)), list(encoded.problems))
@@ -80,14 +68,14 @@ def _usable(reading: Reading, inputs: Table, most: int) -> tuple[IntArray, Encod
 
 
 def _evenly(count: int, most: int) -> IntArray:
-    """Positions of up to so many of a list, from its first to its last."""
+    """Return up to so many positions of a list, from its first to its last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
 
 
 def _compare_rows(
     reading: Reading, inputs: Table, rows: IntArray, encoded: Encoded
 ) -> NDArray[Any]:
-    """(n,) what the model predicts for some rows, after it has been compared.
+    """Compare predictions for some rows, and return those (n,) of the model.
 
     Cells that are missing are compared as what they count as.
     """
@@ -101,15 +89,15 @@ def _compare_rows(
     (returned,), _, x = as_returned(inputs, features, rows[at], before, after)
     predicted, read = reading.predict(returned), reading.form.predict(x)
     eps = max(APART, 2.0 * inputs.eps)  # where a pipeline computes in the dtype of the rows
-    off = reading.differs(x, predicted, read, eps)
-    if off.any():
-        i = int(off.argmax())
+    wrong = reading.differs(x, predicted, read, eps)
+    if wrong.any():
+        i = int(wrong.argmax())
         moved = columns[i - len(rows)] if i >= len(rows) else None
         where = "" if moved is None else f", with {features.names[moved]!r} = {after[i, moved]}"
         raise ReaderMismatch(
             f"{type(reading.model).__name__} predicts {predicted[i]!r} for row {rows[at[i]]} of "
-            f"data={where}, for which what was read of it predicts {read[i]!r} ({int(off.sum())} "
-            f"of {len(off)} rows). The model cannot be explained exactly; please report it."
+            f"data={where}, for which what was read of it predicts {read[i]!r} ({int(wrong.sum())} "
+            f"of {len(wrong)} rows). The model cannot be explained exactly; please report it."
         )
     _compare_probabilities(reading, returned, rows, x, eps)
     return predicted[: len(rows)]
@@ -118,15 +106,17 @@ def _compare_rows(
 def _beside_breakpoints(
     reading: Reading, codes: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Which rows (m,) are moved in which feature (m,), to which numbers (m,)."""
+    """Return which rows (m,) are moved in which feature (m,), to which numbers (m,)."""
     features = reading.features
     position = np.full(features.width, -1)
     position[features.numeric_columns] = np.flatnonzero(features.is_numeric)
     columns, cuts = reading.form.breakpoints or (np.zeros(0, np.intp), np.zeros(0))
-    some = np.flatnonzero((position[columns] >= 0) & (np.abs(cuts) < FAR))
-    some = some[_evenly(len(some), BREAKPOINTS)]
-    moved, cut = position[columns[some]], cuts[some]
-    whole = np.array([isinstance(one, Integer) for one in features])[moved]
+    used = np.flatnonzero(
+        (position[columns] >= 0) & (np.abs(cuts) < 1e30)
+    )  # far from float32's largest number
+    used = used[_evenly(len(used), BREAKPOINTS)]
+    moved, cut = position[columns[used]], cuts[used]
+    whole = np.array([isinstance(feature, Integer) for feature in features])[moved]
     below = np.where(whole, np.ceil(cut) - 1.0, np.nextafter(cut, -np.inf))
     above = np.where(whole, np.floor(cut) + 1.0, np.nextafter(cut, np.inf))
     values = np.concatenate([below, np.where(whole, np.floor(cut), cut), above])
@@ -144,12 +134,14 @@ def _compare_probabilities(
         form.margin(x[:1], Probability(classes[0], 0.5))
     except InvalidInput:  # the form has none
         return
-    at = _evenly(len(rows), PROBABILITIES)
-    asked = returned.take(at).to_model_input(named=reading.named)
-    shares = np.asarray(reading.model.predict_proba(asked), dtype=np.float64)
+    # A few rows do: a probability that is read wrongly is wrong nearly everywhere, and each takes
+    # two margins of the form.
+    at = _evenly(len(rows), 4)
+    inputs = returned.take(at).to_model_input(named=reading.named)
+    shares = np.asarray(reading.model.predict_proba(inputs), dtype=np.float64)
     for i, share in zip(at.tolist(), shares, strict=True):
         k = i % len(classes)
-        slack = SHARE * min(share[k], 1.0 - share[k]) + eps
+        slack = 1e-6 * min(share[k], 1.0 - share[k]) + eps  # 1 − p may be computed in float32
         if not _lies_between(form, x[[i]], classes[k], (share[k] - slack, share[k] + slack), eps):
             raise ReaderMismatch(
                 f"{type(reading.model).__name__} gives {classes[k]!r} the probability "
@@ -161,7 +153,7 @@ def _compare_probabilities(
 def _lies_between(
     form: Form, x: FloatArray, label: Hashable, ends: tuple[float, float], eps: float
 ) -> bool:
-    """Whether the form's probability at a (1, d) point lies between two, up to rounding."""
+    """Return whether the form's probability at a (1, d) point lies between two."""
     for level, sign in zip(ends, (1.0, -1.0), strict=True):
         if not 0.0 < level < 1.0:
             continue

@@ -78,7 +78,7 @@ def _(pipeline: Any) -> Inputs | None:
 
 
 def _passes_on(kind: Any, held: Callable[[Any, str], Any]) -> None:
-    """Whatever is asked of a model of this kind is asked of the one that it holds."""
+    """Ask the model that is held by one of this kind whatever is asked of it."""
     finish.register(kind, lambda model, columns: finish(held(model, columns.where), columns))
     read_step.register(kind, lambda model, columns: read_step(held(model, columns.where), columns))
     inputs_of.register(kind, lambda model: inputs_of(held(model, "")))
@@ -110,13 +110,13 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 # --- side by side ---
 
 
-def _side_by_side(model: Any, columns: Columns, given: list[tuple[str, Any, Columns]]) -> Columns:
-    """The outputs of steps of a model (name, step, its input), each times its weight."""
-    weights, parts = model.transformer_weights or {}, []
-    for name, step, own in given:
-        after = through_step(name, step, own)
-        parts.append(after.scaled(weights[name]) if weights.get(name) is not None else after)
-    return join(columns, parts)
+def _side_by_side(model: Any, columns: Columns, steps: list[tuple[str, Any, Columns]]) -> Columns:
+    """Join the outputs of steps (name, step, its input), each times its weight."""
+    weights, outputs = model.transformer_weights or {}, []
+    for name, step, inputs in steps:
+        after = through_step(name, step, inputs)
+        outputs.append(after.scaled(weights[name]) if weights.get(name) is not None else after)
+    return join(columns, outputs)
 
 
 @read_step.register(FeatureUnion)
@@ -127,18 +127,18 @@ def _(union: Any, columns: Columns) -> Columns:
 
 @inputs_of.register(FeatureUnion)
 def _(union: Any) -> Inputs | None:
-    found = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
-    known = [inputs for inputs in found if inputs is not None]
-    if not known:
+    read = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
+    taken = [inputs for inputs in read if inputs is not None]
+    if not taken:
         return None
-    if len(known) < len(union.transformer_list) or any(part.needed is None for part in known):
-        return replace(known[0], needed=None)
-    needed = sorted({j for part in known for j in part.needed or ()})
-    return replace(known[0], needed=tuple(needed))
+    needed = [inputs.needed for inputs in taken if inputs.needed is not None]
+    if len(needed) < len(union.transformer_list):
+        return replace(taken[0], needed=None)
+    return replace(taken[0], needed=tuple(sorted({j for positions in needed for j in positions})))
 
 
 def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:
-    """The (name, step, input positions) of a fitted column transformer, in output order."""
+    """Return (name, step, input positions) of a fitted column transformer, in output order."""
     located = transformer._transformer_to_input_indices  # noqa: SLF001 (kept nowhere public)
     with quiet():  # some versions warn when the remainder's columns are read
         steps = [(name, step) for name, step, _ in transformer.transformers_]
@@ -160,7 +160,7 @@ def _(transformer: Any, columns: Columns) -> Columns:
 
 
 def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) -> Columns:
-    """Raw columns by name; later ones, whose order is that at fit, by position."""
+    """Take raw columns by name; later ones, whose order is that at fit, by position."""
     if wanted is None or columns.names is None:
         return columns.take(positions)
     at = {name: j for j, name in enumerate(columns.names)}
@@ -176,8 +176,8 @@ def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) ->
 def _(transformer: Any) -> Inputs | None:
     names = getattr(fitted(transformer), "feature_names_in_", None)
     needed = sorted({j for _, _, at in _used(transformer) for j in at})
-    known = None if names is None else tuple(names)
-    return Inputs(int(transformer.n_features_in_), known, tuple(needed))
+    names = None if names is None else tuple(names)
+    return Inputs(int(transformer.n_features_in_), names, tuple(needed))
 
 
 # --- thresholds ---
@@ -219,12 +219,12 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     first = positive is not None and positive == form.classes[0]
     shift = -score if first else score
     moved = replace(form, threshold=shift, last_of_ties=not first, magnitude=sizes)
-    said = f"{name}, {form.classes.tolist()[-1]!r} from score {shift:.6g} on"
-    return moved, after.noted(said)
+    line = f"{name}, {form.classes.tolist()[-1]!r} from score {shift:.6g} on"
+    return moved, after.noted(line)
 
 
 def _score_limit(form: LinearScores, limit: float, name: str) -> float:
-    """The score of a class from which on its probability is at least a limit."""
+    """Return the score of a class from which on its probability is at least a limit."""
     if form.link is Link.NONE:
         raise UnsupportedModel(
             f"{name} sets a threshold on probabilities, but {form.no_probabilities}. "
@@ -244,7 +244,7 @@ def _(model: Any) -> Inputs | None:
 
 
 def _decider(model: Any) -> Any:
-    """The fitted classifier under a threshold; one that was fitted before is left in place."""
+    """Return the fitted classifier under a threshold, fitted by it or before it."""
     return getattr(model, "estimator_", model.estimator)
 
 
@@ -263,7 +263,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) -> LinearRegressor:
-    """The form whose prediction the transformer would turn into this form's."""
+    """Return the form whose prediction the transformer would turn into this form's."""
     if isinstance(transformer, FunctionTransformer):
         if transformer.inverse_func is None:
             return form

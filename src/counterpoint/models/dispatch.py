@@ -67,7 +67,7 @@ NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings while a model is asked, for example with an array if it was fitted on names."""
+    """Turn warnings off while a model is asked, for example with an array if it knows names."""
     with QUIET, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -140,13 +140,13 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
     kind = type(model)
     reader = _named(finish, kind)
     if reader is not None:
-        found: tuple[Form, Columns] = reader(model, columns)
-        return found
+        answer: tuple[Form, Columns] = reader(model, columns)
+        return answer
     return finish_alone(model, columns)
 
 
 def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """`finish` of a model that holds no other models."""
+    """Do as `finish` for a model that holds no other models."""
     kind = type(model)
     fitted(model, columns.where)
     if _reader(finish, kind) is not None and _reader(read, kind) is None:
@@ -162,15 +162,15 @@ def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
             f"Expected {form.width} inputs for {place(model, columns.where)}; "
             f"got {len(columns)} columns."
         )
-    said = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
-    noted = columns.seen(missing=form.takes_missing).noted(said)
+    line = f"{type(model).__name__} as {type(form).__name__} over {form.width} inputs"
+    noted = columns.seen(missing=form.takes_missing).noted(line)
     return (form if columns.is_identity else form.through(columns.map())), noted
 
 
 @final
 @dataclass(frozen=True)
 class Inputs:
-    """What columns a model was fitted on."""
+    """The columns that a model was fitted on."""
 
     count: int
     names: tuple[Hashable, ...] | None = None  # if it was fitted on a frame
@@ -180,14 +180,14 @@ class Inputs:
 
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
-    """The columns that a model or step was fitted on; None if it did not keep note of them."""
+    """Return the columns that a model or step was fitted on; None if it kept no note of them."""
     families()
     reader = _reader(inputs_of, type(model))
     return fitted_inputs(model) if reader is None else reader(model)
 
 
 def fitted_inputs(model: Any) -> Inputs | None:
-    """The columns by the attributes that estimators of scikit-learn have."""
+    """Return the columns by the attributes that estimators of scikit-learn have."""
     count = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
     return None if count is None else Inputs(int(count), None if names is None else tuple(names))
@@ -197,7 +197,7 @@ def fitted_inputs(model: Any) -> Inputs | None:
 
 
 def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
-    """Register one function as the answer to a question for classes of a package, by their names.
+    """Register a function as the answer to a question for classes of a package, by their names.
 
     So the package is not imported here. Subclasses are read by it too; a class that is registered
     with the question itself comes first.
@@ -218,7 +218,7 @@ def require_reader(kind: type) -> None:
 
 
 def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
-    """Who answers a question about a class: registered with it, or by name; None if nobody."""
+    """Return the handler of a question for a class, registered with it or by name, or None."""
     registered: Callable[..., Any] = question.dispatch(kind)
     if registered is not question.dispatch(object):
         return registered
@@ -226,7 +226,7 @@ def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
 
 
 def _named(question: Any, kind: type) -> Callable[..., Any] | None:
-    """Who answers a question about a class by its name; None if nobody."""
+    """Return the handler registered for the qualified name of a class or its base, or None."""
     keys = [(question, _package(base), base.__name__) for base in kind.__mro__]
     return next((NAMED[key] for key in keys if key in NAMED), None)
 
@@ -236,7 +236,6 @@ def _package(kind: type) -> str:
 
 
 def _refusal(kind: type) -> UnsupportedModel:
-    """The error of a class of models for which there is no reader."""
     if "torch" in map(_package, kind.__mro__):
         return UnsupportedModel(
             f"{kind.__name__} cannot be read as it is. Pass the last layer over the features that "
@@ -257,7 +256,7 @@ def _refusal(kind: type) -> UnsupportedModel:
 
 
 def through_step(name: str, step: Any, columns: Columns) -> Columns:
-    """Read one named step of a pipeline: its path in messages, one line in the reading."""
+    """Read a named step of a pipeline, with its path in messages and a line in the reading."""
     inside = columns.at(name)
     if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
         after = inside
@@ -265,13 +264,13 @@ def through_step(name: str, step: Any, columns: Columns) -> Columns:
         after = read_step(fitted(step, inside.where), inside)
         inside.require_straight(step, after)
         if len(after.steps) == len(columns.steps):  # containers are told by their steps
-            said = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
-            after = after.noted(said)
+            line = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
+            after = after.noted(line)
     return replace(after, where=columns.where)
 
 
 def fitted(model: Any, where: str = "") -> Any:
-    """The model; `ModelNotFitted` with the step's path if it is an estimator that is not fitted."""
+    """Return the model; raise `ModelNotFitted` with its path if it has not been fitted."""
     if not isinstance(model, BaseEstimator) or isinstance(model, Pipeline | FeatureUnion):
         return model  # the steps of a pipeline are checked one by one
     try:
@@ -292,12 +291,12 @@ def fitted(model: Any, where: str = "") -> Any:
 
 
 def dense(values: Any) -> FloatArray:
-    """An array or sparse matrix as a float64 array."""
+    """Convert an array or sparse matrix to a float64 array."""
     return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
 
 
 def classes_of(model: Any) -> NDArray[Any]:
-    """(k,) the labels of a fitted classifier with one output and two classes or more."""
+    """Return the labels (k,) of a fitted classifier with one output and at least two classes."""
     classes, name = fitted(model).classes_, type(model).__name__
     if isinstance(classes, list) or np.ndim(classes) != 1:
         raise UnsupportedModel(

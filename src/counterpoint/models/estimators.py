@@ -95,7 +95,7 @@ for kind in NOT_READ:
 
 
 def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
-    """The form of ``coef_``, ``intercept_`` and ``classes_``; one row is a binary decision."""
+    """Read ``coef_``, ``intercept_`` and ``classes_``; one row is a binary decision."""
     classes = classes_of(model)
     coef = np.atleast_2d(dense(model.coef_))
     intercept = np.array(np.broadcast_to(dense(model.intercept_).ravel(), len(coef)))
@@ -150,7 +150,6 @@ def _(model: Any) -> Form:
 
 
 def _at_zero(model: Any, width: int) -> NDArray[Any]:
-    """The prediction for a row of zeros."""
     with quiet():  # fitted on names, asked with an array
         return np.asarray(model.predict(np.zeros((1, width))))
 
@@ -239,10 +238,10 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         return finish_alone(model, columns)
     scores = by_running(model, columns, method="predict_joint_log_proba").map()
     form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
-    said = (
+    line = (
         f"{type(model).__name__} as {type(form).__name__} over {len(columns)} inputs of categories"
     )
-    return form, columns.noted(said)
+    return form, columns.noted(line)
 
 
 @read.register(OneVsRestClassifier)
@@ -253,12 +252,12 @@ def _(model: Any) -> Form:
             "Explain its estimators_ one by one."
         )
     classes: NDArray[Any] = np.asarray(model.classes_)
-    parts = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
-    if len(parts) == 1:
-        return replace(parts[0], classes=classes, last_of_ties=False)
-    matrix = np.stack([part.matrix[1] - part.matrix[0] for part in parts])
-    offset = np.array([part.offset[1] - part.offset[0] for part in parts])
-    sizes = Magnitude.joined([part.sizes for part in parts])
+    forms = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
+    if len(forms) == 1:
+        return replace(forms[0], classes=classes, last_of_ties=False)
+    matrix = np.stack([form.matrix[1] - form.matrix[0] for form in forms])
+    offset = np.array([form.offset[1] - form.offset[0] for form in forms])
+    sizes = Magnitude.joined([form.sizes for form in forms])
     options: Any = {"no_probabilities": ONE_VS_REST, "last_of_ties": True, "magnitude": sizes}
     return LinearScores(matrix, offset, classes, **options)
 
@@ -286,7 +285,7 @@ def _one_vs_rest_part(estimator: Any) -> LinearScores:
 
 
 def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
-    """The form of ``coef_`` and ``intercept_``; one output, in one dimension."""
+    """Read ``coef_`` and ``intercept_`` of a regressor with one output, in one dimension."""
     coef = dense(fitted(model).coef_)
     at_zero = _at_zero(model, coef.shape[-1])
     if at_zero.shape != (1,):

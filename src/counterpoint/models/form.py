@@ -64,12 +64,12 @@ class Magnitude:
 
     @classmethod
     def of(cls, matrix: Any, offset: FloatArray) -> Magnitude:
-        """Of one step z ↦ matrix z + offset."""
+        """Return the sizes of one step z ↦ matrix z + offset."""
         return cls(abs(matrix), np.abs(offset), matrix.shape[1])
 
     @classmethod
     def of_distances(cls, points: FloatArray, root: Any | None = None) -> Magnitude:
-        """Of the squared distances ‖root (x − p)‖² from (P, d) points."""
+        """Return the sizes of the squared distances ‖root (x − p)‖² from (P, d) points."""
         count = points.shape[1]
         matrix = sparse.eye_array(count, format="csr") if root is None else abs(root)
         farthest = matrix @ np.abs(points).max(axis=0)
@@ -77,14 +77,16 @@ class Magnitude:
         return cls(sparse.csr_array((1, count)), np.zeros(1), count + 2, lengths)
 
     @classmethod
-    def joined(cls, parts: Sequence[Magnitude]) -> Magnitude:
-        """Of outputs side by side."""
-        matrix = sparse.csr_array(sparse.vstack([sparse.csr_array(part.matrix) for part in parts]))
-        offset = np.concatenate([part.offset for part in parts])
-        return cls(matrix, offset, max(part.terms for part in parts))
+    def joined(cls, magnitudes: Sequence[Magnitude]) -> Magnitude:
+        """Return the sizes of outputs side by side."""
+        matrix = sparse.csr_array(
+            sparse.vstack([sparse.csr_array(magnitude.matrix) for magnitude in magnitudes])
+        )
+        offset = np.concatenate([magnitude.offset for magnitude in magnitudes])
+        return cls(matrix, offset, max(magnitude.terms for magnitude in magnitudes))
 
     def take(self, outputs: NDArray[np.intp]) -> Magnitude:
-        """Of some outputs."""
+        """Return the sizes of some outputs."""
         return Magnitude(self.matrix[outputs], self.offset[outputs], self.terms, self.lengths)
 
     def __call__(self, x: FloatArray) -> FloatArray:
@@ -95,7 +97,7 @@ class Magnitude:
         return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))
 
     def largest(self, x: FloatArray) -> FloatArray:
-        """(n, d) → (n,) the largest of the outputs."""
+        """Return the largest size (n,) of all outputs at points (n, d)."""
         tallest = self._tallest
         if tallest is None:
             return np.asarray(self(x).max(axis=1))
@@ -103,7 +105,7 @@ class Magnitude:
 
     @cached_property
     def _tallest(self) -> tuple[FloatArray, float] | None:
-        """The one output, if there is one, that is nowhere less than any other."""
+        """The output that is nowhere less than any other, if there is one."""
         best = int(np.argmax(self.offset))
         if self.lengths is not None or sparse.issparse(self.matrix):
             return None
@@ -112,7 +114,7 @@ class Magnitude:
         return np.ascontiguousarray(self.matrix[best]), float(self.offset[best])
 
     def through(self, before: AffineMap) -> Magnitude:
-        """The same for inputs that pass ``before`` first."""
+        """Return the sizes for inputs that pass ``before`` first."""
         first, lengths = before.sizes, self.lengths and self.lengths.through(before)
         # A square has twice the relative error of a number.
         terms = self.terms + (1 if lengths is None else 2) * first.terms
@@ -151,14 +153,14 @@ class AffineMap:
         return out
 
     def output(self, i: int, x: FloatArray) -> FloatArray:
-        """(n,) one of the outputs that are ``computed``, bit by bit, from (n,) of its input."""
+        """Compute one of the ``computed`` outputs (n,), bit by bit, from its input (n,)."""
         with np.errstate(over="ignore"):
             for operation, number in self.computed[i][1]:
                 x = getattr(np, operation)(x, number)
         return x
 
     def last_up_to(self, i: int, values: FloatArray) -> FloatArray:
-        """(n,) the last number for which such an output is at most a value, by bisection.
+        """Return the last numbers (n,) for which such an output is at most a value, by bisection.
 
         Floats of one sign are in the order of their bits, those below 0 in the opposite one.
         """
@@ -171,17 +173,17 @@ class AffineMap:
         return np.where(np.isfinite(values), last, values)
 
     def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
-        """The matrix and offset of z ↦ matrix z + offset after this map."""
+        """Return the matrix and offset of z ↦ matrix z + offset after this map."""
         return matrix @ self.matrix, matrix @ self.offset + offset
 
     def through(self, before: AffineMap) -> AffineMap:
-        """The same for inputs that pass ``before`` first."""
+        """Return the map of inputs that pass ``before`` first."""
         matrix, offset = before.followed_by(self.matrix, self.offset)
         return AffineMap(matrix, offset, magnitude=self.sizes.through(before))
 
 
 def _ordered(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Integers in the order of floats, whose bits they are from 0 on; and the same back."""
+    """Map floats to integers in the same order (their bits, from 0 on), and back."""
     bits = numbers.view(np.int64)
     return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
@@ -232,11 +234,11 @@ class Form(ABC):
 
     @abstractmethod
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        """(n, d) → (n,): what the model's own ``predict`` returns."""
+        """Return what the model's own ``predict`` gives (n,) to points (n, d)."""
 
     @abstractmethod
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        """(n,): by how much the target is met, in score units; negative where it is not.
+        """Return by how much (n,) the target is met, in score units; negative where it is not.
 
         For `Probability` on the scale of log-odds, for `Interval` of the prediction. It includes
         the margin that the target itself asks for. For `Tradeoff`, which demands nothing, it is the
@@ -245,14 +247,14 @@ class Form(ABC):
 
     @abstractmethod
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        """(n,): twice a bound on the rounding error of what decides at X, in score units.
+        """Bound (n,) twice the rounding error of what decides at X, in score units.
 
         ``eps`` is that of the precision in which the model computes, or in which the points are
         kept: the distance from 1 to the next number.
         """
 
     def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
-        """(n,): how far off the model's own margins may be where something is demanded of them."""
+        """Bound (n,) how far off the model's own margins may be where a requirement is set."""
         error = 0.5 * self.noise(X, eps)  # which is twice a bound on the rounding error
         if required.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability,
             # the quotient of an exponential, off by up to two units, and of a sum of them: 16 in
@@ -264,7 +266,7 @@ class Form(ABC):
 
     @abstractmethod
     def regions(self, target: Target) -> Sequence[Region]:
-        """Closed convex pieces whose union is where the target holds.
+        """Return closed convex regions whose union is where the target holds.
 
         For `Tradeoff`, which holds everywhere, one piece without bounds and with its charge.
 
@@ -277,20 +279,14 @@ class Form(ABC):
 
     @abstractmethod
     def through(self, before: AffineMap) -> Form:
-        """The same model for inputs that pass ``before`` first."""
+        """Return the same model for inputs that pass ``before`` first."""
 
     def in_precision(self, eps: float) -> Form:
-        """The same model for rows that are kept so that 1 + eps is next."""
+        """Return the same model for rows that are kept so that 1 + eps is next."""
         return self if eps <= EPS or self.narrow is None else self.narrow()
 
     def placed(self, region: Region) -> Region:
-        """The region of what is possible, where that depends on the model's thresholds.
-
-        Raises
-        ------
-        InvalidInput
-            If it does and there are none.
-        """
+        """Return the region of possible answers, where it depends on the model's thresholds."""
         if MinimumChange not in region.condition_types:
             return region
         if self.thresholds is None:
@@ -298,14 +294,16 @@ class Form(ABC):
                 "Clearance is kept from the thresholds of trees, and this model has none. Ask for "
                 "a margin in score units instead, as in Label(1, margin=0.1)."
             )
-        known = self.thresholds(tuple(c.columns for c in region if isinstance(c, OneOf)))
-        each = (replace(c, thresholds=known) if isinstance(c, MinimumChange) else c for c in region)
-        return Region(tuple(each))
+        thresholds = self.thresholds(tuple(c.columns for c in region if isinstance(c, OneOf)))
+        conditions = (
+            replace(c, thresholds=thresholds) if isinstance(c, MinimumChange) else c for c in region
+        )
+        return Region(tuple(conditions))
 
 
 def require_finite(*coefficients: FloatArray | float) -> None:
     """Raise `InvalidInput` if there is NaN or infinity among the coefficients of a model."""
-    if not all(np.isfinite(part).all() for part in coefficients):
+    if not all(np.isfinite(numbers).all() for numbers in coefficients):
         raise InvalidInput(
             "Expected finite coefficients, also after the preprocessing; the model has NaN or "
             "infinity among them. Fit it again, on finite data."
@@ -313,7 +311,7 @@ def require_finite(*coefficients: FloatArray | float) -> None:
 
 
 def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
-    """(n,) twice a bound on the rounding error of a difference of two scores.
+    """Bound (n,) twice the rounding error of a difference of two scores.
 
     A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
     itself rounded counts as well, see `Form.noise`.
@@ -328,35 +326,35 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
 
 
 def split(
-    target: Target, classes: NDArray[Any], fitting: str, known: str = "the classes"
+    target: Target, classes: NDArray[Any], fitting: str, called: str = "the classes"
 ) -> tuple[NDArray[np.bool_], float]:
-    """(k,) which classes are wanted, and the margin that is asked for.
+    """Return which classes (k,) are wanted, and the margin of the target.
 
     For messages, ``fitting`` are the targets that fit the form, and ``known`` is what the classes
     are called.
     """
-    asked = target.requirement
-    if not asked.labels or asked.probable or asked.chance is not None:
-        more = f" of {len(classes)} classes" if len(classes) > 2 else ""
-        raise target.misfit(f"a classifier{more}", fitting)
-    wanted = mask(asked.labels, classes, known) ^ asked.others
+    required = target.requirement
+    if not required.labels or required.probable or required.chance is not None:
+        count = f" of {len(classes)} classes" if len(classes) > 2 else ""
+        raise target.misfit(f"a classifier{count}", fitting)
+    wanted = mask(required.labels, classes, called) ^ required.others
     if wanted.all() or not wanted.any():
         raise InvalidInput(
             f"Expected a target that leaves some class out and some in; {target!r} does not among "
-            f"{known} {classes.tolist()!r}."
+            f"{called} {classes.tolist()!r}."
         )
-    return wanted, asked.margin
+    return wanted, required.margin
 
 
 def mask(
-    labels: Sequence[Hashable], classes: NDArray[Any], known: str = "the classes"
+    labels: Sequence[Hashable], classes: NDArray[Any], called: str = "the classes"
 ) -> NDArray[np.bool_]:
-    """(k,) which classes are among the labels; an unknown label is an `InvalidInput`."""
+    """Return which classes (k,) are among the labels; an unknown label is an `InvalidInput`."""
     listed = classes.tolist()
-    found = np.zeros(len(listed), dtype=bool)
+    chosen = np.zeros(len(listed), dtype=bool)
     for label in labels:
         value = label.item() if isinstance(label, np.generic) else label
         if value not in listed:
-            raise InvalidInput(f"Expected a target among {known} {listed!r}; got {shown(value)}.")
-        found[listed.index(value)] = True
-    return found
+            raise InvalidInput(f"Expected a target among {called} {listed!r}; got {shown(value)}.")
+        chosen[listed.index(value)] = True
+    return chosen

@@ -123,24 +123,24 @@ class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: object) -> NDArray[Any]:
-        """(n,) the label of the largest score, of the first if several are equal."""
+        """Return the label (n,) of the largest score, the first if several are equal."""
         scores = self.decision_function(X)
         best = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: object) -> FloatArray:
-        """(n, k) softmax of the scores; the sigmoid if there is one output."""
+        """Return the softmax (n, k) of the scores; the sigmoid if there is one output."""
         return self._row_by_row(self._probabilities, X)
 
     def decision_function(self, X: object) -> FloatArray:
-        """(n, k) scores; for two classes (n,), positive where the second is predicted."""
+        """Return scores (n, k); for two classes (n,), positive where the second is predicted."""
         z = self._row_by_row(self._scores, X)
         if len(self.classes_) > 2:
             return z
         return z[:, 0] if z.shape[1] == 1 else z[:, 1] - z[:, 0]
 
     def _row_by_row(self, compute: Callable[[Any], Any], X: object) -> FloatArray:
-        """What torch computes of each row alone: in a batch it may round otherwise."""
+        """Compute each row alone in torch: in a batch it may round otherwise."""
         import torch
 
         values = torch.from_numpy(self._rows(X))
@@ -161,7 +161,7 @@ class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return z.softmax(dim=1) if z.shape[1] > 1 else (z * z.new_tensor([-1.0, 1.0])).sigmoid()
 
     def _rows(self, X: object) -> NDArray[Any]:
-        """(n, d) a copy of the rows in the module's own dtype."""
+        """Return a copy (n, d) of the rows in the module's own dtype."""
         if self.names is not None:
             X = match_columns(Table.read(X), self._inputs).native
         with np.errstate(over="ignore"):  # what does not fit into float32 is refused below
@@ -209,8 +209,12 @@ def _labels(classes: Sequence[Hashable] | None, outputs: int) -> NDArray[Any]:
     if not all(map(is_comparable, labels)):
         raise InvalidInput(f"Expected class labels; got {shown(labels)}.")
     if len(labels) != count or len(set(labels)) < count:
-        said = "one for each output" if outputs > 1 else "as the one output decides between two"
-        raise InvalidInput(f"Expected {count} different classes, {said}; got {shown(labels)}.")
+        outputs_are = (
+            "one for each output" if outputs > 1 else "as the one output decides between two"
+        )
+        raise InvalidInput(
+            f"Expected {count} different classes, {outputs_are}; got {shown(labels)}."
+        )
     return column_of(labels)
 
 
@@ -227,7 +231,7 @@ def _inputs(names: Sequence[Hashable], count: int) -> Features:
 
 
 def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
-    """The affine modules that make a module's scores: all but the link at its end.
+    """Return the affine modules that make a module's scores: all but the link at its end.
 
     Copies of them, on the CPU and done with training; what they compute together; in which dtype.
     """
@@ -237,13 +241,13 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
     link = busy.pop() if busy and kinds[busy[-1]] in LINKS else None
     if not busy or any(kinds[i] not in AFFINE for i in busy) or "Linear" not in kinds:
         raise _refusal(module)
-    kept = [
+    copies = [
         step.cpu().eval().requires_grad_(requires_grad=False)
         for step in deepcopy([steps[i] for i in busy])
     ]
-    dtype = _dtype_of(module, kept)
-    total, *rest = [AFFINE[_kind(step)](step) for step in kept]
-    for after in rest:
+    dtype = _dtype_of(module, copies)
+    total, *following = [AFFINE[_kind(step)](step) for step in copies]
+    for after in following:
         if after.matrix.shape[1] != len(total.offset):
             raise InvalidInput(
                 f"Expected modules that fit together; got one with {len(total.offset)} outputs "
@@ -266,11 +270,11 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
             )
     if link is not None:
         _require_link(steps[link], outputs)
-    return kept, total, dtype
+    return copies, total, dtype
 
 
 def _steps(module: Any) -> Iterator[Any]:
-    """The modules that are run one after the other."""
+    """Yield the modules that are run, in their order."""
     if any(base.__name__ == "LazyModuleMixin" for base in type(module).__mro__):
         raise ModelNotFitted(
             f"{_name(module)} has no weights before it has seen rows. Train the module first."
@@ -288,30 +292,29 @@ def _steps(module: Any) -> Iterator[Any]:
 
 
 def _kind(module: Any) -> str:
-    """The class of torch.nn whose forward a module runs; empty if it is none that is known."""
+    """Return the class of torch.nn whose forward a module runs; empty if it is unknown."""
     bases: tuple[Any, ...] = type(module).__mro__
-    known = {"Sequential", *AFFINE, *INERT, *LINKS}
+    names = {"Sequential", *AFFINE, *INERT, *LINKS}
     for base in bases:
-        if base.__name__ in known and base.__module__.startswith(TORCH):
+        if base.__name__ in names and base.__module__.startswith(TORCH):
             same = bases[0].forward is base.forward and "forward" not in vars(module)
             return base.__name__ if same else ""
     return ""
 
 
 def _dtype_of(module: Any, steps: Sequence[Any]) -> str:
-    """The one dtype in which the steps compute."""
     values = [value for step in steps for value in step.state_dict().values()]
-    found = {str(value.dtype).removeprefix("torch.") for value in values if value.ndim}
-    if len(found) == 1 and found <= {"float32", "float64"}:
-        return found.pop()
+    dtypes = {str(value.dtype).removeprefix("torch.") for value in values if value.ndim}
+    if len(dtypes) == 1 and dtypes <= {"float32", "float64"}:
+        return dtypes.pop()
     raise UnsupportedModel(
-        f"{_name(module)} computes in {' and '.join(sorted(found))}; expected float32 or float64. "
+        f"{_name(module)} computes in {' and '.join(sorted(dtypes))}; expected float32 or float64. "
         "Convert a copy of it with .float() and explain that one."
     )
 
 
 def _numbers(values: Any) -> FloatArray:
-    """A parameter in float64, which holds it exactly."""
+    """Return a parameter in float64, which holds it exactly."""
     return np.array(values.detach().double().numpy())
 
 
@@ -351,7 +354,7 @@ LINKS = ("LogSoftmax", "Sigmoid", "Softmax")
 
 
 def _require_link(step: Any, outputs: int) -> None:
-    """A link must be between the scores of one row."""
+    """Refuse a link that is not between the scores of one row."""
     is_sigmoid = _kind(step) == "Sigmoid"
     if is_sigmoid and outputs > 1:
         raise UnsupportedModel(
@@ -373,7 +376,7 @@ def _require_link(step: Any, outputs: int) -> None:
 
 
 def _refusal(module: Any) -> UnsupportedModel:
-    """The error of a module that holds a step which is not read: which, and what to do."""
+    """Make the error of a module with a step that is not read: which, and what to do."""
     steps = [(_path(name), step) for name, step in module.named_modules()]
     linear = [i for i, (_, step) in enumerate(steps) if _kind(step) == "Linear"]
     strange = [i for i, (_, step) in enumerate(steps) if not _kind(step) or _kind(step) in LINKS]
@@ -386,9 +389,9 @@ def _refusal(module: Any) -> UnsupportedModel:
             f"{what}; expected at most one of {', '.join(LINKS)} after the last nn.Linear. "
             "Pass a module that ends so."
         )
-    known = type(step).__module__.startswith(TORCH) and "forward" not in vars(step)
+    is_torch = type(step).__module__.startswith(TORCH) and "forward" not in vars(step)
     read = f"expected {', '.join(sorted({*AFFINE, *INERT}))} alone"
-    why = read if known else "what its forward does cannot be known"
+    why = read if is_torch else "what its forward does cannot be known"
     example = f", as in cp.LastLayer({steps[linear[-1]][0]})," if linear else ""
     return UnsupportedModel(
         f"{what}; {why}. Pass the last layer over the features that come before it{example} and "
@@ -397,9 +400,9 @@ def _refusal(module: Any) -> UnsupportedModel:
 
 
 def _path(name: str) -> str:
-    """``head.0.fc`` → ``module.head[0].fc``."""
-    parts = name.split(".") if name else []
-    return "module" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
+    """Turn ``head.0.fc`` into ``module.head[0].fc``."""
+    names = name.split(".") if name else []
+    return "module" + "".join(f"[{item}]" if item.isdigit() else f".{item}" for item in names)
 
 
 def _name(module: Any) -> str:

@@ -57,13 +57,7 @@ class Calibration:
         return Memo()
 
     def score_at(self, at_least: float, classes: NDArray[Any], label: int) -> float:
-        """The least score of a label, see `LinearScores.score_at`, with so much probability.
-
-        Raises
-        ------
-        InvalidInput
-            If no score has it.
-        """
+        """Return the least score of a label with so much probability; an error if none has it."""
         sign = 1.0 if label else -1.0
 
         def probability(score: FloatArray) -> FloatArray:
@@ -84,7 +78,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class _Affine(Form):
+class AffineForm(Form):
     """Decisions by an `AffineMap` A x + b, whatever they decide."""
 
     matrix: FloatArray
@@ -114,14 +108,14 @@ class _Affine(Form):
 
 
 def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
-    """rows · x <= high, some without their ends, which go to another class."""
+    """Return the region rows · x <= high, some without their ends, which go to another class."""
     low = np.full(len(rows), -np.inf)
     return Region((LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearScores(_Affine):
+class LinearScores(AffineForm):
     """Scores A x + b whose largest entry is the prediction.
 
     A binary model is the pair of scores (0, z) with z its ``decision_function``.
@@ -156,7 +150,7 @@ class LinearScores(_Affine):
     def binary(
         cls, coef: FloatArray, intercept: float, classes: NDArray[Any], **options: Any
     ) -> LinearScores:
-        """The form of one decision function coef · x + intercept, positive for ``classes[1]``."""
+        """Make the form of a decision function coef · x + intercept of ``classes[1]``."""
         coef = np.asarray(coef, dtype=np.float64).ravel()
         matrix = np.stack([np.zeros_like(coef), coef])
         return cls(matrix, np.array([0.0, float(intercept)]), np.asarray(classes), **options)
@@ -165,7 +159,7 @@ class LinearScores(_Affine):
     def of(
         cls, matrix: FloatArray, offset: FloatArray, classes: NDArray[Any], **options: Any
     ) -> LinearScores:
-        """The form of one score for each class, or of one alone, positive for ``classes[1]``."""
+        """Make the form of a score for each class, or of one score, positive for ``classes[1]``."""
         if len(matrix) == 1:
             return cls.binary(matrix[0], offset[0], classes, **options)
         return cls(matrix, offset, classes, **options)
@@ -182,7 +176,7 @@ class LinearScores(_Affine):
         return self.offset - shift
 
     def scores(self, X: FloatArray) -> FloatArray:
-        """(n, k) scores of which the largest is the prediction."""
+        """Return scores (n, k) of which the largest is the prediction."""
         return np.asarray((self.matrix @ X.T).T + self._decision_offset)  # max over a row is quick
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
@@ -200,31 +194,31 @@ class LinearScores(_Affine):
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if target.requirement.probable:
             return self._log_odds(X, target)
-        wanted, asked = self._wanted(target)
+        wanted, least = self._wanted(target)
         scores = self.scores(X)
         inside = scores[:, wanted].max(axis=1)
         outside = scores[:, ~wanted].max(axis=1)
-        return np.asarray(inside - outside - asked)
+        return np.asarray(inside - outside - least)
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         if target.requirement.probable:
             return (self._probable_region(target),)
-        wanted, asked = self._wanted(target)
-        others = np.flatnonzero(~wanted)
-        return tuple(self._beats(k, others, asked) for k in np.flatnonzero(wanted).tolist())
+        wanted, least = self._wanted(target)
+        rivals = np.flatnonzero(~wanted)
+        return tuple(self._beats(k, rivals, least) for k in np.flatnonzero(wanted).tolist())
 
-    def _beats(self, k: int, others: NDArray[np.intp], margin: float) -> Region:
-        """score_k >= score_j + margin for each j in others."""
-        rows = self.matrix[others] - self.matrix[k]
-        high = self._decision_offset[k] - self._decision_offset[others] - margin
-        loses = (others > k) if self.last_of_ties else (others < k)
+    def _beats(self, k: int, rivals: NDArray[np.intp], margin: float) -> Region:
+        """Return the region score_k >= score_j + margin for each j in rivals."""
+        rows = self.matrix[rivals] - self.matrix[k]
+        high = self._decision_offset[k] - self._decision_offset[rivals] - margin
+        loses = (rivals > k) if self.last_of_ties else (rivals < k)
         return _half_spaces(rows, high, loses & (margin == 0.0))
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
 
     def _label(self, target: Target) -> int:
-        """The position of the label whose probability is meant."""
+        """Return the position of the label whose probability is meant."""
         kind = type(target).__name__
         if self.link is Link.NONE:
             raise InvalidInput(
@@ -242,7 +236,7 @@ class LinearScores(_Affine):
         return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 
     def score_at(self, at_least: float | None, label: int = -1) -> float:
-        """The score of a label, or its log-odds, at which its probability is what is asked for.
+        """Return the score of a label, or its log-odds, at which its probability is as required.
 
         Minus the score of the second class is that of the first.
         """
@@ -255,17 +249,17 @@ class LinearScores(_Affine):
         return float(np.log(at_least) - np.log1p(-at_least))
 
     def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """The rows and offsets of the other classes' scores minus the score of one."""
+        """Return the rows and offsets of the other classes' scores minus the score of class k."""
         rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
         return rows, np.delete(self.offset, k) - self.offset[k]
 
     def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
-        """(n,) of the label, less what is asked for."""
+        """Return the log-odds (n,) of the label, less those required."""
         k = self._label(target)
         rows, offset = self._against(k)
-        others = (rows @ X.T).T + offset
-        top = others.max(axis=1)
-        total = np.exp(others - top[:, None]).sum(axis=1)
+        rivals = (rows @ X.T).T + offset
+        top = rivals.max(axis=1)
+        total = np.exp(rivals - top[:, None]).sum(axis=1)
         return np.asarray(-(top + np.log(total)) - self.score_at(target.requirement.at_least, k))
 
     def _probable_region(self, target: Target) -> Region:
@@ -282,7 +276,7 @@ class LinearScores(_Affine):
 
 @final
 @dataclass(frozen=True, eq=False)
-class LinearRegressor(_Affine):
+class LinearRegressor(AffineForm):
     """A linear predictor A x + b of one row, or its exponential.
 
     Parameters
@@ -308,7 +302,7 @@ class LinearRegressor(_Affine):
         return np.asarray(eps * size)
 
     def _limits(self, target: Target) -> tuple[float, float]:
-        """Bounds on the linear predictor."""
+        """Return bounds on the linear predictor."""
         limits = target.requirement.limits
         if limits is None:
             raise target.misfit("a regressor", "Interval")
@@ -335,7 +329,7 @@ class LinearRegressor(_Affine):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Votes(_Affine):
+class Votes(AffineForm):
     """One linear decision for each pair of classes; most votes win, ties go to the first class.
 
     This is how libsvm, and with it ``sklearn.svm.SVC``, decides among several classes.
@@ -347,7 +341,7 @@ class Votes(_Affine):
     classes: NDArray[Any]
 
     def _winners(self, signs: NDArray[Any]) -> NDArray[np.intp]:
-        """(n, q) outcomes of the pairs → (n,) positions of the winners."""
+        """Return the positions of the winners of (n, q) outcomes of the pairs."""
         count = len(self.classes)
         first, second = (np.eye(count)[at] for at in np.triu_indices(count, 1))
         return np.asarray(((signs > 0) @ first + (signs <= 0) @ second).argmax(axis=1))
@@ -360,26 +354,26 @@ class Votes(_Affine):
         return rounding(X, self.sizes, eps)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        wanted, asked = self._wanted(target)
+        wanted, least = self._wanted(target)
         decisions = self.map(X)
         best = np.full(len(X), -np.inf)
         for sign in self._cells(wanted):
             held = np.where(sign != 0, decisions * sign, np.inf)
             best = np.maximum(best, held.min(axis=1))
-        return best - asked
+        return best - least
 
     def regions(self, target: Target) -> tuple[Region, ...]:
-        wanted, asked = self._wanted(target)
+        wanted, least = self._wanted(target)
         pieces = []
         for sign in self._cells(wanted):
             used = sign != 0
             rows = -sign[used, None] * self.matrix[used]
-            high = sign[used] * self.offset[used] - asked
-            pieces.append(_half_spaces(rows, high, (sign[used] > 0) & (asked == 0.0)))
+            high = sign[used] * self.offset[used] - least
+            pieces.append(_half_spaces(rows, high, (sign[used] > 0) & (least == 0.0)))
         return tuple(pieces)
 
     def _cells(self, wanted: BoolArray) -> list[NDArray[np.int8]]:
-        """Partial outcomes (0: either) that decide for a wanted class, as large as merging gives.
+        """List partial outcomes (0: either) that decide for a wanted class, merged where possible.
 
         Two cells that differ in the sign of one pair only are one cell in which that pair is free
         (the Quine–McCluskey step), until nothing merges.
@@ -416,7 +410,7 @@ def scores_of_rows(
     sizes: Magnitude | None = None,
     **options: Any,
 ) -> LinearScores:
-    """The form of one score for each class; two classes become their difference.
+    """Make the form of one score for each class; two classes become their difference.
 
     ``sizes`` are those of the terms of what the model computes, if that is not the scores.
     """

@@ -26,7 +26,7 @@ from counterpoint.models.categories import (
     without_stand_ins,
 )
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import Inputs, finish, fitted, inputs_of, read, read_step
+from counterpoint.models.dispatch import Inputs, finish, inputs_of, read, through_step
 from counterpoint.models.form import EPS, Form
 from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.problem.targets import APART, Label
@@ -42,7 +42,7 @@ Found = TypeVar("Found")
 @final
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A fitted model, and what was read of it: a form over the encoded raw features.
+    """A fitted model and what was read of it: a form over the encoded raw features.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Reading:
     eps: float = EPS
 
     def overflows(self, x: FloatArray, eps: float) -> BoolArray:
-        """(n,): whether terms of the scores are too large for the model, so that it may refuse.
+        """Return where (n,) terms of the scores are too large for the model, which may refuse them.
 
         Those of float64 are not looked at: margins do not lead there.
         """
@@ -86,7 +86,7 @@ class Reading:
         return ~(self.form.noise(x, eps) <= eps * np.finfo(np.float32).max)
 
     def predict(self, *tables: Table) -> NDArray[Any]:
-        """The model's own predictions: in one call for two tables, if one frame can hold both."""
+        """Ask the model for predictions, in one call for two tables if a frame can hold both."""
         rows = tables[0].to_model_input(*tables[1:], named=self.named)
         if rows is None:
             return np.concatenate([self.predict(table) for table in tables])
@@ -94,17 +94,17 @@ class Reading:
 
     @property
     def classes(self) -> NDArray[Any]:
-        """(k,) the labels: the model's own, or if it does not say so, the form's."""
+        """The labels (k,): the model's own, or else the form's."""
         return np.asarray(getattr(self.model, "classes_", getattr(self.form, "classes", ())))
 
     def probability(self, label: Hashable, table: Table) -> FloatArray:
-        """(n,) the model's own probability of a label."""
+        """Ask the model for its probability (n,) of a label."""
         shares = self._asked("predict_proba", table.to_model_input(named=self.named))
         column = self.classes.tolist().index(label)
         return np.asarray(shares[:, column], dtype=np.float64)
 
     def _asked(self, method: str, rows: Any) -> Any:
-        """What a method of the model says of rows in its own terms."""
+        """Ask a method of the model about rows in its own terms."""
         answer, name = getattr(self.model, method, None), type(self.model).__name__
         if answer is None:
             raise InvalidInput(
@@ -116,16 +116,16 @@ class Reading:
         except (TypeError, ValueError) as error:
             if isinstance(error, CounterpointError):
                 raise
-            said = str(error).partition("\n")[0].rstrip(".:")
+            reason = str(error).partition("\n")[0].rstrip(".:")
             raise InvalidInput(
-                f"{name}.{method} does not take these rows: {said}. Pass "
+                f"{name}.{method} does not take these rows: {reason}. Pass "
                 "their columns in the dtypes that it was fitted on."
             ) from error
 
     def not_filled(
         self, inputs: Table, encoded: Encoded, features: Features, related: BoolArray
     ) -> dict[int, str]:
-        """The rows whose missing cells the model does not take as the values they count as.
+        """Return the rows whose missing cells the model takes for other values than they count as.
 
         An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
         same way are alike, so the model is asked about one of each sort, before and after filling.
@@ -147,36 +147,36 @@ class Reading:
         kinds, first, sort = np.unique(
             missing[rows], axis=0, return_index=True, return_inverse=True
         )
-        asked, after = inputs.take(rows[first]), encoded.codes[rows[first]]
+        samples, after = inputs.take(rows[first]), encoded.codes[rows[first]]
         before = np.where(kinds == PRESENT, after, np.nan)
-        filled = decode(asked, features, slice(None), before, after)
-        good = self._is_indifferent(asked, filled, features.expand(after))
+        filled = decode(samples, features, slice(None), before, after)
+        good = self._is_indifferent(samples, filled, features.expand(after))
         for k in np.flatnonzero(~good).tolist():
-            row = asked.take(slice(k, k + 1))
+            row = samples.take(slice(k, k + 1))
             names = [features.names[j] for j in np.flatnonzero(kinds[k])]
             held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
             sentence = f"{held}, which the pipeline does not fill in. Fill it in."
             wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
         return wrong
 
-    def _is_indifferent(self, rows: Table, others: Table, x: FloatArray) -> BoolArray:
-        """(n,): whether the model takes rows as it takes as many others; not if it stops at them.
+    def _is_indifferent(self, rows: Table, filled: Table, x: FloatArray) -> BoolArray:
+        """Return where (n,) the model takes rows as it takes others; not if it stops at them.
 
         ``x``: (n, d) the others, encoded.
         """
         try:
-            here, there = self._responses(rows), self._responses(others)
+            before, after = self._responses(rows), self._responses(filled)
         except (TypeError, ValueError):  # what the model says to a cell that it does not take
             if len(rows) == 1:
                 return np.zeros(1, dtype=bool)
             halves = np.array_split(np.arange(len(rows)), 2)
-            parts = [self._is_indifferent(rows.take(h), others.take(h), x[h]) for h in halves]
-            return np.concatenate(parts)
-        allowed = self.form.noise(x, APART)[:, None] * (1.0 + np.abs(there))
-        return np.asarray((np.abs(here - there) <= allowed).all(axis=1))
+            answers = [self._is_indifferent(rows.take(h), filled.take(h), x[h]) for h in halves]
+            return np.concatenate(answers)
+        allowed = self.form.noise(x, APART)[:, None] * (1.0 + np.abs(after))
+        return np.asarray((np.abs(before - after) <= allowed).all(axis=1))
 
     def _responses(self, table: Table) -> FloatArray:
-        """(n, k) the most telling numbers that the model gives."""
+        """Return the most telling numbers (n, k) that the model gives."""
         names = ("decision_function", "predict_proba", "predict")
         method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
         values = np.asarray(method(table.to_model_input(named=self.named)))
@@ -187,21 +187,21 @@ class Reading:
     def check(
         self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any] | None = None
     ) -> None:
-        """What was ``read`` must predict what the model predicts, up to rounding at a tie."""
+        """Raise unless what was ``read`` predicts as the model does, up to rounding at a tie."""
         read = self.form.predict(x) if read is None else read
-        off = self.differs(x, predicted, read)
-        if off.any():
-            at = int(off.argmax())
+        wrong = self.differs(x, predicted, read)
+        if wrong.any():
+            at = int(wrong.argmax())
             raise ReaderMismatch(
                 f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
-                f"was read of it predicts {read[at]!r} ({int(off.sum())} of {len(x)} rows). The "
+                f"was read of it predicts {read[at]!r} ({int(wrong.sum())} of {len(x)} rows). The "
                 "model cannot be explained exactly; please report it."
             )
 
     def differs(
         self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any], eps: float = APART
     ) -> BoolArray:
-        """(n,): where what was ``read`` predicts otherwise than the model, by more than a tie.
+        """Return where (n,) what was ``read`` predicts otherwise than the model, beyond a tie.
 
         ``eps`` is the distance from 1 to the next number where the model may compute.
         """
@@ -247,15 +247,6 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
     fixed
         Whether ``features`` must not be adapted to the model: numbers that the model encodes as
         categories are then an error.
-
-    Raises
-    ------
-    UnsupportedModel
-        If a part of the model cannot be read exactly; the message names the step.
-    ModelNotFitted
-        If the model, or a step of it, has not been fitted.
-    InvalidInput
-        If the features do not fit the model.
     """
     families()
     if isinstance(model, type):
@@ -277,7 +268,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
 
 @contextmanager
 def _refused_if_damaged(model: Any) -> Iterator[None]:
-    """Refuse a model whose fitted attributes are no arrays, or of shapes that do not go together.
+    """Refuse a model whose fitted attributes are no arrays, or do not go together.
 
     Readers trust what scikit-learn fitted; a file may hold anything.
     """
@@ -286,18 +277,18 @@ def _refused_if_damaged(model: Any) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, CounterpointError):
             raise
-        said = str(error).partition("\n")[0].rstrip(".:")
+        reason = str(error).partition("\n")[0].rstrip(".:")
         raise UnsupportedModel(
             f"{type(model).__name__} cannot be read: its fitted attributes do not go together "
-            f"({type(error).__name__}: {said}). Fit it anew, or load another file."
+            f"({type(error).__name__}: {reason}). Fit it anew, or load another file."
         ) from error
 
 
 def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> Reading:
-    """Read a model over the features that data, user and model say; and compare it on the data."""
+    """Read a model over the features that data, user and model describe, and compare it on data."""
     if table is None:
-        known = None if items is None else Features(items)
-        return see_through(model, known, fixed=items is not None)
+        listed = None if items is None else Features(items)
+        return see_through(model, listed, fixed=items is not None)
     from counterpoint.models.comparison import compare
 
     features = Features.from_data(table)
@@ -309,7 +300,7 @@ def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) 
 
 
 def data_of(model: Any, data: object) -> Table:
-    """The columns of ``data=`` that the model takes; those of an array, by position."""
+    """Return the columns of ``data=`` that the model takes; those of an array by position."""
     table = Table.read(data)
     with _refused_if_damaged(model):
         inputs = inputs_of(model)
@@ -324,16 +315,13 @@ def data_of(model: Any, data: object) -> Table:
 
 
 def see_columns(transformer: Any, inputs: Inputs) -> Columns:
-    """What a fitted transformer, with all its steps, makes of the raw columns that it takes.
+    """Read a fitted transformer, with all its steps, as columns over the raw ones that it takes.
 
     ``inputs`` are what `inputs_of` says of it. Names that it never looks at are left out.
     """
 
     def ask(columns: Columns) -> tuple[None, Columns]:
-        columns = replace(columns, straight=True)
-        after = read_step(fitted(transformer), columns).seen()
-        columns.require_straight(transformer, after)
-        return None, after
+        return None, through_step("", transformer, replace(columns, straight=True)).seen()
 
     _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
     return replace(last, features=chosen)
@@ -342,12 +330,12 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
 def _agreed(
     ask: Callable[[Columns], tuple[Found, Columns]], features: Features, *, fixed: bool
 ) -> tuple[Found, Columns, Features]:
-    """Ask about raw columns, with other categories until all encoders agree with the features."""
+    """Read raw columns, with other categories until all encoders agree with the features."""
     barred: Mapping[int, frozenset[Hashable]] = {}
     while True:
         columns = Columns.raw(features, fixed=fixed, barred=barred)
         try:
-            found, last = ask(columns)
+            answer, last = ask(columns)
         except CategoriesWanted as wanted:
             features, barred = wanted.features, wanted.barred
             continue
@@ -359,12 +347,12 @@ def _agreed(
             continue
         wider = with_stand_ins(last)
         if wider is None:
-            return found, last, features
+            return answer, last, features
         features = wider
 
 
 def _choose(inputs: Inputs, features: Features | None) -> Features:
-    """The features that the model takes, in its order; it may never look at one that is missing."""
+    """Return the features that the model takes, in its order, but for those it never looks at."""
     names, count = inputs.names, inputs.count
     needed = range(count) if names is None or inputs.needed is None else inputs.needed
     if features is None:
@@ -378,32 +366,32 @@ def _choose(inputs: Inputs, features: Features | None) -> Features:
                 f"got {len(features)}. The model knows no names, so columns go by position."
             )
         return features
-    known = set(features.names)
-    for name in (names[j] for j in needed if names[j] not in known):
+    present = set(features.names)
+    for name in (names[j] for j in needed if names[j] not in present):
         hint = unknown_name(name, features.names)
         raise InvalidInput(f"Expected the column {name!r}, which the model uses. {hint}")
-    return Features(features[name] for name in names if name in known)
+    return Features(features[name] for name in names if name in present)
 
 
 def _eps_of(model: Any) -> float:
-    """The distance from 1 to the next number in the narrowest dtype in which a model holds any.
+    """Return the distance from 1 to the next number in the narrowest dtype that a model holds.
 
     A model that was fitted on float32 has coefficients in float32, and computes in it.
     """
     narrow = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
     simple = (str, bytes, int, float, type, type(None), FunctionType, ModuleType)  # hold no arrays
-    eps, left, seen = EPS, [model], set[int]()
-    while left:
-        value = left.pop()
+    eps, remaining, seen = EPS, [model], set[int]()
+    while remaining:
+        value = remaining.pop()
         if id(value) in seen or isinstance(value, simple):
             continue
         seen.add(id(value))
         kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
         eps = max(eps, narrow.get(kind, EPS))
         if isinstance(value, dict):
-            left.extend(value.values())
+            remaining.extend(value.values())
         elif isinstance(value, list | tuple | set | frozenset):
-            left.extend(value)
+            remaining.extend(value)
         else:
-            left.extend(getattr(value, "__dict__", {}).values())
+            remaining.extend(getattr(value, "__dict__", {}).values())
     return eps

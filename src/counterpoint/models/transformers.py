@@ -120,7 +120,7 @@ def _(transformer: Any, columns: Columns) -> Columns:
 
 
 def _centered(columns: Columns, axes: FloatArray, mean: FloatArray) -> Columns:
-    """The columns axes · (columns − mean), whose terms are those of the sum or of its parts."""
+    """Return the columns axes · (columns − mean), with the terms of both steps."""
     return columns.scaled(1.0, -mean).affine(axes)
 
 
@@ -168,10 +168,10 @@ def _(projection: Any, columns: Columns) -> Columns:
     rows = np.random.default_rng(0).normal(size=(8, len(columns)))  # one would do, almost surely
     corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])
     values = run(projection, np.vstack([corners, rows]), columns)
-    offset, found = values[0], values[len(corners) :]
+    offset, expected = values[0], values[len(corners) :]
     matrix = (values[1 : len(corners)] - offset).T
     size = np.abs(rows) @ np.abs(matrix.T) + np.abs(offset)
-    if (np.abs(rows @ matrix.T + offset - found) > SAME * size).any():
+    if (np.abs(rows @ matrix.T + offset - expected) > SAME * size).any():
         raise columns.refusal(projection, "it is not affine. Use PCA or TruncatedSVD instead.")
     return columns.affine(matrix, offset)
 
@@ -191,9 +191,9 @@ def _(expansion: Any, columns: Columns) -> Columns:
 def _(encoder: Any, columns: Columns) -> Columns:
     strict = getattr(encoder, "handle_unknown", "") == "error"
     settle_categories(encoder, columns, strict=strict)
-    own = [any(map(is_missing, listed.tolist())) for listed in encoder.categories_]
-    told = {j: Fill(why_not=OWN if known else "") for j, known in enumerate(own)}
-    return by_running(encoder, columns.filled(told))
+    has_missing = [any(map(is_missing, listed.tolist())) for listed in encoder.categories_]
+    fills = {j: Fill(why_not=OWN if has_own else "") for j, has_own in enumerate(has_missing)}
+    return by_running(encoder, columns.filled(fills))
 
 
 @read_step.register(
@@ -240,7 +240,7 @@ def _(indicator: Any, columns: Columns) -> Columns:
 
 
 def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
-    """What a fitted imputer puts into each column; it drops a column for which it knows nothing."""
+    """Yield what a fitted imputer puts into each column, if it puts anything there."""
     indicated = set() if imputer.indicator_ is None else set(imputer.indicator_.features_.tolist())
     why_not = None if is_missing(imputer.missing_values) else ""
     invented = imputer.strategy == "constant"
@@ -250,7 +250,7 @@ def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
 
 
 def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Columns:
-    """The columns after a step that does something about missing cells only."""
+    """Run a step that changes missing cells only."""
     numeric = np.flatnonzero(columns.sources == NUMBERS)
     if len(numeric) and not is_missing(imputer.missing_values):
         raise columns.refusal(
@@ -273,7 +273,7 @@ NOT_A_SUM = (
 
 
 def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
-    """What a fitted step makes of rows, as a dense array, whatever container it returns."""
+    """Run a fitted step on rows, and make a dense array of what it returns."""
     try:
         with quiet():
             out = getattr(step, method)(rows)
@@ -293,7 +293,7 @@ def by_running(
     mixes: bool = False,
     passes: bool = False,
 ) -> Columns:
-    """The columns after a step, by running it on every category of the features before it.
+    """Read a step by running it on every category of the features before it.
 
     A column of categories takes finitely many values, so a step that works column by column is
     known completely once it has been run on each: no option of an encoder needs to be understood,
@@ -313,12 +313,6 @@ def by_running(
         every combination of categories.
     passes
         Whether columns may hold numbers as well, which come out as they are, or not at all.
-
-    Raises
-    ------
-    UnsupportedModel
-        If a column holds numbers and the step may not pass them on, or does not; or if the output
-        is no sum of parts.
     """
     if not len(columns):
         return replace(columns, names=None)
@@ -345,8 +339,8 @@ def by_running(
     used = np.unique(sources[sources >= 0]).tolist()
     zero = np.zeros((1, len(columns.features)), dtype=np.intp)
     base = ask(zero)[0]
-    parts = {feature: _varied(step, columns, ask, base, feature) for feature in used}
-    out = _assembled(step, columns, base, parts)
+    varied = {feature: _varied(step, columns, ask, base, feature) for feature in used}
+    out = _assembled(step, columns, base, varied)
     if len(used) > 1:
         codes = _combinations(columns, used, mixes=mixes)
         if codes is None or not _is_sum(out, codes, ask(codes)):
@@ -358,16 +352,16 @@ def by_running(
 
 
 def block(step: Any, cells: list[NDArray[Any]]) -> Any:
-    """The cells as the step got its input when it was fitted: a frame with names, or an array."""
-    known = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
+    """Arrange cells as the step got its input: a frame with names, or an array."""
+    encoded = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
     names = getattr(step, "feature_names_in_", None)
     if names is None:
-        if any(column.dtype == object for column in (*cells, *known)):
+        if any(column.dtype == object for column in (*cells, *encoded)):
             cells = [column.astype(object) for column in cells]
         return np.column_stack(cells)
     import pandas as pd
 
-    for j, column in enumerate(known):
+    for j, column in enumerate(encoded):
         cells[j] = cells[j].astype(object) if column.dtype == object else cells[j]
     return pd.DataFrame(dict(zip(names, cells, strict=True)))
 
@@ -375,7 +369,7 @@ def block(step: Any, cells: list[NDArray[Any]]) -> Any:
 def _varied(
     step: Any, columns: Columns, ask: Run, base: NDArray[Any], feature: int
 ) -> tuple[BoolArray, Any]:
-    """(m',) which outputs vary with a feature, and (c, m') all of them: sparse if numbers."""
+    """Return which outputs (m',) vary with a feature, and all of them (c, m') by category."""
     changed = np.zeros(len(base), dtype=bool)
     chunks: list[Any] = []
     block, size = columns.features.blocks[feature], 1024  # rows at a time: outputs may be wide
@@ -399,20 +393,22 @@ def _varied(
     return changed, sparse.vstack(chunks) if sparse.issparse(chunks[0]) else np.concatenate(chunks)
 
 
-def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) -> Columns:
-    """Each output from the runs: coefficients if all outputs are numbers, else lookups.
+def _assembled(step: Any, columns: Columns, base: NDArray[Any], varied: Parts) -> Columns:
+    """Build each output from the runs: coefficients if all outputs are numbers, else lookups.
 
     An output of one feature gets its values as coefficients; one of several, the differences.
     """
     m, width = len(base), columns.features.width
-    count = sum((changed.astype(int) for changed, _ in parts.values()), np.zeros(m))
+    count = sum((changed.astype(int) for changed, _ in varied.values()), np.zeros(m))
     matrix, offset, lookups = sparse.csr_array((m, width)), np.zeros(m), dict[int, Lookup]()
     if base.dtype.kind in "biuf":
         offset = np.where(count == 1, 0.0, base.astype(np.float64))
-        for feature, (changed, values) in parts.items():
+        for feature, (changed, values) in varied.items():
             at = np.flatnonzero(changed)
-            own = sparse.csc_array(values)[:, at]
-            entries = sparse.coo_array(own.toarray() - offset[at] if (count[at] > 1).any() else own)
+            columns_of = sparse.csc_array(values)[:, at]
+            entries = sparse.coo_array(
+                columns_of.toarray() - offset[at] if (count[at] > 1).any() else columns_of
+            )
             place = (
                 at[entries.coords[1]],
                 columns.features.blocks[feature].start + entries.coords[0],
@@ -422,15 +418,15 @@ def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) ->
         raise columns.refusal(step, NOT_A_SUM)
     else:
         owners = {
-            j: f for f, (changed, _) in parts.items() for j in np.flatnonzero(changed).tolist()
+            j: f for f, (changed, _) in varied.items() for j in np.flatnonzero(changed).tolist()
         }
         for j, value in enumerate(base):
             if j in owners:
-                lookups[j] = owners[j], parts[owners[j]][1][:, j]
+                lookups[j] = owners[j], varied[owners[j]][1][:, j]
             elif isinstance(value, int | float | np.number):
                 offset[j] = float(value)
-            elif parts:
-                owner, (_, values) = next(iter(parts.items()))
+            elif varied:
+                owner, (_, values) = next(iter(varied.items()))
                 lookups[j] = owner, np.full(values.shape[0], value, dtype=object)
     return replace(
         columns.seen(),
@@ -446,46 +442,46 @@ def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) ->
 
 
 def _combinations(columns: Columns, used: list[int], *, mixes: bool) -> IntArray | None:
-    """(n, p) codes to check a sum of parts on: random ones, or all; None if they are too many."""
+    """List codes (n, p) to check a sum on: random ones, or all; None if these are too many."""
     blocks = [columns.features.blocks[feature] for feature in used]
-    each = [block.stop - block.start for block in blocks]
-    if mixes and prod(each) > 4096:  # rows, which take a step some milliseconds
+    counts = [block.stop - block.start for block in blocks]
+    if mixes and prod(counts) > 4096:  # rows, which take a step some milliseconds
         return None
     if mixes:
-        some = np.indices(each).reshape(len(each), -1).T
+        rows = np.indices(counts).reshape(len(counts), -1).T
     else:  # a step column by column is one already: this is to notice that it is not
-        some = np.random.default_rng(0).integers(each, size=(64, len(each)))
-    codes = np.zeros((len(some), len(columns.features)), dtype=np.intp)
-    codes[:, used] = some
+        rows = np.random.default_rng(0).integers(counts, size=(64, len(counts)))
+    codes = np.zeros((len(rows), len(columns.features)), dtype=np.intp)
+    codes[:, used] = rows
     return codes
 
 
-def _is_sum(out: Columns, codes: IntArray, found: NDArray[Any]) -> bool:
-    """Whether on rows of these codes, the outputs are what the parts add up to."""
+def _is_sum(out: Columns, codes: IntArray, outputs: NDArray[Any]) -> bool:
+    """Return whether the outputs on rows of these codes are what the features' terms add up to."""
     looked = out.lookups.items()
-    if any((found[:, j] != values[codes[:, feature]]).any() for j, (feature, values) in looked):
+    if any((outputs[:, j] != values[codes[:, feature]]).any() for j, (feature, values) in looked):
         return False
-    told = [j for j in range(len(out)) if j not in out.lookups]
-    part, encoded = out.take(told), out.features.expand(codes.astype(np.float64))
-    numbers = np.asarray(encoded @ part.matrix.T + part.offset)
-    values = found[:, told].astype(np.float64)
+    numeric = [j for j in range(len(out)) if j not in out.lookups]
+    sums, encoded = out.take(numeric), out.features.expand(codes.astype(np.float64))
+    numbers = np.asarray(encoded @ sums.matrix.T + sums.offset)
+    values = outputs[:, numeric].astype(np.float64)
     # what cancels leaves the rounding of the largest, which is no excuse for a small output
     most = np.abs(values).max(axis=0, initial=0.0)
-    left = np.minimum(64.0 * EPS * most.max(initial=0.0), SAME * most)
-    near = SAME * part.sizes(encoded) + left
+    cancelled = np.minimum(64.0 * EPS * most.max(initial=0.0), SAME * most)
+    near = SAME * sums.sizes(encoded) + cancelled
     return bool((np.abs(values - numbers) <= near).all())
 
 
 def _with_numbers(
-    step: Any, after: Columns, before: Columns, marks: FloatArray, found: tuple[Any, Any]
+    step: Any, after: Columns, before: Columns, marks: FloatArray, outputs: tuple[Any, Any]
 ) -> Columns:
-    """The outputs that are a column of numbers as it came get its coefficients.
+    """Give outputs that are a column of numbers as it came that column's coefficients.
 
     ``found`` are the (m',) outputs of two rows that hold (2, m) marks for numbers.
     """
-    one, two = found
-    to = np.flatnonzero(one != two)
-    same = (marks[0] == one[to, None]) & (marks[1] == two[to, None])
+    first, second = outputs
+    to = np.flatnonzero(first != second)
+    same = (marks[0] == first[to, None]) & (marks[1] == second[to, None])
     if not same.any(axis=1).all():
         raise before.refusal(
             step, "it changes numbers that are not missing. Impute in the data before fitting."

@@ -19,7 +19,7 @@ from counterpoint.families.additive.knapsack import Knapsack, KnapsackRows, Lagr
 from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
-from counterpoint.problem.costs import EncodedCost, Pairs, PercentileCost
+from counterpoint.problem.costs import EncodedCost, PercentileCost, TransitionCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof, proved
@@ -49,9 +49,9 @@ def random_curves(rng: np.random.Generator) -> list[Curve]:
 
 def tables(
     rng: np.random.Generator, numbers: int, blocks: list[slice]
-) -> list[Pairs | PercentileCost]:
+) -> list[TransitionCost | PercentileCost]:
     """Levels of some numbers, and costs by pair of some categories."""
-    out: list[Pairs | PercentileCost] = []
+    out: list[TransitionCost | PercentileCost] = []
     for j in np.flatnonzero(rng.random(numbers) < 0.7).tolist():
         knots = np.unique(rng.integers(-6, 7, size=int(rng.integers(1, 6))) / 2.0)
         slopes = rng.uniform(1.0, 8.0, size=len(knots) + 1)
@@ -59,7 +59,9 @@ def tables(
     for block in blocks:
         size = block.stop - block.start
         if rng.random() < 0.7:
-            out.append(Pairs(block, rng.uniform(0.1, 3.0, (size, size)) * (1.0 - np.eye(size))))
+            out.append(
+                TransitionCost(block, rng.uniform(0.1, 3.0, (size, size)) * (1.0 - np.eye(size)))
+            )
     return out
 
 
@@ -111,7 +113,7 @@ def problem(rng: np.random.Generator, *, curves: bool = False, priced: bool = Fa
         absolute[block] = weights[block.start] / 2.0
     some_tables = tables(rng, numbers, blocks[numbers:]) if priced else []
     for table in some_tables:
-        if isinstance(table, Pairs):
+        if isinstance(table, TransitionCost):
             costs = table.costs[table.costs > 0.0]
             absolute[table.columns] = 0.5 * costs.min(initial=np.inf)
         else:

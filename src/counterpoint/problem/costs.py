@@ -32,10 +32,10 @@ __all__ = [
     "EncodedCost",
     "Mahalanobis",
     "Manhattan",
-    "Pairs",
     "PercentileCost",
     "PercentileShift",
     "SquaredEuclidean",
+    "TransitionCost",
 ]
 
 ByPair = Mapping[tuple[Hashable, Hashable], float]
@@ -43,7 +43,7 @@ Weights = Mapping[Hashable, float | ByPair] | ArrayLike | None
 
 
 @final
-class Pairs(NamedTuple):
+class TransitionCost(NamedTuple):
     """What it costs to move from one category of a feature to another."""
 
     columns: slice  # the encoded columns of the feature, c of them
@@ -52,7 +52,7 @@ class Pairs(NamedTuple):
 
 @final
 class PercentileCost(NamedTuple):
-    """A number counts by its level: |L(y) − L(x)| for |δ|, with a piecewise linear L, L' >= 1."""
+    """The cost |L(y) − L(x)| of a number by its level, a piecewise linear L with L' >= 1."""
 
     column: int
     knots: FloatArray  # (m,) increasing; L is 0 at the first
@@ -72,24 +72,25 @@ class PercentileCost(NamedTuple):
     def table(
         self, x: FloatArray, low: FloatArray, high: FloatArray, step: float
     ) -> tuple[FloatArray, FloatArray]:
-        """(n, k) changes between the (n,) least and largest, and by how much the level rises there.
+        """Return changes (n, k) between the (n,) least and largest, and the level's rise there.
 
         Between neighbours it is linear: they are the ends, no change, and those at which it bends;
         whole numbers of steps around these, if there is a step (0 for none). Changes are in steps,
         or feature units.
         """
-        here, unit = self(x)[:, None], step or 1.0
-        at, rise = (self.knots - x[:, None]) / unit, self.values - here
+        level, unit = self(x)[:, None], step or 1.0
+        at, rise = (self.knots - x[:, None]) / unit, self.values - level
         if step:
             down, up = np.floor(at + STEP_SLACK), np.ceil(at - STEP_SLACK)
-            off = (down != up).any(axis=1)
+            fractional = (down != up).any(axis=1)
             at = down
-            if off.any():
+            if fractional.any():
                 at, rise = np.hstack([down, up]), np.hstack([rise, rise])
-                rise[off] = self(lattice.number(x[off, None], at[off], unit)) - here[off]
+                moved = lattice.number(x[fractional, None], at[fractional], unit)
+                rise[fractional] = self(moved) - level[fractional]
         zero = np.minimum(np.maximum(0.0, low), high)
         ends = np.stack([low, high, zero], axis=1)
-        past = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - here)
+        past = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - level)
         at = np.minimum(np.maximum(at, low[:, None]), high[:, None])
         rise = np.minimum(np.maximum(rise, past[:, :1]), past[:, 1:2])
         return np.hstack([at, ends]), np.hstack([rise, past])
@@ -100,13 +101,13 @@ class PercentileCost(NamedTuple):
 class EncodedCost:
     """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns, or what tables say.
 
-    Of features with a table, ``absolute`` takes no more than it does: the least of its `Pairs`, or
-    what a unit of a `PercentileCost` costs.
+    Of features with a table, ``absolute`` takes no more than it does: the least cost of its
+    `TransitionCost`, or that of a unit of its `PercentileCost`.
     """
 
     absolute: FloatArray  # (d,) non-negative; 0 where there is a quadratic price
     quadratic: FloatArray  # (d,) for a diagonal matrix >= 0, or (d, d) positive semidefinite
-    tables: tuple[Pairs | PercentileCost, ...] = ()  # of columns with an absolute price
+    tables: tuple[TransitionCost | PercentileCost, ...] = ()  # of columns with an absolute price
 
     def __post_init__(self) -> None:
         if (self.absolute * self.diagonal).any():
@@ -116,13 +117,13 @@ class EncodedCost:
 
     @property
     def condition_types(self) -> frozenset[type]:
-        """What solvers must take: its `kind`, and the types of its tables."""
+        """The condition types that solvers must take: its `kind`, and the types of its tables."""
         return frozenset({self.kind, *map(type, self.tables)})
 
     @cached_property
-    def pairs(self) -> tuple[Pairs, ...]:
+    def pairs(self) -> tuple[TransitionCost, ...]:
         """The tables of categories."""
-        return tuple(table for table in self.tables if isinstance(table, Pairs))
+        return tuple(table for table in self.tables if isinstance(table, TransitionCost))
 
     @cached_property
     def levels(self) -> tuple[PercentileCost, ...]:
@@ -137,7 +138,7 @@ class EncodedCost:
         return SquaredEuclidean if self.quadratic.any() else Manhattan
 
     def apart(self, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(…, k) how far values of (k,) columns are apart, by their levels if they have any."""
+        """Return how far (…, k) values of (k,) columns are apart, by levels where there are any."""
         away = np.abs(y - x)
         for level in self.levels:
             at = np.flatnonzero(columns == level.column)
@@ -145,7 +146,7 @@ class EncodedCost:
         return np.asarray(away)
 
     def each(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n, d) what the change of each column costs alone, of points (n, d)."""
+        """Return what the change of each column costs alone (n, d), of points (n, d)."""
         away = self.apart(np.arange(len(self.absolute)), y, x)
         paid = self.absolute * away + self.diagonal * away * away
         for columns, costs in self.pairs:
@@ -153,7 +154,7 @@ class EncodedCost:
         return np.asarray(paid)
 
     def __call__(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,) costs of moving from points x to points y (n, d)."""
+        """Return the costs (n,) of moving from points x to points y (n, d)."""
         if self.tables:
             return np.asarray(self.each(y, x).sum(axis=1))
         delta = y - x
@@ -166,7 +167,7 @@ class EncodedCost:
 
     @cached_property
     def diagonal(self) -> FloatArray:
-        """(d,) the quadratic price of each column alone."""
+        """The quadratic cost (d,) of each column alone."""
         return self.quadratic if self.quadratic.ndim == 1 else np.diag(self.quadratic)
 
     @cached_property
@@ -196,21 +197,15 @@ class EncodedCost:
 
 
 class Cost(ABC):
-    """A price of a change, 0 for no change."""
+    """A cost of a change, 0 for no change."""
 
     @abstractmethod
     def encoded_cost(self, features: Features) -> EncodedCost:
-        """The cost as a formula over the encoded columns.
-
-        Raises
-        ------
-        InvalidInput
-            If weights are missing, unknown, not finite or not positive.
-        """
+        """Return the cost as a formula over the encoded columns."""
 
 
 class Weighted(Cost):
-    """A cost with weights, which a series of pandas may say by its labels."""
+    """A cost with weights, which may be a series of pandas."""
 
     weights: Weights
 
@@ -336,12 +331,14 @@ class Mahalanobis(Cost):
         return EncodedCost(_absolute(np.diag(matrix), features, numeric=False), quadratic)
 
 
-def weight_vector(weights: Weights, features: Features) -> tuple[FloatArray, tuple[Pairs, ...]]:
-    """(p,) positive weights in the order of the features, and those of categories by pair.
+def weight_vector(
+    weights: Weights, features: Features
+) -> tuple[FloatArray, tuple[TransitionCost, ...]]:
+    """Return positive weights (p,) in the order of the features, and costs of categories by pair.
 
     Of these, the weight is the least.
     """
-    out, pairs = np.ones(len(features)), list[Pairs]()
+    out, pairs = np.ones(len(features)), list[TransitionCost]()
     if isinstance(weights, Mapping):
         check_numbers(
             "the weight", {k: v for k, v in weights.items() if not isinstance(v, Mapping)}
@@ -350,16 +347,16 @@ def weight_vector(weights: Weights, features: Features) -> tuple[FloatArray, tup
             j = features.index(name)
             if isinstance(weight, Mapping):
                 costs = _by_pair(features[name], weight)
-                pairs.append(Pairs(features.blocks[j], costs))
+                pairs.append(TransitionCost(features.blocks[j], costs))
                 weight = costs[~np.eye(len(costs), dtype=bool)].min(initial=np.inf)  # noqa: PLW2901
             out[j] = weight
     elif weights is not None:
-        given = floats("the weights", weights)
-        if given.shape != out.shape:
+        listed = floats("the weights", weights)
+        if listed.shape != out.shape:
             raise InvalidInput(
-                f"Expected {len(features)} weights, one for each feature; got shape {given.shape}."
+                f"Expected {len(features)} weights, one for each feature; got shape {listed.shape}."
             )
-        out = given
+        out = listed
     for name, weight in zip(features.names, out.tolist(), strict=True):
         if not (np.isfinite(weight) and weight > 0):
             raise InvalidInput(
@@ -369,18 +366,18 @@ def weight_vector(weights: Weights, features: Features) -> tuple[FloatArray, tup
     return out, tuple(pairs)
 
 
-def _by_pair(feature: Feature, given: ByPair) -> FloatArray:
-    """(c, c) what it costs to move from each category to another."""
+def _by_pair(feature: Feature, costs_by_pair: ByPair) -> FloatArray:
+    """Return the cost (c, c) of moving from each category to another."""
     if not isinstance(feature, Categorical) or len(feature.categories) < 2:
         raise InvalidInput(
             f"Expected one weight for {feature.name!r}, which has no two categories; got costs by "
             "pair."
         )
     places = {category: i for i, category in enumerate(feature.categories)}
-    check_numbers(f"the cost of {feature.name!r} from and to", given)
-    costs, known = 1.0 - np.eye(len(places)), {*permutations(places, 2)}
-    for pair, cost in given.items():
-        if pair not in known:
+    check_numbers(f"the cost of {feature.name!r} from and to", costs_by_pair)
+    costs, pairs = 1.0 - np.eye(len(places)), {*permutations(places, 2)}
+    for pair, cost in costs_by_pair.items():
+        if pair not in pairs:
             raise InvalidInput(
                 f"Expected pairs (from, to) of two categories of {feature.name!r}, which are "
                 f"{some(feature.categories, 12)}; got {shown(pair)}."
@@ -395,7 +392,7 @@ def _by_pair(feature: Feature, given: ByPair) -> FloatArray:
 
 
 def _ranked(name: Hashable, ranks: Mapping[Hashable, Any]) -> tuple[FloatArray, FloatArray]:
-    """(m,) the values of which ranks are given, and (m + 1,) how steep these are around them."""
+    """Return the values (m,) of which ranks are known, and the slopes (m + 1,) around them."""
     if name not in ranks:
         raise InvalidInput(
             f"Expected percentile ranks of {name!r}; got none. Pass "
@@ -415,7 +412,7 @@ def _ranked(name: Hashable, ranks: Mapping[Hashable, Any]) -> tuple[FloatArray, 
 
 
 def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> FloatArray:
-    """Category weights are shared by the two entries of a one-hot block that move."""
+    """Share the weight of a category between the two entries of its block that move."""
     sizes = [block.stop - block.start for block in features.blocks]
     shares = np.where(features.is_numeric, weights if numeric else 0.0, weights / 2.0)
     return np.repeat(shares, sizes)

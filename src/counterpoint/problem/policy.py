@@ -57,7 +57,7 @@ __all__ = ["Problem", "distinct", "kinds", "read_toml"]
 @final
 @dataclass(frozen=True)
 class Problem:
-    """What is asked of a model, without the model: a policy that can be kept in a file.
+    """A question to a model, without the model: a policy that can be kept in a file.
 
     Parameters
     ----------
@@ -109,24 +109,12 @@ class Problem:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Problem:
-        """The problem that nested dicts, lists, text and numbers describe.
-
-        Raises
-        ------
-        InvalidSpec
-            If they describe none.
-        """
+        """Read the problem that nested dicts, lists, text and numbers describe."""
         with _not_too_deep("problem"):
             return _problem(data, "problem")
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested dicts, lists, text and numbers from which `from_dict` makes the same problem.
-
-        Raises
-        ------
-        InvalidSpec
-            If a name is not text, or a cost, constraint or target is not one of counterpoint's.
-        """
+        """Return nested dicts, lists, text and numbers that `from_dict` reads."""
         out: dict[str, Any] = {}
         target = self.target
         if isinstance(target, Label) and target.margin == 0.0:
@@ -152,7 +140,7 @@ class Problem:
         path.write_text(text, encoding="utf-8")
 
     def explainer(self, model: Any, *, data: object | None = None) -> Explainer:
-        """An `Explainer` for a fitted model with this problem's cost, constraints and features.
+        """Make an `Explainer` with this problem's cost, constraints and features.
 
         Parameters
         ----------
@@ -175,13 +163,13 @@ class Problem:
 
 
 def wrong(place: str, expected: str, got: object, advice: str = "") -> InvalidSpec:
-    """What was expected at a place, what came, what to do."""
+    """Make the error that says what was expected at a place, what came, what to do."""
     text = repr(got) if len(repr(got)) <= 60 else f"{repr(got)[:57]}..."
     return InvalidSpec(f"{place}: expected {expected}; got {text}.{advice and f' {advice}'}")
 
 
 def _made(place: str, make: Callable[..., Any], *args: Any, **values: Any) -> Any:
-    """What a class or function makes of values; what it refuses stands here."""
+    """Call a class or function; what it refuses is an error at this place."""
     try:
         return make(*args, **values)
     except InvalidInput as error:
@@ -192,7 +180,7 @@ Parameter = Callable[[Any, str], Any]
 
 
 def a_number(value: Any, place: str) -> float:
-    """A number; true and false are none."""
+    """Read a number; true and false are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         advice = "Write numbers without quotes." if isinstance(value, str) else ""
         raise wrong(place, "a number", value, advice)
@@ -203,7 +191,7 @@ def a_number(value: Any, place: str) -> float:
 
 
 def _one(expected: str, *types: type, advice: str = "") -> Parameter:
-    """A value of one of these types; true and false are no numbers."""
+    """Read a value of one of these types; true and false are no numbers."""
 
     def read(value: Any, place: str) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -220,7 +208,7 @@ a_label = _one("text, a number, true or false", str, int, float, bool)
 
 
 def _list_of(item: Parameter, expected: str) -> Parameter:
-    """A list whose entries are all of one kind."""
+    """Read a list whose entries are all of one kind."""
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
@@ -236,7 +224,7 @@ _numbers = _list_of(a_number, "a list of numbers")
 
 
 def _pair_of(expected: str) -> Parameter:
-    """Two numbers."""
+    """Read two numbers."""
 
     def read(value: Any, place: str) -> Any:
         if len(pair := _numbers(value, place)) != 2:
@@ -257,7 +245,7 @@ def _matrix(value: Any, place: str) -> Any:
 
 
 def _table_of(item: Parameter, expected: str) -> Parameter:
-    """Feature name → a value of one kind."""
+    """Read a table from feature names to values of one kind."""
 
     def read(value: Any, place: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -275,7 +263,7 @@ _by_name = _table_of(a_number, "numbers by feature name, such as { age = 2.0 }")
 
 
 def a_row(value: Any, place: str) -> Any:
-    """Values in the order of the features, or by name: a table, or pairs."""
+    """Read values in the order of the features, or by name: a table, or pairs."""
     if isinstance(value, Mapping):
         return _table_of(a_label, "a row")(value, place)
     if isinstance(value, list | tuple) and value and all(isinstance(v, list) for v in value):
@@ -288,13 +276,13 @@ def _one_or_more(value: Any, place: str) -> Any:
 
 
 def _weight(value: Any, place: str) -> Any:
-    """A number; or of a category, [from, to, cost] for pairs."""
+    """Read a number; or of a category, [from, to, cost] for pairs."""
     if not isinstance(value, list | tuple):
         return a_number(value, place)
     triples = _list_of(_labels, "a list of [from, to, cost]")(value, place)
     if any(len(triple) != 3 for triple in triples):
         raise wrong(place, "a list of [from, to, cost]", value)
-    return {(one, other): a_number(cost, place) for one, other, cost in triples}
+    return {(start, end): a_number(cost, place) for start, end, cost in triples}
 
 
 def _weights(value: Any, place: str) -> Any:
@@ -304,7 +292,7 @@ def _weights(value: Any, place: str) -> Any:
 
 @cache
 def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
-    """Key of a policy file → class that may stand there → what its parameters may be."""
+    """Return key of a policy file → class that may stand there → readers of its parameters."""
     ends: dict[str, Parameter] = {"low": a_number, "high": a_number}
     return {
         "target": {
@@ -313,7 +301,9 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Probability: {"label": a_label, "at_least": a_number},
             Tradeoff: {"label": a_label, "weight": a_number},
             **{
-                cls: keys for part in family_modules("policy") for cls, keys in part.TARGETS.items()
+                cls: keys
+                for module in family_modules("policy")
+                for cls, keys in module.TARGETS.items()
             },
             Interval: ends,
         },
@@ -350,7 +340,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
 
 
 def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The table of a JSON object whose keys differ, as ``object_pairs_hook``; `InvalidSpec` else.
+    """Make the table of a JSON object whose keys differ, as ``object_pairs_hook``.
 
     Of a key that stands twice JSON's readers take one value or the other.
     """
@@ -362,7 +352,7 @@ def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> Any:
-    """What a file says, as nested dicts and lists."""
+    """Read a file as nested dicts and lists."""
     if path.suffix != ".json":
         return read_toml(path)
     text = _text_of(path)
@@ -389,13 +379,7 @@ LONG_KEY = re.compile(rf"""(?<![\w"'.-])(?:{PART}\.[ \t]*+){{{MOST_PARTS}}}""")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
-
-    Raises
-    ------
-    InvalidSpec
-        If it is none, or nested more deeply than it can be read.
-    """
+    """Read the tables of a TOML file."""
     text = _text_of(path)
     if LONG_KEY.search(text):
         raise InvalidSpec(f"{path.name} has a key of more than {MOST_PARTS} parts; shorten it.")
@@ -457,7 +441,7 @@ def _constraint(value: Any, place: str) -> Any:
 
 
 def _built(what: str, table: Any, place: str, name: str | None = None) -> Any:
-    """The value that a table describes; the name of a feature stands outside of it."""
+    """Build the value that a table describes; the name of a feature stands outside of it."""
     entries = kinds()[what]
     names = {_kind(cls): cls for cls in entries}
     if not isinstance(table, Mapping):
@@ -467,18 +451,18 @@ def _built(what: str, table: Any, place: str, name: str | None = None) -> Any:
     kind = a_text(table["kind"], f"{place}, kind")
     if kind not in names:
         raise wrong(place, f"a kind of {what}: {_any_of(names)}", kind)
-    cls, here = names[kind], f"{place}, {kind}"
-    given, read = {key: v for key, v in table.items() if key != "kind"}, entries[cls]
-    _refuse_unknown(given, read, here)
-    values = {key: read[key](v, f"{here}, {key}") for key, v in given.items()}
+    cls, position = names[kind], f"{place}, {kind}"
+    entered, read = {key: v for key, v in table.items() if key != "kind"}, entries[cls]
+    _refuse_unknown(entered, read, position)
+    values = {key: read[key](v, f"{position}, {key}") for key, v in entered.items()}
     values |= {} if name is None else {"name": name}
     several: tuple[Any, ...] = ()
     for key, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             several = values.pop(key, ())
         elif parameter.default is parameter.empty and key not in values:
-            raise InvalidSpec(f"{here}: the key {key!r} is missing. Add it.")
-    return _made(here, cls, *several, **values)
+            raise InvalidSpec(f"{position}: the key {key!r} is missing. Add it.")
+    return _made(position, cls, *several, **values)
 
 
 def _kind(cls: type) -> str:
@@ -486,16 +470,16 @@ def _kind(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
-def _refuse_unknown(keys: Iterable[Any], known: Collection[str], place: str) -> None:
+def _refuse_unknown(keys: Iterable[Any], expected: Collection[str], place: str) -> None:
     """Raise for the first key that is not known, with the nearest that is."""
-    for key in sorted(map(str, set(keys) - set(known))):
-        near = get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, known))}."
+    for key in sorted(map(str, set(keys) - set(expected))):
+        near = get_close_matches(key, expected, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, expected))}."
         raise InvalidSpec(f"{place}: there is no key {key!r} here; {hint}")
 
 
 def _any_of(names: Iterable[str]) -> str:
-    """``'a', 'b' or 'c'``."""
+    """Return ``'a', 'b' or 'c'``."""
     *most, last = map(repr, names)
     return f"{', '.join(most)} or {last}"
 
@@ -504,7 +488,7 @@ def _any_of(names: Iterable[str]) -> str:
 
 
 def _table(value: Any) -> dict[str, Any]:
-    """A table with the kind and the parameters that differ from their defaults."""
+    """Return a table with the kind and the parameters that differ from their defaults."""
     cls = type(value)
     if not any(cls in entries for entries in kinds().values()):
         raise InvalidSpec(
@@ -513,15 +497,15 @@ def _table(value: Any) -> dict[str, Any]:
         )
     table: dict[str, Any] = {"kind": _kind(cls)}
     for name, parameter in inspect.signature(cls).parameters.items():
-        given = getattr(value, name)
+        argument = getattr(value, name)
         default = () if parameter.kind is parameter.VAR_POSITIONAL else parameter.default
-        if type(given) is not type(default) or given != default:
-            table[name] = _plain(given)
+        if type(argument) is not type(default) or argument != default:
+            table[name] = _plain(argument)
     return table
 
 
 def _relation(constraint: Constraint) -> str | None:
-    """A linear relation as text, if the text says the same."""
+    """Write a linear relation as text, if the text says the same."""
     if not isinstance(constraint, Linear):
         return None
     low, high = constraint.low, constraint.high
@@ -544,7 +528,7 @@ def _short(number: float) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Dicts with text for keys, lists, text and numbers."""
+    """Return dicts with text for keys, lists, text and numbers."""
     value = by_name(value)
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())

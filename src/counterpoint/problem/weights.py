@@ -20,7 +20,7 @@ __all__ = ["described", "mad_weights", "percentile_ranks", "ranges", "spreads"]
 
 
 def mad_weights(data: object, features: Features | None = None) -> dict[Hashable, float]:
-    """1 / median absolute deviation of each column, for `Manhattan`.
+    """Return 1 / median absolute deviation of each column, for `Manhattan`.
 
     A column whose MAD is 0 gets 1 / standard deviation; a constant column, 1; a category, 1, the
     price of one MAD.
@@ -48,7 +48,7 @@ def mad_weights(data: object, features: Features | None = None) -> dict[Hashable
 def percentile_ranks(
     data: object, features: Features | None = None, knots: int = 101
 ) -> dict[Hashable, tuple[tuple[float, float], ...]]:
-    """The rank of each number's values in the data, for `PercentileShift`.
+    """Return the rank of each number's values in the data, for `PercentileShift`.
 
     The rank of a value is the share of the data below it, and half of the share that is equal.
 
@@ -76,13 +76,15 @@ def percentile_ranks(
         seen, counts = np.unique(values, return_counts=True)
         rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
         at = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
-        kept = np.unique(np.minimum(at, len(seen) - 1)) if len(seen) > knots else slice(None)
-        out[feature.name] = tuple(zip(seen[kept].tolist(), rank[kept].tolist(), strict=True))
+        if len(seen) > knots:
+            places = np.unique(np.minimum(at, len(seen) - 1))
+            seen, rank = seen[places], rank[places]
+        out[feature.name] = tuple(zip(seen.tolist(), rank.tolist(), strict=True))
     return out
 
 
 def spreads(data: object, features: Features | None = None) -> dict[Hashable, tuple[float, str]]:
-    """Name → spread of the column, and what it is: "MAD", "standard deviation", "none"."""
+    """Return name → spread of the column, and its kind: "MAD", "standard deviation", "none"."""
     features = _kinds(data, features)
     out: dict[Hashable, tuple[float, str]] = dict.fromkeys(features.names, (1.0, "none"))
     return out | {feature.name: _spread(values) for feature, values in _numbers(data, features)}
@@ -95,7 +97,7 @@ def _kinds(data: object, features: Features | None) -> Features:
 
 
 def _numbers(data: object, features: Features | None) -> Iterator[tuple[Feature, FloatArray]]:
-    """The columns of numbers, with the values that are present."""
+    """Yield the columns of numbers, with the values that are present."""
     table, features = Table.read(data), _kinds(data, features)
     for feature in features:
         if not isinstance(feature, Categorical):
@@ -111,7 +113,7 @@ def _spread(values: FloatArray) -> tuple[float, str]:
 
 
 def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
-    """Name → (largest − smallest value, "range") from what the features themselves say.
+    """Return name → (largest − smallest value, "range") from what the features themselves say.
 
     That not every number says its range is an `InvalidInput`.
     """
@@ -133,7 +135,7 @@ def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
 
 
 def described(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
-    """The cost, and if it was taken from the data, what its units are."""
+    """Describe the cost, and its units if it was taken from the data."""
     if not spreads:
         return [repr(cost)]
     kinds = {kind for _, kind in spreads.values()}

@@ -32,7 +32,7 @@ from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 
 if TYPE_CHECKING:
-    from counterpoint.problem.costs import Pairs, PercentileCost
+    from counterpoint.problem.costs import PercentileCost, TransitionCost
     from counterpoint.programs.conditions import AtMost
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
@@ -50,7 +50,7 @@ class Diagonal:
     absolute: FloatArray
     curvature: FloatArray
     # what categories cost instead, by the factual one; and numbers, where their cases have ends
-    pairs: tuple[Pairs, ...] = ()
+    pairs: tuple[TransitionCost, ...] = ()
     levels: tuple[PercentileCost, ...] = ()
 
     def of(self, columns: BoolArray | slice) -> Diagonal:

@@ -12,7 +12,7 @@ from counterpoint.families.additive.knapsack import Knapsack
 from counterpoint.families.additive.search import search_knapsacks
 from counterpoint.families.additive.sums import SumBounds, SumDuality
 from counterpoint.numerics import EPS, FloatArray, IntArray
-from counterpoint.problem.costs import Manhattan, Pairs, PercentileCost, SquaredEuclidean
+from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
 from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof
@@ -44,7 +44,7 @@ class Knapsacks(Solver):
         {
             Manhattan,
             SquaredEuclidean,
-            Pairs,
+            TransitionCost,
             PercentileCost,
             Box,
             LinearBounds,

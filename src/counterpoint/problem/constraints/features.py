@@ -42,42 +42,36 @@ __all__ = [
 
 
 class Constraint(ABC):
-    """A demand on the counterfactual that comes from the person's side, not from the model.
+    """A limit on the counterfactual that the person sets, not the model.
 
     Its ``str`` says it in words, for people who do not read code.
     """
 
     @abstractmethod
     def region(self, features: Features) -> Region:
-        """The points that meet it, in the encoded space.
-
-        Raises
-        ------
-        InvalidInput
-            If it names an unknown feature or does not fit the feature's kind.
-        """
+        """Return the points that satisfy it, in the encoded space."""
 
 
-def all_constraints(given: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
-    """One constraint or several as a tuple; what is none is an `InvalidInput`."""
+def all_constraints(constraints: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """Return one constraint or several as a tuple; anything else is an `InvalidInput`."""
     parsed = " A relation is cp.Linear.parse('a <= b')."
-    return all_of(Constraint, given, "constraints such as cp.Immutable('age')", parsed)
+    return all_of(Constraint, constraints, "constraints such as cp.Immutable('age')", parsed)
 
 
-def some_names(what: str, given: tuple[Any, ...]) -> tuple[Hashable, ...]:
-    """Names that were passed one by one, or all in one list.
+def some_names(what: str, names: tuple[Any, ...]) -> tuple[Hashable, ...]:
+    """Return names that were passed one by one, or all in one list.
 
     A tuple may be one name, that of a column below several headings.
     """
-    if len(given) == 1 and is_listed(given[0]) and not isinstance(given[0], Hashable):
-        given = tuple(given[0])
-    for name in given:
+    if len(names) == 1 and is_listed(names[0]) and not isinstance(names[0], Hashable):
+        names = tuple(names[0])
+    for name in names:
         check_name(what, name)
-    return given
+    return names
 
 
 def named(names: Sequence[Hashable]) -> str:
-    """``a, b and c``; of very many, how many more there are."""
+    """Return ``a, b and c``; of very many, how many more there are."""
     if len(names) > 20:  # which a person would not read in a sentence
         return some(names, 20, str)
     *first, last = map(str, names)
@@ -85,7 +79,7 @@ def named(names: Sequence[Hashable]) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """``is at least 3``."""
+    """Return ``is at least 3``."""
     if low == high:
         return f"is {low:g}"
     if np.isinf(low):
@@ -94,7 +88,7 @@ def between(low: float, high: float) -> str:
 
 
 def numbers(feature: Categorical, what: str) -> FloatArray:
-    """The categories as numbers, for a constraint that needs them."""
+    """Return the categories as numbers, for a constraint that needs them."""
     values = feature.numbers
     if values is None:
         raise InvalidInput(
@@ -110,7 +104,7 @@ def _one_by_one(
     allowed: Callable[[Categorical], BoolArray],
     ends: Callable[[Continuous | Integer], dict[str, float]],
 ) -> Region:
-    """Conditions on some features: ends of a `Box` by name, and which category may become which."""
+    """Limit features by ends of a `Box`, or by which category may become which."""
     box = Box.unbounded(features.width)
     conditions: list[Condition] = [box]
     for name in names:
@@ -124,7 +118,7 @@ def _one_by_one(
 
 
 def _stays(feature: Categorical) -> BoolArray:
-    """(c, c): every category may only become itself."""
+    """Return (c, c) that every category may only become itself."""
     return np.eye(len(feature.categories), dtype=bool)
 
 
@@ -194,10 +188,10 @@ class Bounds(Constraint):
         check_reachable(self.low, self.high, f" for {self.feature!r}")
 
     def __str__(self) -> str:
-        said = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
-        said += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
-        said += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
-        return f"{self.feature} {' and '.join(said) or 'has no bound'}"
+        clauses = [between(self.low, self.high)] if np.isfinite((self.low, self.high)).any() else []
+        clauses += [f"falls by at most {self.fall:g}"] if np.isfinite(self.fall) else []
+        clauses += [f"rises by at most {self.rise:g}"] if np.isfinite(self.rise) else []
+        return f"{self.feature} {' and '.join(clauses) or 'has no bound'}"
 
     def region(self, features: Features) -> Region:
         ends = {"low": self.low, "high": self.high, "least": -self.fall, "most": self.rise}
@@ -332,14 +326,14 @@ class WithinObserved(Constraint):
     def by_default(
         cls, features: Iterable[Hashable], default: str, stated: Iterable[Bounds] = ()
     ) -> WithinObserved:
-        """One that nobody asked for: how to lift it, and bounds on some that hold instead."""
+        """Make one that nobody asked for: how to lift it, and bounds that hold instead."""
         made = cls(*features)
         object.__setattr__(made, "default", default)
         object.__setattr__(made, "stated", tuple(stated))
         return made
 
     def only(self, *features: Hashable) -> WithinObserved:
-        """The same of some of its features."""
+        """Return the same of some of its features."""
         return self.by_default(features, self.default, self.stated)
 
     def __str__(self) -> str:
@@ -364,11 +358,11 @@ class WithinObserved(Constraint):
         return _stays(feature) | np.array([value in seen for value in feature.categories])
 
     def _ends(self, feature: Continuous | Integer) -> dict[str, float]:
-        said = [bounds for bounds in self.stated if bounds.feature == feature.name]
+        stated = [bounds for bounds in self.stated if bounds.feature == feature.name]
         low, high = feature.observed or (-np.inf, np.inf)
         return {
-            "soft_low": -np.inf if np.isfinite([b.low for b in said]).any() else low,
-            "soft_high": np.inf if np.isfinite([b.high for b in said]).any() else high,
+            "soft_low": -np.inf if np.isfinite([b.low for b in stated]).any() else low,
+            "soft_high": np.inf if np.isfinite([b.high for b in stated]).any() else high,
         }
 
 

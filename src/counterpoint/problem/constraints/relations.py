@@ -76,11 +76,6 @@ class Linear(Constraint):
 
         Names may hold spaces and digits; ``+`` and ``-`` between terms stand between spaces; a
         name in backticks is taken as it is.
-
-        Raises
-        ------
-        InvalidInput
-            If it is no such relation.
         """
         if not isinstance(text, str):
             raise InvalidInput(f"Expected a relation such as 'a + 2 * b <= 3'; got {shown(text)}.")
@@ -138,7 +133,7 @@ class Ellipsoid(Constraint):
     def from_data(
         cls, data: object, features: Sequence[Hashable], *, coverage: float = 0.95
     ) -> Ellipsoid:
-        """The ellipsoid of a normal distribution fitted to some numeric columns of the data.
+        """Fit the ellipsoid of a normal distribution to some numeric columns of the data.
 
         Parameters
         ----------
@@ -183,7 +178,7 @@ class Ellipsoid(Constraint):
         return cls(center, (matrix + matrix.T) / 2.0, radius)
 
     def _root(self) -> FloatArray:
-        """(q, q) R with Rᵀ R = matrix."""
+        """Return (q, q) R with Rᵀ R = matrix."""
         matrix = np.asarray(self.matrix, dtype=np.float64)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         symmetric = np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)
@@ -204,7 +199,7 @@ class Ellipsoid(Constraint):
 
 
 def _column_of(features: Features, name: Hashable) -> int:
-    """The encoded column of a number."""
+    """Return the encoded column of a number."""
     if isinstance(features[name], Categorical):
         raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
     return int(features.columns(name).start)
@@ -216,7 +211,7 @@ def _signed(name: Hashable, value: float) -> str:
 
 
 def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
-    """Coefficients, and the bounds on their sum."""
+    """Return coefficients, and the bounds on their sum."""
     quoted, position = re.findall("`([^`]*)`", text), count()
     plain = re.sub("`[^`]*`", lambda _: f"`{next(position)}`", text)
     sides = re.split("(<=|>=|==)", plain)
@@ -240,10 +235,10 @@ def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
 
 
 def _terms(side: str, text: str) -> Iterator[tuple[float, str | None]]:
-    """Number and name of each term of one side; a constant has no name."""
+    """Yield number and name of each term of one side; a constant has no name."""
     sign, piece = 1.0, ""
-    parts = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
-    for piece in filter(None, ((part or "").strip() for part in parts)):
+    pieces = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
+    for piece in filter(None, ((token or "").strip() for token in pieces)):
         if piece in ("+", "-"):
             sign = -sign if piece == "-" else sign
         else:

@@ -37,7 +37,7 @@ def explain_batch(
     time_limit: float | None = None,
     optimality: Literal["local", "global"] = "local",
 ) -> pa.RecordBatch:
-    """The answers to a record batch, as a record batch with one row for each that came.
+    """Answer a record batch with a record batch of one row for each that came.
 
     The schema of the answers depends on that of the rows alone: an empty batch tells it.
 
@@ -57,11 +57,6 @@ def explain_batch(
         All columns that came, those of the model with their values in the answer (null in a row
         without one), and the report of `Counterfactuals.report`, each of its columns with ``cf_``
         before its name. A column of whole numbers that may take others comes in float64.
-
-    Raises
-    ------
-    InvalidInput
-        If columns are missing, or there is one already that the report needs.
     """
     options = {"gap": gap, "time_limit": time_limit, "optimality": optimality}
     return answered(explainer, batch, target, options)[0]
@@ -76,7 +71,7 @@ def on_spark(
     time_limit: float | None = None,
     optimality: Literal["local", "global"] = "local",
 ) -> Any:
-    """The answers to a data frame of Spark, as a data frame of Spark, by its ``mapInArrow``.
+    """Answer a data frame of Spark with a data frame of Spark, by its ``mapInArrow``.
 
     Nothing is computed before Spark is asked for the rows. The workers need counterpoint, and are
     best given ``spark.sql.execution.arrow.maxRecordsPerBatch`` of 50 000 or more.
@@ -107,56 +102,56 @@ def on_spark(
                 for block in regrouped([batch], most):
                     yield answered(explainer, block, target, options)[0]
 
-    told = answered(explainer, no_rows(schema), target, options)[0].schema
-    return frame.mapInArrow(answers, from_arrow_schema(told))
+    answer_schema = answered(explainer, no_rows(schema), target, options)[0].schema
+    return frame.mapInArrow(answers, from_arrow_schema(answer_schema))
 
 
 def answered(
     explainer: Explainer, batch: pa.RecordBatch, target: Any, options: Mapping[str, Any]
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
-    """The answers to a batch, as a batch and as they were given."""
+    """Return the answers to a batch, as a batch and as `Counterfactuals`."""
     import pyarrow as pa
 
     features = {str(feature.name): feature for feature in explainer.features}
-    lost = [name for name in features if name not in batch.schema.names]
-    if lost:
-        raise InvalidInput(f"The rows have no column {some(lost)}, which the model needs.")
-    came = {name: _plain(batch.column(name)) for name in features}
-    found = explainer.explain(_frame(came, features), target, progress=False, **options)
-    after, report = found.to_frame(), found.report()
+    missing = [name for name in features if name not in batch.schema.names]
+    if missing:
+        raise InvalidInput(f"The rows have no column {some(missing)}, which the model needs.")
+    cells = {name: _plain(batch.column(name)) for name in features}
+    answers = explainer.explain(_frame(cells, features), target, progress=False, **options)
+    after, report = answers.to_frame(), answers.report()
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name, feature in features.items():
-        columns[name] = _array(after[feature.name], _type(feature, came[name].type))
+        columns[name] = _array(after[feature.name], _type(feature, cells[name].type))
     for name, values in report.items():
         if f"cf_{name}" in columns:
             raise InvalidInput(f"The rows already have a column 'cf_{name}'; rename it.")
         text = pa.string() if values.dtype == "category" else None
         columns[f"cf_{name}"] = _array(values, text)
-    return pa.RecordBatch.from_pydict(columns), found
+    return pa.RecordBatch.from_pydict(columns), answers
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows: its answers tell the schema of all."""
+    """Return a batch without rows: its answers tell the schema of all."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def block_rows(schema: pa.Schema) -> int:
-    """So many rows have some two million cells, and take some hundred MB to be explained."""
+    """Return how many rows have some two million cells, which take some hundred MB to explain."""
     return max(1, 2**21 // max(1, len(schema)))
 
 
 def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows of batches in batches of so many, the last of what is left."""
+    """Yield the rows of batches in batches of so many, the last one smaller."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []
     for batch in batches:
-        rest = batch
-        while len(rest):
-            held.append(rest.slice(0, rows - sum(map(len, held))))
-            rest = rest.slice(len(held[-1]))
+        remaining = batch
+        while len(remaining):
+            held.append(remaining.slice(0, rows - sum(map(len, held))))
+            remaining = remaining.slice(len(held[-1]))
             if sum(map(len, held)) == rows:
                 yield pa.concat_batches(held)
                 held = []
@@ -168,7 +163,7 @@ def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """A column without dictionaries and decimals."""
+    """Return a column without dictionaries and decimals."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(values.type):
@@ -176,29 +171,31 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
 
 
-def _frame(came: Mapping[str, pa.Array], features: Mapping[str, Any]) -> pd.DataFrame:
-    """The model's columns as a pandas frame; text is read as the numbers that it says."""
+def _frame(cells: Mapping[str, pa.Array], features: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the model's columns as a pandas frame; text is read as the numbers that it says."""
     import pyarrow as pa
 
-    texts = {name for name in came if _is_text(came[name].type) and not _has_words(features[name])}
-    rest = {name: values for name, values in came.items() if name not in texts}
-    size = len(next(iter(came.values())))
-    frame = pa.RecordBatch.from_pydict(rest or {"": pa.nulls(size)}).to_pandas()
+    texts = {
+        name for name in cells if _is_text(cells[name].type) and not _has_words(features[name])
+    }
+    typed = {name: values for name, values in cells.items() if name not in texts}
+    size = len(next(iter(cells.values())))
+    frame = pa.RecordBatch.from_pydict(typed or {"": pa.nulls(size)}).to_pandas()
     for name in texts:
-        frame[name] = _read(came[name], features[name])
+        frame[name] = _read(cells[name], features[name])
     return frame[[*features]].set_axis([f.name for f in features.values()], axis="columns")
 
 
 def _read(values: pa.Array, feature: Any) -> pd.Series[Any]:
-    """What text says: numbers or categories; a cell that says none stays text."""
+    """Read text as numbers or categories; a cell that says none stays text."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(values)
     if isinstance(feature, Categorical) and any(isinstance(c, bool) for c in feature.categories):
-        known = {str(category): category for category in feature.categories}
-        cells = [known.get(cell, cell) for cell in trimmed.to_pylist()]
+        by_text = {str(category): category for category in feature.categories}
+        cells = [by_text.get(cell, cell) for cell in trimmed.to_pylist()]
         return pd.Series(cells, dtype=object)
     try:
         return trimmed.cast(pa.float64()).to_pandas()
@@ -215,24 +212,24 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _has_words(feature: Any) -> bool:
-    """Whether its categories are text."""
+    """Return whether the categories of a feature are text."""
     is_kind = isinstance(feature, Categorical)
     return is_kind and all(isinstance(category, str) for category in feature.categories)
 
 
-def _type(feature: Any, came: pa.DataType) -> pa.DataType:
-    """The type of a column of answers, whatever they are."""
+def _type(feature: Any, raw: pa.DataType) -> pa.DataType:
+    """Return the type of a column of answers, whatever they are."""
     import pyarrow as pa
 
     if isinstance(feature, Categorical):
-        is_read = _is_text(came) and not _has_words(feature)
-        return pa.array(list(feature.categories)).type if is_read else came
+        is_read = _is_text(raw) and not _has_words(feature)
+        return pa.array(list(feature.categories)).type if is_read else raw
     is_whole = isinstance(feature, Integer) and float(feature.step).is_integer()
-    return came if pa.types.is_floating(came) or (is_whole and not _is_text(came)) else pa.float64()
+    return raw if pa.types.is_floating(raw) or (is_whole and not _is_text(raw)) else pa.float64()
 
 
 def _array(values: pd.Series[Any], kind: pa.DataType | None) -> pa.Array:
-    """A column of a pandas frame, in this type; missing cells are null."""
+    """Return a column of a pandas frame in this type; missing cells are null."""
     import pyarrow as pa
 
     array = pa.array(values, from_pandas=True)

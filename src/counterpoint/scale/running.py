@@ -46,7 +46,7 @@ Outcome = tuple[Fragment, dict[str, Any] | str]
 @final
 @dataclass(frozen=True)
 class BatchReport:
-    """What became of a batch.
+    """The outcome of a batch.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class BatchReport:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.statuses.items())
-        kept = f", {self.skipped} of them finished before" if self.skipped else ""
-        lines = [f"{self.rows} rows: {counts or 'none'}", f"{self.shards} shards{kept}"]
+        finished = f", {self.skipped} of them finished before" if self.skipped else ""
+        lines = [f"{self.rows} rows: {counts or 'none'}", f"{self.shards} shards{finished}"]
         if self.cost[0.5] > 0:
             q = {share: f"{cost:.3g}" for share, cost in self.cost.items()}
             lines.append(
@@ -182,19 +182,19 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
 def _question(
     explainer: Explainer, target: Any, options: dict[str, Any], *, records: bool
 ) -> dict[str, Any]:
-    """All that answers depend on but the rows, in plain words and a hash of the model."""
+    """Describe all that answers depend on but the rows, with a hash of the model."""
     wanted = target if isinstance(target, Target) else Label(target)
-    asked = Problem(wanted, explainer.cost, explainer.constraints, tuple(explainer.features))
+    problem = Problem(wanted, explainer.cost, explainer.constraints, tuple(explainer.features))
     model = pickle.loads(pickle.dumps(explainer.model))  # noqa: S301 (its own)
-    said = {
+    description = {
         "counterpoint": __version__,
         "model": _Hasher("sha1").hash(model),
-        **asked.to_dict(),
+        **problem.to_dict(),
         "implied": [repr(c) for c in explainer.implied],
         "records": records,
         **options,
     }
-    return dict(json.loads(json.dumps(said, default=str)))
+    return dict(json.loads(json.dumps(description, default=str)))
 
 
 @final
@@ -206,13 +206,12 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
     """
 
     def save(self, obj: Any) -> None:
-        """Hash one part."""
+        """Hash an object, a record by its fields."""
         is_record = isinstance(obj, np.ndarray) and obj.dtype.names is not None
         super().save([np.ascontiguousarray(obj[n]) for n in obj.dtype.names] if is_record else obj)
 
 
 def _missing_extra(error: ImportError) -> MissingExtra:
-    """The sentence on a package that batches need."""
     return MissingExtra(
         f"Batches need {(error.name or '').partition('.')[0]}, which is not installed. "
         "Install it with pip install 'counterpoint[scale]'."
@@ -220,7 +219,7 @@ def _missing_extra(error: ImportError) -> MissingExtra:
 
 
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:
-    """A file system, and a path in it."""
+    """Return a file system, and a path in it."""
     try:
         import_module("pyarrow")
         url_to_fs = import_module("fsspec.core").url_to_fs
@@ -238,16 +237,16 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
 # The folder of the answers
 
 
-def _unwritable(out: str | PathLike[str], said: str) -> InvalidInput:
+def _unwritable(out: str | PathLike[str], reason: str) -> InvalidInput:
     return InvalidInput(
-        f"{out} cannot be written: {said}. Finished shards are kept: once that is mended, the same "
-        "call goes on."
+        f"{out} cannot be written: {reason}. Finished shards are kept: once that is mended, the "
+        "same call goes on."
     )
 
 
 @contextmanager
 def _told_of(out: str | PathLike[str]) -> Iterator[None]:
-    """What the file system of the answers refuses, in a sentence."""
+    """Turn what the file system of the answers refuses into a sentence."""
     try:
         yield
     except OSError as error:
@@ -297,7 +296,7 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def _question_before(job: Job) -> dict[str, Any]:
-    """The question that the answers in the folder are to."""
+    """Return the question that the answers in the folder are to."""
     try:
         with job.sink.open(f"{job.out}/_question.json") as file:
             return dict(json.load(file))
@@ -310,8 +309,8 @@ def _question_before(job: Job) -> dict[str, Any]:
 
 def _begin(job: Job, question: dict[str, Any]) -> None:
     """Refuse answers to another question; what is said of all of them is no longer so."""
-    fs, said = job.sink, f"{job.out}/_question.json"
-    if fs.exists(said):
+    fs, file = job.sink, f"{job.out}/_question.json"
+    if fs.exists(file):
         before = _question_before(job)
         other = [key for key in {**before, **question} if before.get(key) != question.get(key)]
         if other:
@@ -320,7 +319,7 @@ def _begin(job: Job, question: dict[str, Any]) -> None:
                 "differs. Choose another folder, or remove this one."
             )
     else:
-        put(fs, said, question)
+        put(fs, file, question)
     if fs.exists(f"{job.out}/_manifest.json"):
         fs.rm(f"{job.out}/_manifest.json")
 
@@ -348,23 +347,23 @@ def _all(
     *,
     progress: bool | None,
 ) -> tuple[BatchReport, dict[str, Any]]:
-    """Have all fragments worked on; a report, and what the manifest says."""
+    """Have all fragments worked on, and return a report and the manifest."""
     total, costs, failed = Counter[str](), Counter[str](), dict[str, str]()
     statuses, shards, skipped = Counter[str](), dict[str, Any](), 0
     with _shown(fragments, show=progress) as advance:
-        for fragment, told in _outcomes(job, fragments, workers, scheduler):
-            if isinstance(told, str):
-                failed[fragment.name] = told
-            elif "unwritable" in told:
-                raise _unwritable(job.out, told["unwritable"])
+        for fragment, outcome in _outcomes(job, fragments, workers, scheduler):
+            if isinstance(outcome, str):
+                failed[fragment.name] = outcome
+            elif "unwritable" in outcome:
+                raise _unwritable(job.out, outcome["unwritable"])
             else:
-                total.update(rows=told["rows"], found=told["found"])
-                statuses.update(told["statuses"])
-                costs.update(told["costs"])
-                skipped += told.pop("skipped", False)
-                place = {"file": fragment.name, "first": fragment.first, "rows": told["rows"]}
-                shards[fragment.shard] = place | {"statuses": told["statuses"]}
-            advance(0 if isinstance(told, str) else told["rows"])
+                total.update(rows=outcome["rows"], found=outcome["found"])
+                statuses.update(outcome["statuses"])
+                costs.update(outcome["costs"])
+                skipped += outcome.pop("skipped", False)
+                place = {"file": fragment.name, "first": fragment.first, "rows": outcome["rows"]}
+                shards[fragment.shard] = place | {"statuses": outcome["statuses"]}
+            advance(0 if isinstance(outcome, str) else outcome["rows"])
     by_name = dict(sorted(failed.items()))
     report = BatchReport(
         total["rows"],
@@ -412,7 +411,7 @@ def _shown(fragments: Sequence[Fragment], *, show: bool | None) -> Iterator[Any]
 def _outcomes(
     job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str | None
 ) -> Iterator[Outcome]:
-    """What becomes of each fragment, in the order in which they are done."""
+    """Yield the outcome of each fragment, in the order in which they are done."""
     if scheduler is not None:
         yield from _on_dask(job, fragments, workers, scheduler)
     elif workers > 1:
@@ -422,15 +421,15 @@ def _outcomes(
 
 
 def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iterator[Outcome]:
-    """In processes of this machine.
+    """Work in processes of this machine.
 
     If one dies, so do all that wait for it: nobody knows which fragment it died of. What was being
     worked on is then tried again, each alone, and who dies of that is named.
     """
-    left, suspects = deque(fragments), deque[Fragment]()
+    waiting, suspects = deque(fragments), deque[Fragment]()
     start = partial(_start, pickle.dumps(job))
-    while left or suspects:
-        queue, count = (suspects, 1) if suspects else (left, workers)
+    while waiting or suspects:
+        queue, count = (suspects, 1) if suspects else (waiting, workers)
         most = 1 if suspects else 2 * workers
         running: dict[Future[Any], Fragment] = {}
         with ProcessPoolExecutor(count, get_context("spawn"), start) as pool:
@@ -440,8 +439,8 @@ def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iter
                         running[pool.submit(_next, queue[0])] = queue[0]
                         queue.popleft()
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        told = future.result()
-                        yield running.pop(future), told
+                        outcome = future.result()
+                        yield running.pop(future), outcome
             except BrokenProcessPool:
                 if queue is suspects:
                     for fragment in running.values():
@@ -481,7 +480,7 @@ def _next(fragment: Fragment) -> dict[str, Any] | str:
 def _on_dask(
     job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str
 ) -> Iterator[Outcome]:
-    """On a Dask cluster, which tries again by itself what workers died of."""
+    """Work on a Dask cluster, which repeats by itself what workers died of."""
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError as error:
@@ -494,12 +493,12 @@ def _on_dask(
     with client:
         # A result, not data that are scattered: who loses it computes it again.
         shared = client.submit(_same, job, pure=False)
-        asked = {client.submit(attempt, shared, f, pure=False): f for f in fragments}
-        for future in as_completed(asked):
+        futures = {client.submit(attempt, shared, f, pure=False): f for f in fragments}
+        for future in as_completed(futures):
             try:
-                yield asked[future], future.result()
+                yield futures[future], future.result()
             except KilledWorker as error:
-                yield asked[future], f"Its workers died of it: {error}"
+                yield futures[future], f"Its workers died of it: {error}"
 
 
 def _same(job: Job) -> Job:

@@ -38,7 +38,7 @@ SUMS = "_sums"
 @final
 @dataclass(frozen=True)
 class Fragment:
-    """Rows of one input file that follow one another, and become one shard."""
+    """Consecutive rows of one input file, which become one shard."""
 
     path: str
     name: str  # the path, from the folder that was passed
@@ -52,7 +52,7 @@ class Fragment:
 @final
 @dataclass(frozen=True)
 class Job:
-    """What is done with every fragment: all that a worker has to know."""
+    """All that a worker has to know of the work on every fragment."""
 
     explainer: Explainer
     target: Any
@@ -65,9 +65,9 @@ class Job:
     block: int  # how many rows are explained at once
 
 
-def hashed(*said: Any) -> str:
-    """32 digits that tell what was said from all else."""
-    return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:32]
+def hashed(*entries: Any) -> str:
+    """Return the SHA-256 digest of entries as JSON, its first 32 hexadecimal digits."""
+    return sha256(json.dumps(entries, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 # What there is to do
@@ -76,7 +76,7 @@ def hashed(*said: Any) -> str:
 def fragments_of(
     fs: Any, root: str, question: Any, least: int = 2**20
 ) -> tuple[pa.Schema, list[Fragment]]:
-    """The schema of a data set, and its fragments in order.
+    """Return the schema of a data set, and its fragments in order.
 
     A large Parquet file is several fragments, each of row groups with at least so many rows.
     """
@@ -93,26 +93,27 @@ def fragments_of(
         )
     with ThreadPoolExecutor(16) as pool:  # of files far away, answers are waited for together
         heads = list(pool.map(lambda path: (*_head(fs, path), fs.ukey(path)), paths))
-    found: list[Fragment] = []
+    fragments: list[Fragment] = []
     for path, (_, counts, version) in zip(paths, heads, strict=True):
         name = path[len(root) + 1 :] or PurePosixPath(path).name
-        folders = [part.partition("=") for part in name.split("/")[:-1] if "=" in part]
+        folders = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder]
         keys = {unquote(key): unquote(value) for key, _, value in folders}
         for groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
             first = 0 if groups is None else sum(counts[: groups[0]]) if groups else 0
             rows = sum(counts[k] for k in groups or ())
             shard = hashed(question, name, version, groups)
-            found.append(Fragment(path, name, keys, first, rows, groups, shard))
-    return _common([head[0] for head in heads if head[0] is not None], root, found[0].keys), found
+            fragments.append(Fragment(path, name, keys, first, rows, groups, shard))
+    schemas = [head[0] for head in heads if head[0] is not None]
+    return _common(schemas, root, fragments[0].keys), fragments
 
 
 def _is_hidden(path: str) -> bool:
-    """As Spark and Arrow have it: these are no data."""
-    return any(part.startswith((".", "_")) for part in path.split("/"))
+    """Return whether a path holds no data, as Spark and Arrow have it."""
+    return any(folder.startswith((".", "_")) for folder in path.split("/"))
 
 
 def _head(fs: Any, path: str) -> tuple[pa.Schema | None, list[int]]:
-    """Schema and rows of each row group of a file; None and nothing if it cannot be read."""
+    """Return schema and rows of each row group of a file; None and nothing if it is unreadable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -120,15 +121,15 @@ def _head(fs: Any, path: str) -> tuple[pa.Schema | None, list[int]]:
         with fs.open(path, compression="infer") as file:
             if not path.endswith(".parquet"):
                 return _csv(file).schema, []
-            told = pq.read_metadata(file)
-            counts = [told.row_group(k).num_rows for k in range(told.num_row_groups)]
-            return told.schema.to_arrow_schema().remove_metadata(), counts
+            metadata = pq.read_metadata(file)
+            counts = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+            return metadata.schema.to_arrow_schema().remove_metadata(), counts
     except (pa.ArrowException, OSError, ValueError, EOFError):
         return None, []
 
 
 def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
-    """Row groups that follow one another, together at least so many rows."""
+    """Yield consecutive row groups, together at least so many rows."""
     run: list[int] = []
     for k in range(len(counts)):
         run.append(k)
@@ -140,13 +141,13 @@ def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
 
 
 def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa.Schema:
-    """A schema for all files that can have one; the others will fail, each by itself."""
+    """Return a schema for all files that can share one; the others will fail, each by itself."""
     import pyarrow as pa
 
     if not schemas:
         raise InvalidInput(f"Nothing in {root} can be read: its files are damaged or empty.")
-    common, *others = dict.fromkeys(schemas)
-    for other in others:
+    common, *remaining = dict.fromkeys(schemas)
+    for other in remaining:
         try:
             common = pa.unify_schemas([common, other], promote_options="permissive")
         except pa.ArrowException:
@@ -161,7 +162,7 @@ def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa
 
 
 def _csv(file: Any) -> Any:
-    """A reader of CSV in batches; all cells are text, for each row to be judged by itself."""
+    """Open a CSV file in batches; all cells are text, for each row to be judged by itself."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -174,7 +175,7 @@ def _csv(file: Any) -> Any:
 
 
 def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-    """The rows of a fragment, so many at a time as are explained at once."""
+    """Yield the rows of a fragment, so many at a time as are explained at once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -191,12 +192,12 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
             for batch in regrouped(batches, job.block):
                 yield _conformed(job, fragment, batch)
     except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
-        said = " ".join(str(error).split()).removesuffix(".")
-        raise InvalidInput(f"{fragment.name} cannot be read: {said}.") from error
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise InvalidInput(f"{fragment.name} cannot be read: {reason}.") from error
 
 
 def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch in the schema of the data set."""
+    """Return a batch in the schema of the data set."""
     import pyarrow as pa
 
     needed, columns = {str(name) for name in job.explainer.features.names}, []
@@ -215,7 +216,7 @@ def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.Record
 
 
 def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
-    """What the shard of a fragment says of itself, once it is there; or why it cannot be.
+    """Return the summary of a fragment's shard, once it is there; or why it cannot be.
 
     If it is ``unwritable``, no other could be written.
     """
@@ -244,7 +245,7 @@ def _place(job: Job, fragment: Fragment) -> str:
 
 
 def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
-    """What a shard says of itself, if it and its records are there, to the last bit."""
+    """Return the summary of a shard, if it and its records are there, to the last bit."""
     import pyarrow.parquet as pq
 
     try:
@@ -254,10 +255,10 @@ def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
         if not (is_whole and f"{fragment.shard}.parquet" in sums):
             return None
         with job.sink.open(_place(job, fragment)) as file:
-            told: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[TOLD])
+            summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[TOLD])
     except (OSError, ValueError, LookupError, AttributeError):
         return None
-    return told | {"skipped": True}
+    return summary | {"skipped": True}
 
 
 def _sums(job: Job, fragment: Fragment) -> str:
@@ -265,7 +266,6 @@ def _sums(job: Job, fragment: Fragment) -> str:
 
 
 def _sum(fs: Any, path: str) -> str:
-    """SHA-256 of a file."""
     with fs.open(path, "rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
@@ -276,89 +276,90 @@ def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    told: dict[str, Any] = {"rows": 0, "found": 0, "records": []}
+    summary: dict[str, Any] = {"rows": 0, "found": 0, "records": []}
     statuses, costs = Counter[str](), Counter[str]()
     empty = no_rows(job.schema)
     schema = _answers(job, fragment, empty, 0)[0].schema
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    part = f"{job.out}/_{fragment.shard}-{uuid4().hex}.part"
+    partial = f"{job.out}/_{fragment.shard}-{uuid4().hex}.part"
     try:
         with (
-            job.sink.open(part, "wb") as file,
+            job.sink.open(partial, "wb") as file,
             pq.ParquetWriter(
                 file, schema, use_dictionary=texts, write_page_checksum=True
             ) as writer,
         ):
             for block in _blocks(job, fragment):
-                answers, found = _answers(job, fragment, block, told["rows"])
+                answers, counterfactuals = _answers(job, fragment, block, summary["rows"])
                 if job.records:
-                    name = f"{fragment.shard}-{len(told['records']):05}.parquet"
-                    _put_records(job, found, name)
-                    told["records"].append(name)
+                    name = f"{fragment.shard}-{len(summary['records']):05}.parquet"
+                    _put_records(job, counterfactuals, name)
+                    summary["records"].append(name)
                 writer.write_batch(answers)
-                told["rows"] += len(block)
-                told["found"] += int(found.found.sum())
+                summary["rows"] += len(block)
+                summary["found"] += int(counterfactuals.found.sum())
                 for count in pc.value_counts(answers["cf_status"]).to_pylist():
                     statuses[count["values"]] += count["counts"]
-                costs.update(_costs(found))
-            told |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
-            writer.add_key_value_metadata({TOLD: json.dumps(told, sort_keys=True)})
-        kept = [f"_records/{name}" for name in told["records"]]
-        sums = {name: _sum(job.sink, f"{job.out}/{name}") for name in kept}
-        sums[f"{fragment.shard}.parquet"] = _sum(job.sink, part)
+                costs.update(_costs(counterfactuals))
+            summary |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
+            writer.add_key_value_metadata({TOLD: json.dumps(summary, sort_keys=True)})
+        record_files = [f"_records/{name}" for name in summary["records"]]
+        sums = {name: _sum(job.sink, f"{job.out}/{name}") for name in record_files}
+        sums[f"{fragment.shard}.parquet"] = _sum(job.sink, partial)
         job.sink.makedirs(f"{job.out}/{SUMS}", exist_ok=True)
         put(job.sink, _sums(job, fragment), sums)
-        job.sink.mv(part, _place(job, fragment))  # last: a shard that is there is finished
+        job.sink.mv(partial, _place(job, fragment))  # last: a shard that is there is finished
     finally:
-        if job.sink.exists(part):
-            job.sink.rm(part)
-    return told
+        if job.sink.exists(partial):
+            job.sink.rm(partial)
+    return summary
 
 
 def _answers(
     job: Job, fragment: Fragment, block: pa.RecordBatch, done: int
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
-    """The answers to a block, with the file and the position of each row."""
+    """Answer a block, with the file and the position of each row."""
     import pyarrow as pa
 
-    answers, found = answered(job.explainer, block, job.target, job.options)
+    answers, counterfactuals = answered(job.explainer, block, job.target, job.options)
     for name in ("cf_file", "cf_row"):
         if name in answers.schema.names:
             raise InvalidInput(f"The rows already have a column {name!r}; rename it.")
     start = fragment.first + done
     answers = answers.append_column("cf_file", pa.repeat(fragment.name, len(block)))
-    return answers.append_column("cf_row", pa.array(np.arange(start, start + len(block)))), found
+    answers = answers.append_column("cf_row", pa.array(np.arange(start, start + len(block))))
+    return answers, counterfactuals
 
 
-def _put_records(job: Job, found: Counterfactuals, name: str) -> None:
+def _put_records(job: Job, answers: Counterfactuals, name: str) -> None:
     """Put the records of a block beside the shard."""
     with TemporaryDirectory() as folder:
         local = Path(folder, name)
-        found.to_records(local)
+        answers.to_records(local)
         job.sink.put(str(local), f"{job.out}/_records/{name}")
 
 
-def put(fs: Any, path: str, said: Any) -> None:
+def put(fs: Any, path: str, content: Any) -> None:
     """Write JSON to a file that is there completely or not at all."""
     folder, _, name = path.rpartition("/")
-    part = f"{folder}/_{uuid4().hex}.part"
-    with fs.open(part, "wb") as file:
-        file.write((json.dumps(said, indent=1, sort_keys=True, default=str) + "\n").encode())
-    fs.mv(part, f"{folder}/{name}")
+    partial = f"{folder}/_{uuid4().hex}.part"
+    with fs.open(partial, "wb") as file:
+        file.write((json.dumps(content, indent=1, sort_keys=True, default=str) + "\n").encode())
+    fs.mv(partial, f"{folder}/{name}")
 
 
 # Costs are counted on a grid, so that those of all shards can be added
 
 
-def _costs(found: Counterfactuals, step: float = 0.01) -> Counter[str]:
-    """How many changes cost about ``exp(step · key)``."""
-    cost = found.cost[found.found & (found.cost > 0)]
+def _costs(answers: Counterfactuals, step: float = 0.01) -> Counter[str]:
+    """Count how many changes cost about ``exp(step · key)``."""
+    cost = answers.cost[answers.found & (answers.cost > 0)]
     keys, counts = np.unique(np.round(np.log(cost) / step).astype(int), return_counts=True)
     return Counter(dict(zip(map(str, keys.tolist()), counts.tolist(), strict=True)))
 
 
 def cost_of(counted: dict[str, int], share: float, step: float = 0.01) -> float:
-    """The cost that this share of all changes does not exceed, to half a step; NaN of none."""
+    """Return the cost that a share of all changes does not exceed, to half a step; NaN of none."""
     keys = sorted(counted, key=int)
     if not keys:
         return float("nan")

@@ -44,35 +44,30 @@ def check_cost(
         general laws alone.
     random_state
         The seed of the sample.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence on what differs.
     """
     encoded_cost = cost.encoded_cost(features)
     n = 200
     before, after = _changes(features, n, random_state)
     x, y = features.expand(before), features.expand(after)
-    found, zero = encoded_cost(y, x), np.zeros_like(x)
+    costs, zero = encoded_cost(y, x), np.zeros_like(x)
     formula = EncodedCost(encoded_cost.absolute, encoded_cost.quadratic)
     least = formula(y, x)
-    assert found.shape == (n,), f"The price of {n} changes has shape {found.shape}."
+    assert costs.shape == (n,), f"The price of {n} changes has shape {costs.shape}."
     assert not encoded_cost(x, x).any(), f"{cost!r} asks a price for no change."
-    free = (before != after).any(axis=1) & ~(found > 0)
+    free = (before != after).any(axis=1) & ~(costs > 0)
     assert not free.any(), f"{cost!r} asks nothing for the change of row {free.argmax()}."
     bent = formula((y - x) / 2.0, zero) > least / 2.0 * (1.0 + 1e-12)
     assert not bent.any(), (
         f"{cost!r} is not convex: half of change {bent.argmax()} costs more than half of its cost."
     )
-    low = found < least * (1.0 - 1e-12)
+    low = costs < least * (1.0 - 1e-12)
     assert not low.any(), f"{cost!r} asks less for change {low.argmax()} than its formula."
     if value is not None:
         pairs = zip(_raw(features, before), _raw(features, after), strict=True)
         for i, (old, new) in enumerate(pairs):
             expected = value(old, new)
-            assert abs(found[i] - expected) <= 1e-12 * (expected + encoded_cost.absolute.max()), (
-                f"{cost!r} asks {found[i]!r} for {old!r} → {new!r}; "
+            assert abs(costs[i] - expected) <= 1e-12 * (expected + encoded_cost.absolute.max()), (
+                f"{cost!r} asks {costs[i]!r} for {old!r} → {new!r}; "
                 f"its definition says {expected!r}."
             )
 
@@ -103,12 +98,6 @@ def check_constraint(
         The model that is asked, if it matters for what the constraint says.
     random_state
         The seed of the sample.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence on what differs, or if the sample holds no permitted change, or no
-        forbidden one.
     """
     before, after = _changes(features, 400, random_state)
     x, y = features.expand(before), features.expand(after)
@@ -145,14 +134,14 @@ def check_constraint(
 
 
 def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray, FloatArray]:
-    """(n, p) codes before and after, of which about half of the cells change."""
+    """Return codes (n, p) before and after, of which about half of the cells change."""
     rng = np.random.default_rng(random_state)
     before, after = _codes(features, n, rng), _codes(features, n, rng)
     return before, np.where(rng.random(before.shape) < 0.5, before, after)
 
 
 def _codes(features: Features, n: int, rng: np.random.Generator) -> FloatArray:
-    """(n, p) random codes; numbers leave what was observed by up to 30 % of it."""
+    """Return random codes (n, p); numbers leave what was observed by up to 30 % of it."""
     out = np.empty((n, len(features)))
     for j, feature in enumerate(features):
         if isinstance(feature, Categorical):
@@ -167,7 +156,7 @@ def _codes(features: Features, n: int, rng: np.random.Generator) -> FloatArray:
 
 
 def _raw(features: Features, codes: FloatArray) -> list[dict[Hashable, Any]]:
-    """(n, p) codes as n rows of names and values."""
+    """Return codes (n, p) as n rows of names and values."""
     names = features.names
     rows = (zip(names, row, strict=True) for row in codes.tolist())
     return [{name: features.describe(name, code) for name, code in row} for row in rows]

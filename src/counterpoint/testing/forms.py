@@ -50,15 +50,10 @@ def check_form(
         (n, d) where to compare; None for normal ones.
     random_state
         The seed of the sample.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence on what differs, or if no point of the sample meets a target.
     """
     rng = np.random.default_rng(random_state)
     X = 3.0 * rng.normal(size=(600, form.width)) if points is None else points
-    some = X[:600]  # for what takes longer
+    sample = X[:600]  # for what takes longer
     for target in targets:
         if not target.demanding:
             _check_charge((form, *same), target, X)
@@ -66,9 +61,9 @@ def check_form(
         _check_regions(form, target, X)
         for condition in (c for region in form.regions(target) for c in region):
             if isinstance(condition, NonConvex):
-                _check_excess(form, condition, some)
+                _check_excess(form, condition, sample)
             if isinstance(condition, CutOracle):
-                _check_supports(form, condition, some)
+                _check_supports(form, condition, sample)
         for other in same:
             _check_same(form, other, target, X)
         if target.requirement == Requirement(target.requirement.labels):
@@ -77,12 +72,12 @@ def check_form(
 
 
 def _clear(form: Form, X: FloatArray, margin: FloatArray) -> BoolArray:
-    """Whether points are away from the boundary."""
+    """Return whether points are away from the boundary."""
     return np.abs(margin) > CLOSE * form.noise(X)
 
 
 def _inside(form: Form, target: Target, X: FloatArray) -> BoolArray:
-    """Whether points are in one of the regions of a target."""
+    """Return whether points are in one of the regions of a target."""
     inside = np.zeros(len(X), dtype=bool)
     for region in form.regions(target):
         inside |= region.violation(X, X) == 0.0
@@ -94,12 +89,12 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> None:
     inside, margin = _inside(form, target, X), form.margin(X, target)
     clear = _clear(form, X, margin)
     for name, expected in (("margin", margin >= 0), ("prediction", _predicted(form, target, X))):
-        off = clear & (inside != expected)
-        where = int(off.argmax())
-        assert not off.any(), (
+        wrong = clear & (inside != expected)
+        where = int(wrong.argmax())
+        assert not wrong.any(), (
             f"By the regions, {target!r} is {'' if inside[where] else 'not '}met at {X[where]!r}; "
             f"by the {name}, it is {'' if expected[where] else 'not '}met "
-            f"({int(off.sum())} points)."
+            f"({int(wrong.sum())} points)."
         )
     assert inside.any(), f"No point of the sample meets {target!r}; pass points that do."
     assert not inside.all(), f"Every point of the sample meets {target!r}; pass points that do not."
@@ -108,8 +103,8 @@ def _check_regions(form: Form, target: Target, X: FloatArray) -> None:
 def _check_excess(form: Form, condition: NonConvex, X: FloatArray) -> None:
     allowed, kind = CLOSE * form.noise(X), type(condition).__name__
     excess = condition.excess(X)
-    off = (np.abs(excess) > allowed) & ((excess <= 0.0) != (condition.violation(X, X) == 0.0))
-    assert not off.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
+    wrong = (np.abs(excess) > allowed) & ((excess <= 0.0) != (condition.violation(X, X) == 0.0))
+    assert not wrong.any(), f"A {kind} is met elsewhere than where nothing is in excess of it."
 
 
 def _check_supports(form: Form, condition: CutOracle, X: FloatArray) -> None:
@@ -137,19 +132,19 @@ def _check_charge(forms: Sequence[Form], target: Target, X: FloatArray) -> None:
         charged = sum(
             (objective_term.amount(X) for objective_term in objective_terms), np.zeros(len(X))
         )
-        off = np.abs(charged - np.logaddexp(0.0, -margin)) > CLOSE * form.noise(X)
-        assert not off.any(), f"What {target!r} charges is not −log of its probability."
+        wrong = np.abs(charged - np.logaddexp(0.0, -margin)) > CLOSE * form.noise(X)
+        assert not wrong.any(), f"What {target!r} charges is not −log of its probability."
 
 
 def _predicted(form: Form, target: Target, X: FloatArray) -> BoolArray:
-    """Whether the target is met by what the form predicts; by its margin where that says more."""
+    """Return whether the prediction meets the target; the margin, where that says more."""
     predicted = form.predict(X)
-    asked = target.requirement
-    if asked.limits is not None:
-        return np.asarray((predicted >= asked.limits[0]) & (predicted <= asked.limits[1]))
-    if asked == Requirement(asked.labels, asked.others):
-        among = np.array([label in asked.labels for label in predicted.tolist()])
-        return among ^ asked.others
+    required = target.requirement
+    if required.limits is not None:
+        return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
+    if required == Requirement(required.labels, required.others):
+        among = np.array([label in required.labels for label in predicted.tolist()])
+        return among ^ required.others
     return np.asarray(form.margin(X, target) >= 0)
 
 
@@ -159,17 +154,17 @@ def _check_same(form: Form, other: Form, target: Target, X: FloatArray) -> None:
     assert not (_clear(form, X, margin) & moved).any(), (
         f"Another order changes the regions of {target!r}."
     )
-    off = np.abs(other.margin(X, target) - margin) > CLOSE * form.noise(X)
-    assert not off.any(), f"Another order changes the margin of {target!r}."
+    wrong = np.abs(other.margin(X, target) - margin) > CLOSE * form.noise(X)
+    assert not wrong.any(), f"Another order changes the margin of {target!r}."
 
 
 def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
     wider = Label(target.requirement.labels, margin=0.25)
     less = form.margin(X, wider)
-    off = np.abs(form.margin(X, target) - 0.25 - less) > CLOSE * form.noise(X)
-    assert not off.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
-    off = _clear(form, X, less) & (_inside(form, wider, X) != (less >= 0))
-    assert not off.any(), (
+    wrong = np.abs(form.margin(X, target) - 0.25 - less) > CLOSE * form.noise(X)
+    assert not wrong.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
+    wrong = _clear(form, X, less) & (_inside(form, wider, X) != (less >= 0))
+    assert not wrong.any(), (
         f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
     )
 
@@ -189,10 +184,10 @@ def _check_through(
     behind = before(Z)
     for target in targets:
         expected = form.margin(behind, target)
-        off = np.abs(seen.margin(Z, target) - expected) > CLOSE * (
+        wrong = np.abs(seen.margin(Z, target) - expected) > CLOSE * (
             seen.noise(Z) + form.noise(behind)
         )
-        assert not off.any(), f"Through an affine map, the margin of {target!r} differs."
+        assert not wrong.any(), f"Through an affine map, the margin of {target!r} differs."
         if target.requirement.probable:
             continue
         clear = _clear(form, behind, expected)

@@ -70,11 +70,11 @@ def solved(
     point: ArrayLike | None = None,
     multipliers: ArrayLike | None = None,
 ) -> Solved:
-    """A program, its row (the origin unless it is given) and the answer: none without a cost."""
+    """Return a program, its row (by default the origin) and the answer: none without a cost."""
     program = Program(encoded_cost, Region(conditions))
-    found = [None if a is None else np.asarray(a, dtype=np.float64) for a in (point, multipliers)]
+    arrays = [None if a is None else np.asarray(a, dtype=np.float64) for a in (point, multipliers)]
     row = np.zeros(program.width) if x is None else np.asarray(x, dtype=np.float64)
-    return program, row, cost, found[0], found[1]
+    return program, row, cost, arrays[0], arrays[1]
 
 
 def absolute(*weights: float) -> EncodedCost:
@@ -88,17 +88,16 @@ def square(*weights: float) -> EncodedCost:
 
 
 def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
-    """Linear rows between bounds."""
-    return LinearBounds(*(np.array(part, dtype=float) for part in (matrix, low, high)))
+    return LinearBounds(*(np.array(numbers, dtype=float) for numbers in (matrix, low, high)))
 
 
 def at_least(least: float, *row: float) -> LinearBounds:
-    """One linear row with a lower bound."""
+    """Return one linear row with a lower bound."""
     return rows([list(row)], [least], [INF])
 
 
 def between(low: list[float], high: list[float]) -> Box:
-    """Bounds of columns."""
+    """Return bounds of columns."""
     d = len(low)
     return Box(
         np.array(low, dtype=float), np.array(high, dtype=float), np.full(d, -INF), np.full(d, INF)
@@ -111,12 +110,12 @@ def loss(matrix: ArrayLike, offset: list[float]) -> LogLoss:
 
 
 def one_of(count: int) -> OneOf:
-    """The first columns are the categories of a feature."""
+    """Return that the first columns are the categories of a feature."""
     return OneOf(slice(0, count))
 
 
 def whole(*columns: int) -> Whole:
-    """Columns in steps of 1."""
+    """Return columns in steps of 1."""
     return Whole(np.array(columns, dtype=np.intp), np.ones(len(columns)))
 
 
@@ -391,6 +390,6 @@ TABLE = {
         absolute(1, 1), at_least(4, 1, 1), between([-3, -3], [3, 3]), ONE_CHANGE, multipliers=[-1]
     ),
 }
-TABLES = (TABLE, *(part.programs() for part in family_modules("known")))
+TABLES = (TABLE, *(module.programs() for module in family_modules("known")))
 KNOWN = tuple(Known(name, *entry) for table in TABLES for name, entry in table.items())
 """Programs of every kind of price and condition, with answers and without."""

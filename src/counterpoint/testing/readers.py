@@ -32,42 +32,37 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         Rows as the model takes them.
     features
         What the columns are; None to take it from X and the model.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence on what differs.
     """
     from scipy.special import expit
 
     from counterpoint.models import see_through
 
     table = Table.read(X)
-    given = Features.from_data(table) if features is None else features
-    reading = see_through(model, given, fixed=features is not None)
+    described = Features.from_data(table) if features is None else features
+    reading = see_through(model, described, fixed=features is not None)
     matched = match_columns(table, reading.features)
     encoded = encode(matched, reading.features)
     assert not encoded.problems, f"Rows cannot be encoded: {encoded.problems}."
     points = reading.features.expand(encoded.codes)
     rows = matched.to_model_input(named=reading.named)
-    said, form = np.asarray(model.predict(rows)), reading.form
-    found, noise = form.predict(points), form.noise(points)
-    assert found.shape == said.shape, (
-        f"The form predicts shape {found.shape}; the model, {said.shape}."
+    answers, form = np.asarray(model.predict(rows)), reading.form
+    predicted, noise = form.predict(points), form.noise(points)
+    assert predicted.shape == answers.shape, (
+        f"The form predicts shape {predicted.shape}; the model, {answers.shape}."
     )
     classes = reading.classes
     if form.has_values:
-        off = np.abs(found - said) > 1e-9 * np.abs(said) + 1e3 * noise
-        worst = int(off.argmax())
-        assert not off.any(), (
-            f"The form predicts {found[worst]!r} in row {worst}; the model, {said[worst]!r}."
+        wrong = np.abs(predicted - answers) > 1e-9 * np.abs(answers) + 1e3 * noise
+        worst = int(wrong.argmax())
+        assert not wrong.any(), (
+            f"The form predicts {predicted[worst]!r} in row {worst}; the model, {answers[worst]!r}."
         )
         return
-    for i in np.flatnonzero(found != said).tolist():
-        safety_margin = form.margin(points[[i]], Label(found[i]))[0]
+    for i in np.flatnonzero(predicted != answers).tolist():
+        safety_margin = form.margin(points[[i]], Label(predicted[i]))[0]
         assert safety_margin <= 1e3 * noise[i], (
-            f"The form predicts {found[i]!r} in row {i}, by {safety_margin:.3g} in score units; "
-            f"the model, {said[i]!r}."
+            f"The form predicts {predicted[i]!r} in row {i}, by {safety_margin:.3g} in score "
+            f"units; the model, {answers[i]!r}."
         )
     if form.link is Link.CALIBRATED:
         _check_levels(form, points, classes, model.predict_proba(rows))
@@ -76,13 +71,12 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
         safety_margins = [form.margin(points, Probability(label, 0.5)) for label in classes]
         safety_margin = np.stack(safety_margins, axis=1)
         clipped = form.link is Link.CLIPPED
-        probable = (
-            np.clip((safety_margin + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(safety_margin)
-        )
+        half = (safety_margin + 1.0) / 2.0
+        probable = np.clip(half, 0.0, 1.0) if clipped else expit(safety_margin)
         expected = model.predict_proba(rows)
-        off = np.abs(probable - expected).max(axis=1)
-        worst = int(off.argmax())
-        assert off[worst] <= 1e-9 + 1e3 * noise[worst], (
+        wrong = np.abs(probable - expected).max(axis=1)
+        worst = int(wrong.argmax())
+        assert wrong[worst] <= 1e-9 + 1e3 * noise[worst], (
             f"The form's probabilities in row {worst} are {probable[worst]}; the model's, "
             f"{expected[worst]}."
         )
@@ -91,20 +85,17 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
 
 
 def _check_levels(form: Form, points: FloatArray, classes: Any, shares: FloatArray) -> None:
-    """The form says of several probabilities whether the model gives them, but within rounding."""
+    """Check that the form and the model give the same probabilities, but within rounding."""
     noise = form.noise(points)
     for k, label in enumerate(classes):
         for level in np.quantile(shares[:, k], (0.1, 0.5, 0.9)):
             if not 0.0 < level < 1.0:
                 continue
-            safety_margin, given = (
-                form.margin(points, Probability(label, level)),
-                shares[:, k] >= level,
-            )
-            off = np.where(given, -safety_margin, safety_margin) - 1e3 * noise
-            worst = int(off.argmax())
-            assert off[worst] <= 0.0, (
+            safety_margin = form.margin(points, Probability(label, level))
+            reached = shares[:, k] >= level
+            wrong = np.where(reached, -safety_margin, safety_margin) - 1e3 * noise
+            worst = int(wrong.argmax())
+            assert wrong[worst] <= 0.0, (
                 f"The form leads by {safety_margin[worst]:.3g} for a probability of {level} of "
-                f"{label!r} in "
-                f"row {worst}; the model gives it {shares[worst, k]}."
+                f"{label!r} in row {worst}; the model gives it {shares[worst, k]}."
             )

@@ -37,42 +37,40 @@ def check_solver(
     -------
     int
         How many of the programs it took.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence on what differs.
     """
-    taken = [known for known in programs if solver.takes(known.program)]
-    for known in taken:
-        kinds = known.program.condition_types - solver.accepts
-        assert not kinds, f"{solver.__name__} takes {known.name!r}, but accepts no {kinds}."
-        ready = solver(known.program)
-        alone = _check_answer(solver, known, ready, complete=complete)
-        _check_batch(solver, known, ready, alone)
-        if 0.0 < known.cost < np.inf:
-            _check_cutoff(solver, known, ready)
+    taken = [problem for problem in programs if solver.takes(problem.program)]
+    for problem in taken:
+        kinds = problem.program.condition_types - solver.accepts
+        assert not kinds, f"{solver.__name__} takes {problem.name!r}, but accepts no {kinds}."
+        ready = solver(problem.program)
+        alone = _check_answer(solver, problem, ready, complete=complete)
+        _check_batch(solver, problem, ready, alone)
+        if 0.0 < problem.cost < np.inf:
+            _check_cutoff(solver, problem, ready)
     return len(taken)
 
 
-def _described(solver: type[Solver], known: Known) -> tuple[str, Cases, float]:
-    """What is solved by whom, its row, and what rounding and accuracy leave open, in cost units."""
-    room = (solver.accuracy + 1e-9) * max(abs(known.cost), 1.0) if np.isfinite(known.cost) else 0.0
-    name = f"{solver.__name__} on {known.name!r}"
-    return name, known.program.cases(known.x[None, :]), room
+def _described(solver: type[Solver], problem: Known) -> tuple[str, Cases, float]:
+    """Return the name of the check, its row, and what accuracy leaves open, in cost units."""
+    scale = max(abs(problem.cost), 1.0) if np.isfinite(problem.cost) else 0.0
+    room = (solver.accuracy + 1e-9) * scale
+    name = f"{solver.__name__} on {problem.name!r}"
+    return name, problem.program.cases(problem.x[None, :]), room
 
 
-def _check_answer(solver: type[Solver], known: Known, ready: Solver, *, complete: bool) -> Solution:
-    """Nothing that it says is false; a complete solver says all that there is to say."""
-    name, cases, room = _described(solver, known)
-    program, solution = known.program, ready.solve(cases, Effort())
+def _check_answer(
+    solver: type[Solver], problem: Known, ready: Solver, *, complete: bool
+) -> Solution:
+    """Check that no claim is false, and of a complete solver that none is missing."""
+    name, cases, room = _described(solver, problem)
+    program, solution = problem.program, ready.solve(cases, Effort())
     refuted = bool(program.refutes(cases, solution.multipliers)[0])
-    assert not (refuted and np.isfinite(known.cost)), f"{name} refutes what is possible."
+    assert not (refuted and np.isfinite(problem.cost)), f"{name} refutes what is possible."
     tangent = solution.points if solution.found[0] else cases.x
     bound = float(program.bound(cases, solution.multipliers, tangent)[0])
-    told = max(bound, float(solution.reported[0]))
-    assert told <= known.cost + room, (
-        f"{name}: the bound {told!r} exceeds the optimum {known.cost!r}."
+    proved = max(bound, float(solution.reported[0]))
+    assert proved <= problem.cost + room, (
+        f"{name}: the bound {proved!r} exceeds the optimum {problem.cost!r}."
     )
     cost = np.nan
     if solution.found[0]:
@@ -80,50 +78,50 @@ def _check_answer(solver: type[Solver], known: Known, ready: Solver, *, complete
         # Relative; certificates ask for less.
         assert violation <= 1e-7, f"{name} returns a point with violation {violation:.3g}."
         cost = float(program.objective(solution.points, cases)[0])
-        assert cost >= known.cost - room, (
-            f"{name} returns a point of cost {cost!r}; the optimum is {known.cost!r}."
+        assert cost >= problem.cost - room, (
+            f"{name} returns a point of cost {cost!r}; the optimum is {problem.cost!r}."
         )
     if not complete:
         return solution
-    expected = Outcome.INFEASIBLE if np.isinf(known.cost) else Outcome.FOUND
+    expected = Outcome.INFEASIBLE if np.isinf(problem.cost) else Outcome.FOUND
     assert solution.outcomes[0] == expected, (
         f"{name}: expected {expected.name}; got {Outcome(solution.outcomes[0]).name}."
     )
     if expected is Outcome.FOUND:
-        assert cost <= known.cost + room, (
-            f"{name} returns a point of cost {cost!r}; the optimum is {known.cost!r}."
+        assert cost <= problem.cost + room, (
+            f"{name} returns a point of cost {cost!r}; the optimum is {problem.cost!r}."
         )
-        assert told >= cost - room, (
-            f"{name}: cost {cost!r}, but the bound is {told!r}; its accuracy is "
+        assert proved >= cost - room, (
+            f"{name}: cost {cost!r}, but the bound is {proved!r}; its accuracy is "
             f"{solver.accuracy:.0e}."
         )
     return solution
 
 
-def _check_batch(solver: type[Solver], known: Known, ready: Solver, alone: Solution) -> None:
-    """The same row between two others."""
-    name = _described(solver, known)[0]
-    shift = np.where(known.program.numeric, 1.0, 0.0)
-    x = np.stack([known.x + shift, known.x, known.x - shift])
-    together = ready.solve(known.program.cases(x), Effort())
+def _check_batch(solver: type[Solver], problem: Known, ready: Solver, alone: Solution) -> None:
+    """Check that a row between two others is answered as it is alone."""
+    name = _described(solver, problem)[0]
+    shift = np.where(problem.program.numeric, 1.0, 0.0)
+    x = np.stack([problem.x + shift, problem.x, problem.x - shift])
+    together = ready.solve(problem.program.cases(x), Effort())
     assert together.points.shape == x.shape, f"{name}: 3 rows, points {together.points.shape}."
     assert together.outcomes[1] == alone.outcomes[0], f"{name}: the outcome depends on the batch."
     same = np.allclose(together.points[1], alone.points[0], rtol=1e-9, atol=1e-9, equal_nan=True)
     assert same, f"{name}: the point depends on the batch."
 
 
-def _check_cutoff(solver: type[Solver], known: Known, ready: Solver) -> None:
-    """A cost that is already reached, below the optimum and above."""
-    name, cases, room = _described(solver, known)
+def _check_cutoff(solver: type[Solver], problem: Known, ready: Solver) -> None:
+    """Check answers with a cost that is already reached, below the optimum and above."""
+    name, cases, room = _described(solver, problem)
     for factor in (0.5, 2.0):
-        solution = ready.solve(cases, Effort(), np.array([factor * known.cost]))
-        refuted = known.program.refutes(cases, solution.multipliers)[0]
+        solution = ready.solve(cases, Effort(), np.array([factor * problem.cost]))
+        refuted = problem.program.refutes(cases, solution.multipliers)[0]
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:
-            cost = float(known.program.objective(solution.points, cases)[0])
-            assert cost >= known.cost - room, f"{name}: a cutoff changes the answer."
-        told = float(solution.reported[0])
-        assert factor < 1.0 or told <= known.cost + room, (
-            f"{name}: with a cutoff of {factor * known.cost!r} it reports the bound {told!r}; "
-            f"the optimum is {known.cost!r}."
+            cost = float(problem.program.objective(solution.points, cases)[0])
+            assert cost >= problem.cost - room, f"{name}: a cutoff changes the answer."
+        reported = float(solution.reported[0])
+        assert factor < 1.0 or reported <= problem.cost + room, (
+            f"{name}: with a cutoff of {factor * problem.cost!r} it reports the bound "
+            f"{reported!r}; the optimum is {problem.cost!r}."
         )

@@ -39,7 +39,7 @@ def test_bars_are_changes_in_units_of_cost(model: GroupTranslations):
     one = model.translations_
     (ax,) = one.plot(0, 2).axes
     changes = one.changes(0, 2)
-    costs = [model.scene_.encoded_cost[list(X.columns).index(n)] * c for n, c in changes.items()]
+    costs = [model.scene_.unit_costs[list(X.columns).index(n)] * c for n, c in changes.items()]
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], costs)
     assert texts(ax) == [f"{cost:+.2g}" for cost in costs]  # what the axis shows
     beside = [label.get_text() for label in ax.get_yticklabels()]

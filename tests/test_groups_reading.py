@@ -137,8 +137,8 @@ def test_the_name_of_a_column_stands_for_its_categories():
     changed = set(model.path_[-1].changes("first", "second"))
     assert changed
     assert not changed & {"region=east", "region=north", "region=south", "home=own"}
-    encoded_cost = dict(zip(model.translations_.names, model.scene_.encoded_cost, strict=True))
-    assert encoded_cost["home=own"] == encoded_cost["home=rent"] == 100.0
+    unit_costs = dict(zip(model.translations_.names, model.scene_.unit_costs, strict=True))
+    assert unit_costs["home=own"] == unit_costs["home=rent"] == 100.0
 
 
 def bent() -> MLPRegressor:

@@ -304,7 +304,7 @@ class DifferenceOfMeans(GroupExplainer):
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         scene = self._fitted()
-        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.encoded_cost)
+        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.unit_costs)
         if k is None:
             return means
         check_k(k, len(means.names))

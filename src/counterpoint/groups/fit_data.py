@@ -108,10 +108,10 @@ def _prices(
     costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
 ) -> FloatArray:
     """Return the cost (d,) of a change of one unit; by default 1 for each standard deviation."""
-    encoded_cost, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
+    unit_costs, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
-            encoded_cost[_places(name, names)] = _number(cost)
+            unit_costs[_places(name, names)] = _number(cost)
     elif costs is not None:
         numbers = np.asarray(costs)
         if numbers.shape != (len(names),) or numbers.dtype.kind not in "biuf":
@@ -119,14 +119,14 @@ def _prices(
                 f"Expected a cost for each of {len(names)} features; got {numbers.dtype} of shape "
                 f"{numbers.shape}. Pass a flat sequence of numbers, or a mapping from names."
             )
-        encoded_cost = numbers.astype(np.float64)
-    wrong = np.flatnonzero(~(np.isfinite(encoded_cost) & (encoded_cost > 0.0)))
+        unit_costs = numbers.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(unit_costs) & (unit_costs > 0.0)))
     if len(wrong):
         raise InvalidInput(
-            f"Expected positive costs; got {encoded_cost[wrong[0]]} for {names[wrong[0]]!r}. "
+            f"Expected positive costs; got {unit_costs[wrong[0]]} for {names[wrong[0]]!r}. "
             "Make a feature that must not change immutable."
         )
-    return encoded_cost
+    return unit_costs
 
 
 def _places(name: Any, names: Names) -> list[int]:
@@ -186,7 +186,7 @@ class FitData:
     means: FloatArray  # (l, d) of the groups, in feature units
     base: FloatArray  # (l, h) the same after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
-    encoded_cost: FloatArray  # (d,) what a change of one unit costs
+    unit_costs: FloatArray  # (d,) what a change of one unit costs
     radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
     low: FloatArray  # (d,) the smallest values and
     high: FloatArray  # (d,) the largest
@@ -257,7 +257,7 @@ class FitData:
         count, space = len(self.labels), self.points.space
         fusion = Fusion(
             count,
-            2.0 / (count * (count - 1)) * self.encoded_cost * self.scale,
+            2.0 / (count * (count - 1)) * self.unit_costs * self.scale,
             limits.reach(self.means, self.names, self.switches) / self.scale,
             limits.monotone(self.names),
         )
@@ -274,7 +274,7 @@ class FitData:
     def translations(self, D: FloatArray, strength: float) -> Translations:
         """Return offsets in units of ``scale`` as translations in feature units."""
         columns = moving(D)
-        levels, costs = D[:, columns] * self.scale[columns], self.encoded_cost[columns]
+        levels, costs = D[:, columns] * self.scale[columns], self.unit_costs[columns]
         return Translations(self.labels, self.names, columns, levels, costs, float(strength))
 
     def candidate(self, D: FloatArray, loss: float, strength: float) -> Candidate:
@@ -328,16 +328,16 @@ def polished(
     levels, half = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
     half[level] = fusion.reach / 2.0
-    points, encoded_cost = scene.points.take(scene.points.groups.thinned(500)), 0.0
+    points, cost_weight = scene.points.take(scene.points.groups.thinned(500)), 0.0
     for smooth in smooths:
         counted = costliest(levels[level], fusion.weight, k)
         aim = smoothed_rates(scene, points, task, columns, level, counted)
-        if not encoded_cost:  # as much again as at the start costs 0.2 of the two shares
-            encoded_cost = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
+        if not cost_weight:  # as much again as at the start costs 0.2 of the two shares
+            cost_weight = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
         levels = minimize(
             aim,
             levels,
-            args=(smooth, encoded_cost),
+            args=(smooth, cost_weight),
             jac=True,
             method="L-BFGS-B",
             bounds=np.column_stack([-half, half]),
@@ -359,7 +359,7 @@ def smoothed_rates(
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
     matrix, objective_terms = dense(task.matrix[columns]), _charges(scene, points, columns)
 
-    def value(levels: FloatArray, smooth: float, encoded_cost: float) -> tuple[float, FloatArray]:
+    def value(levels: FloatArray, smooth: float, cost_weight: float) -> tuple[float, FloatArray]:
         D = levels[level]
         total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
         for i in range(len(D)):
@@ -368,8 +368,8 @@ def smoothed_rates(
             changes = (D[ends] - D[i]) * counts
             share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
             cost, pulls = objective_terms(i, changes)
-            total += encoded_cost * cost - share
-            pulled = (encoded_cost * pulls - pushes @ matrix.T) * counts
+            total += cost_weight * cost - share
+            pulled = (cost_weight * pulls - pushes @ matrix.T) * counts
             slope[ends] += pulled
             slope[i] -= pulled.sum(axis=0)
         gradient = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
@@ -418,7 +418,7 @@ def _charges(
     scale = scene.scale[columns]
     cells = [rows / scale for rows in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
-    costs = scene.encoded_cost[columns] * scale
+    costs = scene.unit_costs[columns] * scale
 
     def objective_terms(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
         moved = cells[i] + changes[:, None]

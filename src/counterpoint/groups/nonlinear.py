@@ -35,11 +35,6 @@ class FiniteDifferences(Representation):
         d, at most 64.
     step
         How far rows are moved to either side, in feature units; one number or d of them.
-
-    Raises
-    ------
-    InvalidInput
-        If there are more features, or a step is not positive.
     """
 
     function: Callable[[FloatArray], Any]
@@ -105,11 +100,6 @@ class TorchFunction(Representation):
         and evaluation first: ``module.double().eval()``.
     features
         d.
-
-    Raises
-    ------
-    MissingExtra
-        If torch is not installed.
     """
 
     def __init__(self, function: Callable[[Any], Any], features: int) -> None:

@@ -100,15 +100,6 @@ def represent(model: Any) -> Representation:
     Returns
     -------
     Representation
-
-    Raises
-    ------
-    UnsupportedModel
-        If it has no derivatives that are known.
-    ModelNotFitted
-        If it, or a step of it, has not been fitted.
-    ReaderMismatch
-        If what was read is not what the model does.
     """
     return read_model(model)[0]
 

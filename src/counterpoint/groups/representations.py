@@ -74,11 +74,6 @@ class Affine(Representation):
     offset
         (m,) c, or one number for all. Explanations of groups in an affine space do not depend on
         it.
-
-    Raises
-    ------
-    InvalidInput
-        If their shapes do not fit together, or they are not finite.
     """
 
     matrix: Matrix
@@ -243,11 +238,6 @@ class Network(Representation):
         One of `ACTIVATIONS` for all layers but the last, or one for each of these.
     output
         The activation of the last layer.
-
-    Raises
-    ------
-    InvalidInput
-        If shapes do not fit together, weights are not finite, or an activation is not known.
 
     Examples
     --------

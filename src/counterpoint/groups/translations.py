@@ -87,15 +87,15 @@ class Translations:
             )
         width = D.shape[1]
         named = tuple(f"x{j}" for j in range(width)) if names is None else tuple(names)
-        encoded_cost = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
-        if len(named) != width or encoded_cost.shape != (width,):
+        unit_costs = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
+        if len(named) != width or unit_costs.shape != (width,):
             raise InvalidInput(
                 f"Expected a name and a cost for each of {width} features; got {len(named)} and "
-                f"{encoded_cost.size}. Pass as many as there are columns."
+                f"{unit_costs.size}. Pass as many as there are columns."
             )
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
         return cls(
-            tuple(groups), named, columns, D[:, columns], encoded_cost[columns], truncate=truncate
+            tuple(groups), named, columns, D[:, columns], unit_costs[columns], truncate=truncate
         )
 
     def truncated(self, k: int) -> Translations:
@@ -278,11 +278,11 @@ class Translations:
         from counterpoint.pictures.plots import draw_bars
 
         changes = self.changes(start, end)
-        encoded_cost = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
+        unit_costs = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
         bars = [
             (
                 f"{name} {'+' if change > 0.0 else '−'}{amount(abs(change))}",
-                encoded_cost[self.names.index(name)] * change,
+                unit_costs[self.names.index(name)] * change,
             )
             for name, change in list(changes.items())[:most]
         ]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import data_file
+from harness.data import data_file
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
@@ -73,7 +73,7 @@ def breast_cancer() -> Iterator[tuple[str, cp.Counterfactuals]]:
         "squared": cp.SquaredEuclidean(weights),
         "mahalanobis": cp.Mahalanobis(np.linalg.inv(np.cov(X.to_numpy().T) + np.eye(30))),
     }
-    asked = {
+    policies = {
         "free": [],
         "policy": [cp.Immutable("mean area"), cp.Monotone("mean texture", "increasing")],
         "bounds": [
@@ -96,7 +96,7 @@ def breast_cancer() -> Iterator[tuple[str, cp.Counterfactuals]]:
         "tradeoff": cp.Tradeoff(1, weight=0.2),
     }
     for c, cost in costs.items():
-        for a, constraints in asked.items():
+        for a, constraints in policies.items():
             slow = c == "mahalanobis" and a.startswith("few")
             explainer = cp.Explainer(
                 model, data=X, cost=cost, constraints=constraints, extrapolate=True
@@ -120,27 +120,30 @@ def several_classes() -> Iterator[tuple[str, cp.Counterfactuals]]:
         }
         for m, model in models.items():
             model.fit(X, y)
-            some = X[::6]
+            subset = X[::6]
             plain = cp.Explainer(model, data=X, extrapolate=True)
             square = cp.Explainer(
                 model, data=X, cost=cp.SquaredEuclidean(), constraints=[cp.WithinObserved()]
             )
             few = cp.Explainer(model, data=X, constraints=[cp.MaxChanges(2)])
             for k in range(3):
-                yield f"{name}, {m}, {k}", plain.explain(some, k)
-                yield f"{name}, {m}, squared, {k}", square.explain(some, k)
-                yield f"{name}, {m}, few, {k}", few.explain(some[:10], k)
-            yield f"{name}, {m}, set", plain.explain(some, cp.Label((0, 2)))
+                yield f"{name}, {m}, {k}", plain.explain(subset, k)
+                yield f"{name}, {m}, squared, {k}", square.explain(subset, k)
+                yield f"{name}, {m}, few, {k}", few.explain(subset[:10], k)
+            yield f"{name}, {m}, set", plain.explain(subset, cp.Label((0, 2)))
             if m == "softmax":
                 for k in range(3):
-                    some = X[::12]
-                    yield f"{name}, {k}, sure", plain.explain(some, cp.Probability(k, 0.8))
+                    subset = X[::12]
+                    yield f"{name}, {k}, sure", plain.explain(subset, cp.Probability(k, 0.8))
                     yield (
                         f"{name}, {k}, sure, squared",
-                        square.explain(some, cp.Probability(k, 0.8)),
+                        square.explain(subset, cp.Probability(k, 0.8)),
                     )
-                    yield f"{name}, {k}, trade", plain.explain(some, cp.Tradeoff(k, 0.5))
-                    yield f"{name}, {k}, trade, squared", square.explain(some, cp.Tradeoff(k, 0.5))
+                    yield f"{name}, {k}, trade", plain.explain(subset, cp.Tradeoff(k, 0.5))
+                    yield (
+                        f"{name}, {k}, trade, squared",
+                        square.explain(subset, cp.Tradeoff(k, 0.5)),
+                    )
     X, y = load_digits(return_X_y=True)
     model = LogisticRegression(max_iter=300).fit(X / 16.0, y)
     for c, cost in (("l1", cp.Manhattan()), ("l2", cp.SquaredEuclidean())):
@@ -162,12 +165,12 @@ def credit() -> Iterator[tuple[str, cp.Counterfactuals]]:
         LogisticRegression(max_iter=1000),
     ).fit(X, y)
     bad = X[model.predict(X) == -1]
-    asked = {
+    policies = {
         "free": [],
         "policy": [cp.Immutable("Age"), cp.Monotone("YearsAtCurrentHome", "increasing")],
         "few": [cp.MaxChanges(2)],
     }
-    for a, constraints in asked.items():
+    for a, constraints in policies.items():
         for c, cost in (("mad", None), ("squared", cp.SquaredEuclidean())):
             explainer = cp.Explainer(model, data=X, cost=cost, constraints=constraints)
             count = 60 if c == "mad" else 3 if a == "few" else 20
@@ -241,8 +244,8 @@ def private() -> Iterator[tuple[str, cp.Counterfactuals]]:
     X = StandardScaler().fit_transform(X)
     common = {"C": float(np.sqrt(len(X))), "tol": 1e-10, "trust_data": True, "random_state": 0}
     normal = {"mechanism": "gaussian", "delta": 1e-5}  # of as much noise as ever
-    for law, epsilon, more in (("laplace", 5.0, {}), ("gaussian", 4.630650666078382, normal)):
-        model = PrivateSVC(epsilon, insecure_noise_seed=1, **common, **more).fit(X, y)
+    for law, epsilon, options in (("laplace", 5.0, {}), ("gaussian", 4.630650666078382, normal)):
+        model = PrivateSVC(epsilon, insecure_noise_seed=1, **common, **options).fit(X, y)
         low = X[model.predict(X) == 0]
         for c, cost in (("l1", cp.Manhattan()), ("l2", cp.SquaredEuclidean())):
             explainer = cp.Explainer(model, cost=cost)
@@ -285,7 +288,7 @@ def trees() -> Iterator[tuple[str, cp.Counterfactuals]]:
         "forest": RandomForestClassifier(10, max_depth=3, random_state=0),
         "boosting": HistGradientBoostingClassifier(max_iter=10, random_state=0),
     }
-    asked = {
+    policies = {
         "free": [],
         "few": [cp.MaxChanges(2)],
         "clear": [cp.Clearance("alcohol", 0.1), cp.Clearance("proline", 10)],
@@ -293,7 +296,7 @@ def trees() -> Iterator[tuple[str, cp.Counterfactuals]]:
     }
     for m, model in models.items():
         model.fit(X, y)
-        for a, constraints in asked.items():
+        for a, constraints in policies.items():
             explainer = cp.Explainer(model, data=X, constraints=constraints)
             for k in range(3):
                 yield f"{m}, {a}, {k}", explainer.explain(X[::9], k)
@@ -340,9 +343,9 @@ def collected(names: list[str]) -> Iterator[Record]:
 
 def differences(old: list[Record], new: list[Record]) -> Iterator[str]:
     """What is not the same, a line each."""
-    known = {record["id"]: record for record in new}
+    records = {record["id"]: record for record in new}
     for record in old:
-        other = known.get(record["id"])
+        other = records.get(record["id"])
         if other is None:
             yield f"{record['id']}: missing"
             continue
@@ -362,15 +365,15 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     parser.add_argument("--compare", type=Path)
     parser.add_argument("--only", choices=FAMILIES, action="append")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    new = list(collected(asked.only or list(FAMILIES)))
+    new = list(collected(arguments.only or list(FAMILIES)))
     print(len(new), "answers:", dict(Counter(record["status"] for record in new)))
-    if asked.write:
-        asked.write.write_text("".join(json.dumps(record) + os.linesep for record in new))
-    if asked.compare:
-        old = [json.loads(line) for line in asked.compare.read_text().splitlines()]
-        old = [r for r in old if not asked.only or r["id"].split("/")[0] in asked.only]
+    if arguments.write:
+        arguments.write.write_text("".join(json.dumps(record) + os.linesep for record in new))
+    if arguments.compare:
+        old = [json.loads(line) for line in arguments.compare.read_text().splitlines()]
+        old = [r for r in old if not arguments.only or r["id"].split("/")[0] in arguments.only]
         lines = list(differences(old, new))
         print(*lines[:200], sep="\n")
         print(f"{len(lines)} differences among {len(old)} answers")

@@ -16,16 +16,14 @@ from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
-from _common import Goal, More, Report, finish, is_quick
+from harness.report import Claim, Section, is_quick, publish
 
-QUESTION = """
+TEXT = """
 `counterpoint serve` with the demonstration's model of German credit and its policy. *Load*: clients
 on the loopback ask as fast as they are answered, each time about another applicant within other
 limits, so that nothing is kept from before. *Page*: from a slider's event to the changed page, in a
-headless Chromium.
-"""
-NOTE = """
-Times but those of the processor are on the clock; clients and browser run on the same cores.
+headless Chromium. Times but those of the processor are on the clock; clients and browser run on the
+same cores.
 """
 PORT = 8799
 REACTIONS = """
@@ -60,8 +58,8 @@ def ask(connection: HTTPConnection, path: str, body: Any = None) -> tuple[int, b
     method, text = ("GET", None) if body is None else ("POST", json.dumps(body))
     connection.request(method, path, text, {"Content-Type": "application/json"})
     response = connection.getresponse()
-    told = response.read()
-    return response.status, told, perf_counter() - start
+    body = response.read()
+    return response.status, body, perf_counter() - start
 
 
 def client(seed: int, rows: Sequence[Any], end: float) -> tuple[list[float], int]:
@@ -82,16 +80,16 @@ def load(clients: int, seconds: float, rows: Sequence[Any], pid: int) -> list[An
     """One line of the table."""
     (before, used), start = measured(pid), perf_counter()
     with ThreadPoolExecutor(clients) as pool:
-        asked = [pool.submit(client, k, rows, start + seconds) for k in range(clients)]
-        told = [one.result() for one in asked]
+        futures = [pool.submit(client, k, rows, start + seconds) for k in range(clients)]
+        results = [future.result() for future in futures]
     passed, (after, spent) = perf_counter() - start, measured(pid)
-    times = np.concatenate([one for one, _ in told])
+    times = np.concatenate([answered for answered, _ in results])
     p50, p99 = 1e3 * np.quantile(times, (0.5, 0.99))
-    failed, n = sum(one for _, one in told), len(times)
-    each = 1e3 * (spent - used) / n
+    failed, n = sum(failures for _, failures in results), len(times)
+    cpu = 1e3 * (spent - used) / n
     return [
         *(clients, f"{passed:.0f} s", n, failed, f"{n / passed:.1f}", f"{p50:.0f} ms"),
-        *(f"{p99:.0f} ms", f"{each:.0f} ms", f"{before:.0f}", f"{after:.0f}"),
+        *(f"{p99:.0f} ms", f"{cpu:.0f} ms", f"{before:.0f}", f"{after:.0f}"),
     ]
 
 
@@ -125,9 +123,9 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "counterpoint"]
         subprocess.run([*command, "demo", "--save", folder], check=True, stdout=subprocess.DEVNULL)
-        asked = ["serve", "model.skops", "--data", "train.csv", "--spec", "policy.toml"]
+        options = ["serve", "model.skops", "--data", "train.csv", "--spec", "policy.toml"]
         with subprocess.Popen(
-            [*command, *asked, "--port", str(PORT)], cwd=folder, stderr=subprocess.DEVNULL
+            [*command, *options, "--port", str(PORT)], cwd=folder, stderr=subprocess.DEVNULL
         ) as server:
             try:
                 rows = started()
@@ -136,40 +134,26 @@ def main() -> None:
                 page = reactions(10 if quick else 100)
             finally:
                 server.terminate()
-    grown = float(lines[-1][-1]) - float(lines[-1][-2])
-    failed = sum(line[3] for line in lines)
-    goals = [
-        Goal("requests without an answer", "at most 0", str(failed), failed == 0),
-        Goal(
-            "memory, from the first to the last of 8 clients",
-            "below 16 MiB",
-            f"{grown:.0f} MiB",
-            grown < 16,
-        ),
+    growth, failed = float(lines[-1][-1]) - float(lines[-1][-2]), sum(line[3] for line in lines)
+    what, mib = "memory, from the first to the last of 8 clients", f"{growth:.0f} MiB"
+    claims = [
+        Claim("requests without an answer", "at most 0", str(failed), failed == 0),
+        Claim(what, "below 16 MiB", mib, growth < 16),
     ]
-    goals += [
-        Goal(f"page: {name}, 95 %", "at most 100 ms", late, float(late.split()[0]) <= 100)
-        for name, _, _, late in page
-    ]
-    names = ("what was done", "times", "median", "95 %")
     columns = (
         *("clients", "for", "requests", "failed", "a second", "median", "99 %"),
         *("CPU a request", "MiB before", "MiB after"),
     )
-    finish(
-        Report(
-            subject="app",
-            title="The service and the page",
-            question=QUESTION,
-            columns=columns,
-            rows=lines,
-            goals=goals,
-            notes=[NOTE],
-            tables=[More("The page, on the clock.", names, page)] if page else [],
-            packages=("fastapi", "uvicorn"),
-        ),
-        quick=quick,
-    )
+    sections = [Section("", TEXT, columns, lines, claims=claims)]
+    if page:
+        columns = ("what was done", "times", "median", "95 %")
+        claims = [
+            Claim(f"page: {name}, 95 %", "at most 100 ms", late, float(late.split()[0]) <= 100)
+            for name, _, _, late in page
+        ]
+        sections.append(Section("The page", "On the clock.", columns, page, claims=claims))
+    packages = ("fastapi", "uvicorn")
+    publish("app", "The service and the page", sections, quick=quick, packages=packages)
 
 
 def started() -> list[Any]:

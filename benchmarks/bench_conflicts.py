@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import (
-    Goal,
-    Report,
-    finish,
-    german,
-    german_model,
-    heloc,
-    heloc_integers,
-    heloc_model,
-    is_quick,
-    milliseconds,
-)
+from harness.data import german, german_model, heloc, heloc_integers, heloc_model
+from harness.report import Claim, Section, is_quick, publish
+from harness.timing import milliseconds, timed
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.noise import ProjectedGaussian
 
-QUESTION = """
+TEXT = """
 Rows that no change can help within constraints drawn at random: features that stay, bounds, one
 way only, few changes, a sum of two. How long does it take to say why, is the set of constraints
-that is named known to be minimal, and does each relaxation that is named do?
+that is named known to be minimal, and does each relaxation that is named do? *Half does not*: of
+the relaxations of constraints that are said to be the least, those of which half does not suffice.
 """
 TIGHT = (0.05, 0.2, 0.5)
 """How far bounds are from the row, in standard deviations."""
@@ -46,31 +37,27 @@ class Subject:
     target: Any
 
 
-def subjects() -> dict[str, Subject]:
+def subjects() -> Iterator[tuple[str, Subject]]:
     """Those for which there are data."""
-    found = {}
     data = german()
     if data is not None:
         frame, labels = data
         model = german_model(frame, labels)
-        numbers = frame.select_dtypes("number").columns
-        kinds = [cp.Integer(name) for name in numbers]
-        found["German credit"] = Subject(model, frame, frame[model.predict(frame) == -1], kinds, 1)
+        integers = [cp.Integer(name) for name in frame.select_dtypes("number").columns]
+        denied = frame[model.predict(frame) == -1]
+        yield "German credit", Subject(model, frame, denied, integers, 1)
     data = heloc()
     if data is not None:
         frame, labels = data
         model = heloc_model(frame, labels)
         denied = frame[model.predict(frame) == 1]
-        found["HELOC, whole steps"] = Subject(model, frame, denied, heloc_integers(frame), 0)
-        found["HELOC, continuous"] = Subject(model, frame, denied, (), 0)
-        some = ((frame - frame.mean()) / frame.std()).iloc[:, :8]
-        plain = LogisticRegression(max_iter=1000).fit(some, labels)
+        yield "HELOC, whole steps", Subject(model, frame, denied, heloc_integers(frame), 0)
+        yield "HELOC, continuous", Subject(model, frame, denied, (), 0)
+        narrow = ((frame - frame.mean()) / frame.std()).iloc[:, :8]
+        plain = LogisticRegression(max_iter=1000).fit(narrow, labels)
         noisy = cp.UncertainClassifier(plain, law=ProjectedGaussian(0.05 * np.eye(9)))
-        denied = some[plain.predict(some) == 1]
-        found["HELOC, uncertain weights"] = Subject(
-            noisy, some, denied, (), cp.Robust(0, 0.9, "fixed")
-        )
-    return found
+        denied, target = narrow[plain.predict(narrow) == 1], cp.Robust(0, 0.9, "fixed")
+        yield "HELOC, uncertain weights", Subject(noisy, narrow, denied, (), target)
 
 
 def drawn(rng: np.random.Generator, frame: pd.DataFrame, row: pd.Series) -> list[cp.Constraint]:
@@ -83,17 +70,17 @@ def drawn(rng: np.random.Generator, frame: pd.DataFrame, row: pd.Series) -> list
         near = wide[name] * rng.uniform(0.2, 1.0)
         at = float(row[name])
         sides = {"low": at - near, "high": at + near, "fall": near, "rise": near}
-        kept = ("low", "high"), ("fall", "rise"), ("fall",), ("rise",)
-        made.append(cp.Bounds(name, **{side: sides[side] for side in kept[rng.integers(4)]}))
+        ends = (("low", "high"), ("fall", "rise"), ("fall",), ("rise",))[rng.integers(4)]
+        made.append(cp.Bounds(name, **{side: sides[side] for side in ends}))
     a, b = numbers[-2:]
     made.append(cp.Monotone(a, str(rng.choice(["increasing", "decreasing"]))))
-    more = [
+    couplings = [
         cp.MaxChanges(int(rng.integers(1, 4))),
         cp.MaxChanges(int(rng.integers(1, 3))),
         cp.WithinObserved(),
         cp.Linear({a: 1.0, b: 1.0}, high=float(row[a] + row[b]) + 0.2),
     ]
-    return made + [one for one in more if rng.random() < 0.5]
+    return made + [constraint for constraint in couplings if rng.random() < 0.5]
 
 
 def excluded(
@@ -105,7 +92,7 @@ def excluded(
         constraints = drawn(rng, subject.frame, row.iloc[0])
 
         def ask(
-            asked: Sequence[cp.Constraint], target: Any, row: pd.DataFrame = row
+            policy: Sequence[cp.Constraint], target: Any, row: pd.DataFrame = row
         ) -> cp.Counterfactual:
             return cp.explain(
                 subject.model,
@@ -114,7 +101,7 @@ def excluded(
                 data=subject.frame,
                 features=list(subject.features),
                 extrapolate=True,
-                constraints=asked,
+                constraints=policy,
             )[0]
 
         answer = ask(constraints, subject.target)
@@ -133,81 +120,66 @@ def shared(relaxation: Any, share: float) -> Any:
     return replace(old, **moved)
 
 
+COUNTS = ("minimal", "relaxations", "do", "least", "halves")
+
+
 def line(name: str, subject: Subject, count: int) -> dict[str, Any]:
     """Times, and what holds of the conflicts of some rows."""
-    rng, seconds = np.random.default_rng(count), list[float]()
-    said = dict.fromkeys(("minimal", "relaxations", "do", "least", "halves that do not"), 0)
+    rng, seconds, counts = np.random.default_rng(count), list[float](), dict.fromkeys(COUNTS, 0)
     for ask, constraints, answer in excluded(subject, rng, count):
-        start = process_time()
-        conflict = answer.conflict
-        seconds.append(process_time() - start)
-        said["minimal"] += conflict.minimal
+        conflict, time = timed(lambda: answer.conflict)  # noqa: B023
+        seconds.append(time)
+        counts["minimal"] += conflict.minimal
         for relaxation in conflict.relaxed:
-            said["relaxations"] += 1
-            at = [i for i, one in enumerate(constraints) if one is relaxation.old]
+            counts["relaxations"] += 1
+            at = [i for i, c in enumerate(constraints) if c is relaxation.old]
             if not at:  # of the target
-                said["do"] += ask(constraints, relaxation.new).found
+                counts["do"] += ask(constraints, relaxation.new).found
                 continue
-            asked = list(constraints)
-            asked[at[0]] = relaxation.new
-            said["do"] += ask(asked, subject.target).found
+            policy = list(constraints)
+            policy[at[0]] = relaxation.new
+            counts["do"] += ask(policy, subject.target).found
             if relaxation.least:
-                asked[at[0]] = shared(relaxation, 0.5)
-                said["least"] += 1
-                said["halves that do not"] += not ask(asked, subject.target).found
-    return {"kind": name, "rows": count, "seconds": seconds, **said}
-
-
-def cells(said: Mapping[str, Any]) -> tuple[Any, ...]:
-    """A line of the table."""
-    return (
-        said["kind"],
-        said["rows"],
-        milliseconds(float(np.median(said["seconds"]))),
-        milliseconds(max(said["seconds"])),
-        f"{said['minimal']} of {said['rows']}",
-        f"{said['do']} of {said['relaxations']}",
-        f"{said['halves that do not']} of {said['least']}",
-    )
+                policy[at[0]] = shared(relaxation, 0.5)
+                counts["least"] += 1
+                counts["halves"] += not ask(policy, subject.target).found
+    return {"name": name, "rows": count, "seconds": seconds, **counts}
 
 
 def main() -> None:
     quick = is_quick()
-    made = subjects()
-    if not made:
+    results = [line(name, subject, 2 if quick else 10) for name, subject in subjects()]
+    if not results:
         return
-    lines = [line(name, subject, 2 if quick else 10) for name, subject in made.items()]
-    seconds = np.concatenate([one["seconds"] for one in lines])
-    total = {name: sum(one[name] for one in lines) for name in lines[0] if name not in SINGLE}
-    median, worst = float(np.median(seconds)), float(seconds.max())
-    goals = [
-        Goal("median", "below 100 ms", milliseconds(median), median < 0.1),
-        Goal("worst", "below 2 s", milliseconds(worst), worst < 2.0),
-        *(
-            Goal(what, goal, f"{total[part]} of {total[whole]}", total[part] == total[whole])
-            for what, goal, part, whole in (
-                ("known to be minimal", "every row", "minimal", "rows"),
-                ("relaxations that do", "every one", "do", "relaxations"),
-                ("least: half does not", "every one", "halves that do not", "least"),
-            )
-        ),
+    shares = (("minimal", "rows"), ("do", "relaxations"), ("halves", "least"))
+    rows = [
+        (
+            *(result["name"], result["rows"], milliseconds(float(np.median(result["seconds"])))),
+            milliseconds(max(result["seconds"])),
+            *(f"{result[mask]} of {result[whole]}" for mask, whole in shares),
+        )
+        for result in results
     ]
-    report = Report(
-        "conflicts",
-        "Conflicts of rows without an answer",
-        QUESTION,
-        ("rows of", "rows", "median", "worst", "minimal", "relaxations that do", "half does not"),
-        [cells(one) for one in lines],
-        goals,
-        [
-            """*Half does not*: of the relaxations of constraints that are said to be the least,
-            those of which half does not suffice. Times are CPU time."""
-        ],
+    seconds = np.concatenate([result["seconds"] for result in results])
+    median, worst = float(np.median(seconds)), float(seconds.max())
+    claims = [
+        Claim("median", "below 100 ms", milliseconds(median), median < 0.1),
+        Claim("worst", "below 2 s", milliseconds(worst), worst < 2.0),
+    ]
+    promises = (
+        ("known to be minimal", "every row"),
+        ("relaxations that do", "every one"),
+        ("least: half does not", "every one"),
     )
-    finish(report, quick=quick)
-
-
-SINGLE = ("kind", "seconds")
+    for (what, goal), pair in zip(promises, shares, strict=True):
+        count, total = (sum(result[name] for result in results) for name in pair)
+        claims.append(Claim(what, goal, f"{count} of {total}", count == total))
+    columns = (
+        *("rows of", "rows", "median", "worst", "minimal", "relaxations that do"),
+        "half does not",
+    )
+    section = Section("", TEXT, columns, rows, claims=claims)
+    publish("conflicts", "Conflicts of rows without an answer", [section], quick=quick)
 
 
 if __name__ == "__main__":

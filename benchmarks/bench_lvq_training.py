@@ -5,20 +5,18 @@ Beside it the same models of sklearn-lvq, in an environment of its own.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import HERE, Goal, Report, data_file, finish, is_quick, milliseconds
-from bench_peers import Peer, environment
+from harness.data import HOUSES, PRICE, ames
+from harness.peers import Peer, run
+from harness.report import Claim, Section, is_quick, publish
+from harness.timing import milliseconds, timed
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.model_selection import KFold
@@ -30,10 +28,6 @@ from counterpoint import lvq
 PROTOTYPES = 3
 REPEATS = 3
 MODELS = ("GLVQ", "GRLVQ", "GMLVQ", "LGMLVQ", "RSLVQ", "MRSLVQ", "LMRSLVQ")
-HOUSES = [
-    *("Total Bsmt SF", "1st Flr SF", "2nd Flr SF", "Gr Liv Area", "Wood Deck SF"),
-    *("Open Porch SF", "3Ssn Porch", "Screen Porch", "Pool Area"),
-]
 ACCURACY = {
     "breast cancer, PCA 5": {"GLVQ": 0.940, "GMLVQ": 0.953, "LGMLVQ": 0.956},
     "digits, PCA 10": {"GLVQ": 0.923, "GMLVQ": 0.939, "LGMLVQ": 0.963},
@@ -43,19 +37,16 @@ PEER = Peer(
     "sklearn-lvq-1.1.1",
     "run_sklearn_lvq.py",
     (("sklearn-lvq==1.1.1", "numpy==1.23.5", "scipy==1.9.3", "scikit-learn==1.1.3"),),
-    MODELS[:4],
 )
-WITHOUT_PEER = ("digits, 64 features",)
-QUESTION = """
+TEXT = """
 Mean accuracy over four folds (shuffled with seed 42) and the median CPU time of a fit. 3 prototypes
 a class, everything else as it comes. PCA, where it is named, and StandardScaler are fitted on the
-training fold.
+training fold. sklearn-lvq 1.1.1 is the version of 2020, with the versions of NumPy, SciPy and
+scikit-learn that it still runs on; random_state 0. It has none of the models of the likelihood
+ratio.
 """
-METHOD = """
-sklearn-lvq 1.1.1 is the version of 2020, with the versions of NumPy, SciPy and scikit-learn that it
-still runs on; random_state 0. It has none of the models of the likelihood ratio. On all 64 features
-of digits it is left out for the time it takes.
-"""
+Measured = dict[tuple[str, str], tuple[float, float]]
+"""Data set and model → accuracy and seconds."""
 
 
 @dataclass(frozen=True)
@@ -68,129 +59,86 @@ class Fold:
     y_test: np.ndarray
 
 
-def folds(X: np.ndarray, y: np.ndarray, *steps: Any) -> list[Fold]:
+def folds(X: np.ndarray, y: np.ndarray, *steps: Any) -> Iterator[Fold]:
     """Four of them."""
-    made = []
     for train, test in KFold(4, shuffle=True, random_state=42).split(X):
         before = make_pipeline(*steps, StandardScaler()).fit(X[train])
-        made.append(Fold(before.transform(X[train]), y[train], before.transform(X[test]), y[test]))
-    return made
+        yield Fold(before.transform(X[train]), y[train], before.transform(X[test]), y[test])
 
 
-def subjects(*, quick: bool) -> dict[str, list[Fold]]:
+def subjects(*, quick: bool) -> Iterator[tuple[str, list[Fold]]]:
     """The data sets by name."""
-    found = {"breast cancer, PCA 5": folds(*load_breast_cancer(return_X_y=True), PCA(5))}
-    found["iris"] = folds(*load_iris(return_X_y=True))
-    found["wine"] = folds(*load_wine(return_X_y=True))
+    yield "breast cancer, PCA 5", [*folds(*load_breast_cancer(return_X_y=True), PCA(5))]
+    yield "iris", [*folds(*load_iris(return_X_y=True))]
+    yield "wine", [*folds(*load_wine(return_X_y=True))]
     if quick:
-        return found
-    digits = load_digits(return_X_y=True)
-    found["digits, PCA 10"] = folds(*digits, PCA(10))
-    found["digits, 64 features"] = folds(*digits)
-    path = data_file("ames/ames_raw.csv")
-    if path is not None:
-        frame = pd.read_csv(path)
-        labels = (frame["SalePrice"] >= 160_000).to_numpy().astype(int)
-        found["houses, 9 features"] = folds(frame[HOUSES].fillna(0.0).to_numpy(float), labels)
-    return found
-
-
-Measured = dict[tuple[str, str], tuple[float, float]]
+        return
+    yield "digits, PCA 10", [*folds(*load_digits(return_X_y=True), PCA(10))]
+    houses = ames()
+    if houses is not None:
+        labels = (houses["SalePrice"] >= PRICE).to_numpy().astype(int)
+        yield "houses, 9 features", [*folds(houses[list(HOUSES)].to_numpy(), labels)]
 
 
 def ours(data: dict[str, list[Fold]]) -> Measured:
-    """Accuracy and seconds by data set and model."""
-    found = {}
-    for name, parts in data.items():
+    """Accuracy and seconds of our models."""
+    results = {}
+    for name, splits in data.items():
         for model in MODELS:
-            right, seconds = [], []
-            for fold in parts:
+            accuracy, seconds = [], []
+            for fold in splits:
                 for _ in range(REPEATS):
                     estimator = getattr(lvq, model)(PROTOTYPES, random_state=0)
-                    start = process_time()
-                    estimator.fit(fold.X, fold.y)
-                    seconds.append(process_time() - start)
-                right.append(estimator.score(fold.X_test, fold.y_test))
-            found[name, model] = float(np.mean(right)), float(np.median(seconds))
-    return found
+                    seconds.append(timed(lambda e=estimator, f=fold: e.fit(f.X, f.y))[1])
+                accuracy.append(estimator.score(fold.X_test, fold.y_test))
+            results[name, model] = float(np.mean(accuracy)), float(np.median(seconds))
+    return results
 
 
 def theirs(data: dict[str, list[Fold]]) -> Measured:
     """The same for sklearn-lvq; nothing if it does not install or run."""
-    python = environment(PEER)
-    if python is None:
-        return {}
-    wanted = [name for name in data if name not in WITHOUT_PEER]
+    names = list(data)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        for number, name in enumerate(wanted):
+        for number, name in enumerate(names):
             for i, fold in enumerate(data[name]):
-                np.savez(folder / f"{number}-{i}.npz", **vars(fold))
-        command = [str(python), str(HERE / "peers" / PEER.script), str(folder), str(PROTOTYPES)]
-        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        clean |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"{PEER.name} is left out: it does not run here ({last}).")
-            return {}
-        results = json.loads((folder / "results.json").read_text())
+                np.savez(Path(place) / f"{number}-{i}.npz", **vars(fold))
+        results = run(PEER, Path(place), str(PROTOTYPES))
+    if results is None:
+        return {}
     frame = pd.DataFrame(results)
-    frame["data"] = [wanted[int(fold.split("-")[0])] for fold in frame["fold"]]
+    frame["data"] = [names[int(fold.split("-")[0])] for fold in frame["fold"]]
     grouped = frame.groupby(["data", "model"])
-    right, seconds = grouped["right"].mean(), grouped["cpu"].median()
-    return {key: (float(right[key]), float(seconds[key])) for key in right.index}
+    accuracy, seconds = grouped["right"].mean(), grouped["cpu"].median()
+    return {key: (float(accuracy[key]), float(seconds[key])) for key in accuracy.index}
 
 
-def goals(mine: Measured, peer: Measured) -> list[Goal]:
+def claims(mine: Measured, peer: Measured) -> Iterator[Claim]:
     """Accuracies that were promised; and never slower than the peer."""
-    made = [
-        Goal(f"{name}, {model}, accuracy", f"at least {goal}", f"{right:.4f}", right >= goal)
-        for name, asked in ACCURACY.items()
-        for model, goal in asked.items()
-        if (name, model) in mine
-        for right, _ in [mine[name, model]]
-    ]
-    for (name, model), (_, limit) in peer.items():
-        seconds = mine[name, model][1]
-        asked = f"at most {milliseconds(limit)}"
-        made.append(Goal(f"{name}, {model}, a fit", asked, milliseconds(seconds), seconds <= limit))
-    return made
-
-
-def line(key: tuple[str, str], mine: Measured, peer: Measured) -> Sequence[str]:
-    """One row of the table."""
-    right, seconds = mine[key]
-    other = peer.get(key)
-    if other is None:
-        return (*key, f"{right:.4f}", milliseconds(seconds), "–", "–", "–")
-    ratio = f"{other[1] / seconds:.0f}×"
-    return (
-        *key,
-        f"{right:.4f}",
-        milliseconds(seconds),
-        f"{other[0]:.4f}",
-        milliseconds(other[1]),
-        ratio,
-    )
+    for name, goals in ACCURACY.items():
+        for model, goal in goals.items():
+            if (name, model) in mine:
+                accuracy, what = mine[name, model][0], f"{name}, {model}, accuracy"
+                yield Claim(what, f"at least {goal}", f"{accuracy:.4f}", accuracy >= goal)
+    for key, (_, limit) in peer.items():
+        seconds, what = mine[key][1], f"{', '.join(key)}, a fit"
+        yield Claim(what, f"at most {milliseconds(limit)}", milliseconds(seconds), seconds <= limit)
 
 
 def main() -> None:
     quick = is_quick()
-    data = subjects(quick=quick)
+    data = dict(subjects(quick=quick))
     mine = ours(data)
     peer = {} if quick else theirs(data)
+    rows = []
+    for key, (accuracy, seconds) in mine.items():
+        cells = ("–", "–", "–")
+        if key in peer:
+            other, time = peer[key]
+            cells = (f"{other:.4f}", milliseconds(time), f"{time / seconds:.0f}×")
+        rows.append((*key, f"{accuracy:.4f}", milliseconds(seconds), *cells))
     columns = ("data", "model", "accuracy", "a fit", "sklearn-lvq", "a fit of it", "faster")
-    report = Report(
-        "lvq_training",
-        "Training of learning vector quantization",
-        QUESTION,
-        columns,
-        [line(key, mine, peer) for key in mine],
-        goals(mine, peer),
-        [METHOD],
-    )
-    finish(report, quick=quick)
+    section = Section("", TEXT, columns, rows, claims=list(claims(mine, peer)))
+    publish("lvq_training", "Training of learning vector quantization", [section], quick=quick)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import (
-    Goal,
-    Report,
-    finish,
+from harness.data import (
     german,
     german_model,
     german_policy,
@@ -20,9 +17,9 @@ from _common import (
     heloc_integers,
     heloc_model,
     heloc_policy,
-    is_quick,
 )
-from cvxpy_peer import Answer, Scores, Statement
+from harness.report import Claim, Section, is_quick, publish
+from peers.cvxpy_statement import Answer, Scores, Statement
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -37,18 +34,18 @@ FAILURE = 1e-8
 COSTS_AGREE = 1e-9
 """How far apart our cost of a point and the peer's cost of the same point may be."""
 
-QUESTION = """
+TEXT = """
 Random linear models (2–10 classes, 2–60 features; every cost, constraint and target; real, whole,
 categorical columns), German credit and HELOC with policies: is each answer valid, proved, and no
 worse than CVXPY's?
 """
 METHOD = """
-Every problem is stated anew in CVXPY from public values only (`cvxpy_peer.py`) and solved by
-Clarabel (1e-11), HiGHS (mixed-integer linear) or SCIP (other mixed-integer); the peer's integers
-are rounded and the rest solved anew, so that its cost is that of a feasible point. *Valid*: the
-model's own `predict`, every condition as CVXPY computes it within 1e-8, and the same cost.
-*Excess*: our cost over the peer's; *saving*: the reverse (tolerances of the peer, or a search that
-it did not finish).
+Every problem is stated anew in CVXPY from public values only (`peers/cvxpy_statement.py`) and
+solved by Clarabel (1e-11), HiGHS (mixed-integer linear) or SCIP (other mixed-integer); the peer's
+integers are rounded and the rest solved anew, so that its cost is that of a feasible point.
+*Valid*: the model's own `predict`, every condition as CVXPY computes it within 1e-8, and the same
+cost. *Excess*: our cost over the peer's; *saving*: the reverse (tolerances of the peer, or a search
+that it did not finish).
 """
 
 
@@ -119,44 +116,44 @@ def random_cost(rng: np.random.Generator, frame: pd.DataFrame) -> cp.Cost:
 def random_constraints(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
     """Any of the constraints, each with a probability."""
     names = list(frame)
-    found: list[cp.Constraint] = []
+    constraints: list[cp.Constraint] = []
     if rng.random() < 0.4 and len(names) > 2:
         count = rng.integers(1, 1 + len(names) // 2)
-        found.append(cp.Immutable(*rng.choice(names, count, replace=False).tolist()))
+        constraints.append(cp.Immutable(*rng.choice(names, count, replace=False).tolist()))
     if rng.random() < 0.5:
-        found.append(cp.WithinObserved())
+        constraints.append(cp.WithinObserved())
         if rng.random() < 0.4:
-            found.append(cp.MaxChanges(int(rng.integers(1, 5))))
-    return found + random_ranges(rng, frame) + random_couplings(rng, frame)
+            constraints.append(cp.MaxChanges(int(rng.integers(1, 5))))
+    return constraints + random_ranges(rng, frame) + random_couplings(rng, frame)
 
 
 def random_ranges(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
     """Bounds and directions of one or two numbers."""
-    found: list[cp.Constraint] = []
+    constraints: list[cp.Constraint] = []
     numeric = [n for n in frame if str(n)[0] in "ci"]
     for name in rng.choice(numeric, min(2, len(numeric)), replace=False).tolist():
         fall, rise = frame[name].std() * rng.random(2)
         if rng.random() < 0.4:
-            found.append(cp.Bounds(name, fall=fall, rise=2 * rise))
+            constraints.append(cp.Bounds(name, fall=fall, rise=2 * rise))
         elif rng.random() < 0.3:
             way = str(rng.choice(["increasing", "decreasing"]))
-            found.append(cp.Monotone(name, way))
-    return found
+            constraints.append(cp.Monotone(name, way))
+    return constraints
 
 
 def random_couplings(rng: np.random.Generator, frame: pd.DataFrame) -> list[cp.Constraint]:
     """A linear relation between two numbers, an ellipsoid around up to four real ones."""
-    found: list[cp.Constraint] = []
+    constraints: list[cp.Constraint] = []
     numeric = [n for n in frame if str(n)[0] in "ci"]
     floats = [n for n in frame if str(n)[0] == "c"]
     if rng.random() < 0.4 and len(numeric) > 1:
         pair = rng.choice(numeric, 2, replace=False).tolist()
         weights = {n: float(rng.normal() / frame[n].std()) for n in pair}
         total = sum(w * frame[n] for n, w in weights.items())
-        found.append(cp.Linear(weights, high=float(np.quantile(total, 0.7))))
+        constraints.append(cp.Linear(weights, high=float(np.quantile(total, 0.7))))
     if rng.random() < 0.25 and len(floats) > 1:
-        found.append(cp.Ellipsoid.from_data(frame, floats[:4], coverage=0.99))
-    return found
+        constraints.append(cp.Ellipsoid.from_data(frame, floats[:4], coverage=0.99))
+    return constraints
 
 
 def random_target(rng: np.random.Generator, k: int) -> Any:
@@ -259,9 +256,8 @@ def judge(question: Question, tally: Tally) -> None:
         cost=question.cost,
         constraints=question.constraints,
     )
-    target = (
-        question.target if isinstance(question.target, cp.Target) else cp.Label(question.target)
-    )
+    target = question.target
+    target = target if isinstance(target, cp.Target) else cp.Label(target)
     answers = explainer.explain(question.rows, target, time_limit=60)
     classes = np.asarray(question.model.classes_).tolist()
     scores = Scores.ask(question.model, question.frame, explainer.features)
@@ -342,15 +338,17 @@ def _judge_point(
     """A row with an answer: whether it is valid, at the cost that was said, its gap closed."""
     answers, i, (point, confirmed) = ours
     cost, failure = statement.judge(point, *ask)
-    said, gap = float(answers.cost[i]), float(answers.gap[i])
-    agrees = abs(cost - said) <= COSTS_AGREE * max(cost, 1e-300)
+    reported, gap = float(answers.cost[i]), float(answers.gap[i])
+    agrees = abs(cost - reported) <= COSTS_AGREE * max(cost, 1e-300)
     valid = confirmed and failure <= FAILURE and agrees
     tally.answered += 1
     tally.valid += valid
     tally.gap = max(tally.gap, gap)
     tally.exact += gap <= EXACT
     if not valid:
-        problem = f"confirmed {confirmed}, fails by {failure:.1e}, cost {said:.12g}, {cost:.12g}"
+        problem = (
+            f"confirmed {confirmed}, fails by {failure:.1e}, cost {reported:.12g}, {cost:.12g}"
+        )
         tally.trouble.append(f"{where}: {problem}")
     if gap > EXACT:
         tally.trouble.append(f"{where}: {answers.status[i]} with gap {gap:.1e}")
@@ -369,91 +367,59 @@ def main() -> None:
     for source, count in sources:
         for question in source(count):
             judge(question, tallies.setdefault(question.family, Tally()))
-    finish(_report(tallies), quick=quick)
+    packages = ("cvxpy", "PySCIPOpt")
+    publish("optimality", "Optimality", [section(tallies)], quick=quick, packages=packages)
 
 
-def _report(tallies: dict[str, Tally]) -> Report:
+COLUMNS = {
+    "rows": "rows",
+    "already": "already",
+    "answered": "answered",
+    "valid": "valid",
+    "exact": "gap ≤ 1e-6",
+    "gap": "worst gap",
+    "compared": "compared",
+    "excess": "worst excess",
+    "saving": "largest saving",
+    "impossible": "impossible says peer",
+    "infeasible": "infeasible",
+    "proved": "of these proved",
+}
+"""Fields of a tally, and their columns."""
+
+
+def section(tallies: dict[str, Tally]) -> Section:
+    """The table, and what went wrong."""
     rows = [
-        (
-            family,
-            t.rows,
-            t.already,
-            t.answered,
-            t.valid,
-            t.exact,
-            f"{t.gap:.0e}",
-            t.compared,
-            _signed(t.excess),
-            _signed(t.saving),
-            t.impossible,
-            t.infeasible,
-            t.proved,
-        )
-        for family, t in tallies.items()
+        (family, *(_cell(getattr(tally, name)) for name in COLUMNS))
+        for family, tally in tallies.items()
     ]
     total = {
-        name: sum(getattr(t, name) for t in tallies.values())
-        for name in ("rows", "answered", "valid", "exact", "compared", "impossible", "infeasible")
+        name: sum(getattr(tally, name) for tally in tallies.values())
+        for name in ("rows", "already", "answered", "valid", "exact", "infeasible", "unfinished")
     }
-    worst = max(t.excess for t in tallies.values())
-    unanswered = sum(t.rows - t.already - t.answered for t in tallies.values())
-    goals = [
-        Goal(
-            "valid",
-            "every answer",
-            f"{total['valid']} of {total['answered']}",
-            total["valid"] == total["answered"],
-        ),
-        Goal(
-            "gap",
-            "≤ 1e-6 each",
-            f"{total['exact']} of {total['answered']}",
-            total["exact"] == total["answered"],
-        ),
-        Goal("worst against the peer", "≤ 1e-6 relative", _signed(worst), worst <= EXACT),
-        Goal(
-            "impossible rows",
-            "each infeasible, proved or reported",
-            f"{total['infeasible']} of {unanswered}",
-            total["infeasible"] == unanswered,
-        ),
-    ]
-    trouble = [line for t in tallies.values() for line in t.trouble]
-    unfinished = sum(t.unfinished for t in tallies.values())
-    notes = [METHOD]
-    if unfinished:
-        notes.append(
-            f"The peer did not finish, or not accurately, on {unfinished} of {total['rows']} rows."
+    worst = max(tally.excess for tally in tallies.values())
+    unanswered = total["rows"] - total["already"] - total["answered"]
+    claims = [
+        Claim(what, goal, f"{total[name]} of {count}", total[name] == count)
+        for what, goal, name, count in (
+            ("valid", "every answer", "valid", total["answered"]),
+            ("gap", "≤ 1e-6 each", "exact", total["answered"]),
+            ("impossible rows", "each infeasible, proved or reported", "infeasible", unanswered),
         )
+    ]
+    claims.append(Claim("worst against the peer", "≤ 1e-6 relative", _cell(worst), worst <= EXACT))
+    trouble = [line for tally in tallies.values() for line in tally.trouble]
+    unfinished = f"""The peer did not finish, or not accurately, on {total["unfinished"]} of
+        {total["rows"]} rows."""
+    notes = [METHOD, *([unfinished] if total["unfinished"] else [])]
     notes += ["What went wrong: " + "; ".join(trouble) + "."] if trouble else []
-    columns = (
-        "problems",
-        "rows",
-        "already",
-        "answered",
-        "valid",
-        "gap ≤ 1e-6",
-        "worst gap",
-        "compared",
-        "worst excess",
-        "largest saving",
-        "impossible says peer",
-        "infeasible",
-        "of these proved",
-    )
-    return Report(
-        "optimality",
-        "Optimality",
-        QUESTION,
-        columns,
-        rows,
-        goals,
-        notes,
-        packages=("cvxpy", "PySCIPOpt"),
-    )
+    return Section("", TEXT, ("problems", *COLUMNS.values()), rows, notes, claims=claims)
 
 
-def _signed(value: float) -> str:
+def _cell(value: float) -> str | int:
+    if isinstance(value, int):
+        return value
     return "–" if not np.isfinite(value) else f"{value:.0e}"
 
 

@@ -19,7 +19,8 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _common import Goal, Report, finish, is_quick, number
+from harness.report import Claim, Section, is_quick, publish
+from harness.timing import number
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,18 +31,15 @@ from counterpoint.scale import run
 ROWS = 10_000_000
 COLUMNS = 30
 BLOCK = 2**16
-QUESTION = f"""
+TEXT = f"""
 A data set of {number(ROWS)} rows × {COLUMNS} float64 columns in Parquet files, explained by a
 pipeline (standardised, logistic regression; Manhattan costs, answers within what the data show)
-into another data set, with all columns of the report. `predict_proba` reads the same files in
-blocks of the same process, and throws its probabilities away; two processes that do no more show
-what a second one gains on this machine.
+into another data set, with all columns of the report. Half of the rows have the label already, and
+are written as they are. `predict_proba` reads the same files in blocks of the same process, and
+throws its probabilities away; two processes that do no more show what a second one gains on this
+machine. CPU time is that of all processes together. Memory is the peak of resident memory of one
+worker, with the libraries that it imports.
 """
-NOTES = [
-    """CPU time is that of all processes together. Memory is the peak of resident memory of one
-    worker, with the libraries that it imports.""",
-    """Half of the rows have the label that is asked for already, and are written as they are.""",
-]
 
 
 def in_seconds(time: float) -> str:
@@ -87,28 +85,28 @@ def by_two(model: Any, files: Sequence[Path]) -> tuple[float, float]:
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(partial(predicted, model), [files[:1], files[1:2]]))  # both are up
         start = perf_counter()
-        told = list(pool.map(partial(predicted, model), [files[::2], files[1::2]]))
-        return perf_counter() - start, sum(cpu for _, cpu, _ in told)
+        times = list(pool.map(partial(predicted, model), [files[::2], files[1::2]]))
+        return perf_counter() - start, sum(cpu for _, cpu, _ in times)
 
 
 @contextmanager
 def peaks_of_children() -> Any:
     """The peak of resident memory of each child process, in bytes."""
-    found: dict[int, int] = {}
+    peaks: dict[int, int] = {}
     ended = Event()
 
     def watch() -> None:
         while not ended.wait(0.05):
             for child in psutil.Process().children(recursive=True):
                 try:
-                    found[child.pid] = max(found.get(child.pid, 0), child.memory_info().rss)
+                    peaks[child.pid] = max(peaks.get(child.pid, 0), child.memory_info().rss)
                 except psutil.NoSuchProcess:
                     continue
 
     thread = Thread(target=watch)
     thread.start()
     try:
-        yield found
+        yield peaks
     finally:
         ended.set()
         thread.join()
@@ -117,15 +115,15 @@ def peaks_of_children() -> Any:
 def cpu_of_all() -> float:
     """CPU seconds of this process and of the children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def measured(task: Callable[[], Any]) -> tuple[Any, float, float, float]:
     """What a task gives, its seconds on the clock and of CPU, and the most memory of a child."""
     with peaks_of_children() as peaks:
         start, cpu = perf_counter(), cpu_of_all()
-        told = task()
-        return told, perf_counter() - start, cpu_of_all() - cpu, max(peaks.values(), default=0)
+        result = task()
+        return result, perf_counter() - start, cpu_of_all() - cpu, max(peaks.values(), default=0)
 
 
 def main() -> None:
@@ -134,8 +132,7 @@ def main() -> None:
     model, data = the_model()
     explainer = cp.Explainer(model, data=data)
     explainer.explain(data, "granted", progress=False)
-    root = os.environ.get("COUNTERPOINT_SCRATCH")
-    with tempfile.TemporaryDirectory(dir=root) as scratch:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("COUNTERPOINT_SCRATCH")) as scratch:
         rows = Path(scratch, "rows")
         rows.mkdir()
         write_rows(rows, count, files)
@@ -143,56 +140,40 @@ def main() -> None:
         alone, cpu, clock = predicted(model, paths)
         both = by_two(model, paths)
         lines = [
-            ("predict_proba alone", number(count), "–", in_seconds(alone), "–", "–"),
-            ("with reading", number(count), in_seconds(clock), in_seconds(cpu), "–", "–"),
-            ("with reading, by two processes", number(count), *map(in_seconds, both), "–", "–"),
+            ("predict_proba alone", "–", in_seconds(alone), "–", "–"),
+            ("with reading", in_seconds(clock), in_seconds(cpu), "–", "–"),
+            ("with reading, by two processes", *map(in_seconds, both), "–", "–"),
         ]
-        clocks, most = {}, 0.0
+        clocks, memory = {}, 0.0
         for workers in (1, 2):
-            out = Path(scratch, f"out{workers}")
-            told, took, used, peak = measured(
-                partial(run, explainer, rows, out, "granted", workers=workers)
+            task = partial(
+                run, explainer, rows, Path(scratch, f"out{workers}"), "granted", workers=workers
             )
-            assert told.rows == count
-            clocks[workers], most = took, peak / 2**20
-            times = in_seconds(took), in_seconds(used), f"{number(count / took)} rows/s"
-            memory = f"{number(most)} MiB" if peak else "–"
+            result, clocks[workers], used, peak = measured(task)
+            assert result.rows == count
+            memory = peak / 2**20
+            times = in_seconds(clocks[workers]), in_seconds(used)
+            rate = f"{number(count / clocks[workers])} rows/s"
             name = f"explained, {workers} worker{'s' * (workers > 1)}"
-            lines.append((name, number(count), *times, memory))
-        again = measured(partial(run, explainer, rows, out, "granted"))[1]
-        few = Path(scratch, "few")
-        few.mkdir()
-        for k in range(20):
-            data.head(1).assign(x0=float(k)).to_parquet(few / f"{k}.parquet")
-        small = measured(partial(run, explainer, few, Path(scratch, "small"), "granted"))[2] / 20
-
-    def goal(what: str, asked: str, found: float, satisfied: bool, unit: str = "×") -> Goal:  # noqa: FBT001
-        return Goal(what, asked, f"{number(found)}{unit}", satisfied)
-
-    two, faster = clocks[2], clocks[1] / clocks[2]
-    what, limit = "two workers, on the clock", number(clock / both[0])
-    goals = [
-        goal(what, "≤ 10 × predict_proba alone", two / alone, two <= 10 * alone),
-        goal(what, "≤ 10 × predict_proba with reading", two / clock, two <= 10 * clock),
-        goal("two workers, speed-up", f"≥ 1.8 ({limit} to the model)", faster, faster >= 1.8, ""),
-        goal("memory of a worker", "below 1024 MiB", most, most < 1024, " MiB"),
+            lines.append((name, *times, rate, f"{number(memory)} MiB" if peak else "–"))
+    two, faster, limit = clocks[2], clocks[1] / clocks[2], number(clock / both[0])
+    claims = [
+        Claim(
+            "two workers, on the clock",
+            f"≤ 10 × {what}",
+            f"{number(two / base)}×",
+            two <= 10 * base,
+        )
+        for what, base in (("predict_proba alone", alone), ("predict_proba with reading", clock))
     ]
-    parts = f"""A shard of one row takes {number(1e3 * small)} ms of CPU time, and to find that all
-        shards of {number(count)} rows are there already {in_seconds(again)}."""
-    columns = ("what", "rows", "clock", "CPU", "rate", "memory of a worker")
-    finish(
-        Report(
-            "scale",
-            "Batches",
-            QUESTION,
-            columns,
-            lines,
-            goals,
-            [*NOTES, parts],
-            packages=("pyarrow", "distributed"),
-        ),
-        quick=quick,
-    )
+    expected = f"≥ 1.8 ({limit} to the model)"
+    claims += [
+        Claim("two workers, speed-up", expected, number(faster), faster >= 1.8),
+        Claim("memory of a worker", "below 1024 MiB", f"{number(memory)} MiB", memory < 1024),
+    ]
+    columns = ("what", "clock", "CPU", "rate", "memory of a worker")
+    section = Section("", TEXT, columns, lines, claims=claims)
+    publish("scale", "Batches", [section], quick=quick, packages=("pyarrow", "distributed"))
 
 
 if __name__ == "__main__":

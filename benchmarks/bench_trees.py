@@ -2,55 +2,39 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from _common import (
-    HERE,
-    Goal,
-    More,
-    Report,
-    each,
-    finish,
-    german,
-    heloc,
-    is_quick,
-    milliseconds,
-    number,
-)
-from bench_gaps import CFNOW, COLUMNS, TOOLS, data_sets, fitted, lines
-from bench_peers import Peer, environment
+from harness.data import encoded, german, heloc, tables
+from harness.peers import Peer, run
+from harness.report import Claim, Section, is_quick, publish
+from harness.timing import fraction, milliseconds, number, one_by_one, predict_times
+from peers.tools import COLUMNS, DICE, NICE, TOOLS, compared
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import counterpoint as cp
 
-QUESTION = """
+TEXT = """
 Exact answers for ensembles of trees, row by row, with a Manhattan cost in which every column's
 range counts 1. Columns of whole numbers change by whole steps. All answers are checked by the
-model's own `predict`; proofs are checked without the search.
+model's own `predict`; proofs are checked without the search. Processor time on one core, through
+`Explainer.explain`. Breast cancer has three rows a line, for its thirty continuous columns take all
+the time that there is.
 """
-METHOD = """
-Processor time on one core, through `Explainer.explain`, row by row. Breast cancer has
-three rows a line, for its thirty continuous columns take all the time that there is.
-"""
-PEERS = """
+TOOLS_TEXT = """
 Other tools on forests of 100 trees of depth 5: ten rows of class 0 each, target the other class,
 numbers of any size between, distance in median absolute deviations. *Violated*: valid, but outside
 the range of the data. *Cost / optimum*: the total cost over the least, of answers that are valid
 and violate nothing. CPU is the median of a row in a warm process.
 """
-OCEAN = Peer("ocean", "run_ocean.py", (("oceanpy==2.0.7",),), ("OCEAN",))
-EXACT = """
+OCEAN = Peer("ocean", "run_ocean.py", (("oceanpy==2.0.7",),))
+OCEAN_TEXT = """
 OCEAN (constraint programs of OR-tools, one worker, twenty seconds a row; Python 3.12 or later) on
 German credit with ranges of 1 and the same forest of 100 trees of depth 5, class 0 → 1, numbers of
 any size between. *Same cost*: of the rows that it proved, those whose cost is ours to 1e-4; OCEAN
@@ -61,7 +45,7 @@ SECONDS = 10.0
 
 
 class Setting(NamedTuple):
-    """One line of the table, with the median and the longest time that are to be reached."""
+    """One line of the table, with the milliseconds that the median and the slowest may take."""
 
     name: str
     model: Any
@@ -95,88 +79,78 @@ def models(*, quick: bool) -> Iterator[tuple[str, Any]]:
 
 def settings(*, quick: bool) -> Iterator[Setting]:
     """All of them."""
-    tables = []
-    for name, data in (("German credit", german()), ("HELOC", heloc())):
-        if data is not None:
-            frame = pd.get_dummies(data[0]).astype(int)
-            tables.append((name, frame, (data[1] > 0).astype(int)))
+    data = []
+    for name, pair in (("German credit", german()), ("HELOC", heloc())):
+        if pair is not None:
+            data.append((name, pd.get_dummies(pair[0]).astype(int), (pair[1] > 0).astype(int)))
     for name, load in (("breast cancer", load_breast_cancer), ("wine", load_wine)):
         frame, labels = load(return_X_y=True, as_frame=True)
-        tables.append((name, frame.rename(columns=lambda c: c.replace(" ", "_")), labels))
-    for name, frame, labels in tables:
+        data.append((name, frame.rename(columns=lambda c: c.replace(" ", "_")), labels))
+    for name, frame, labels in data:
         for kind, model in models(quick=quick):
-            fitted = model.fit(frame, labels)
+            model.fit(frame, labels)
+            limits = (25.0, 2000.0) if "forest" in kind and "×5" in kind else (None, None)
+            count = 3 if quick or name == "breast cancer" else 16 if "forest" in kind else 80
             for target in np.unique(labels)[: 1 if quick else None]:
-                goals = (10.0, 2000.0) if "forest" in kind and "×5" in kind else (None, None)
-                count = 3 if quick or name == "breast cancer" else 16 if "forest" in kind else 80
-                yield Setting(f"{name}, {kind} → {target}", fitted, frame, target, count, *goals)
+                yield Setting(f"{name}, {kind} → {target}", model, frame, target, count, *limits)
         if name == "German credit" and not quick:
             forest = RandomForestClassifier(500, max_depth=8, random_state=0).fit(frame, labels)
             yield Setting(f"{name}, forest 500×8 → 1", forest, frame, 1, 16, 150.0)
 
 
-def measured(setting: Setting) -> tuple[list[Any], list[Goal], np.ndarray]:
-    """A line, its goals, and (n,) which answers are proved."""
-    frame = setting.frame
+def measured(setting: Setting) -> tuple[list[Any], list[Claim], np.ndarray]:
+    """A line, its claims, and which answers are proved."""
+    name, model, frame, target, count, *limits = setting
     spread = (frame.max() - frame.min()).clip(lower=1e-9)
-    explainer = cp.Explainer(setting.model, data=frame, cost=cp.Manhattan(dict(1.0 / spread)))
-    said = np.asarray(setting.model.predict(frame))
-    rows = frame[said != setting.target].head(setting.rows)
-    explainer.explain(rows.head(1), setting.target)
-    times, proved = np.empty(len(rows)), np.zeros(len(rows), dtype=bool)
-    start = process_time()
-    for i in range(5):
-        setting.model.predict(rows.iloc[[i % len(rows)]])
-    predict = (process_time() - start) / 5
-    for i in range(len(rows)):
-        start = process_time()
-        answer = explainer.explain(rows.iloc[[i]], setting.target, time_limit=SECONDS)
-        times[i] = process_time() - start
-        assert (setting.model.predict(answer.to_frame()) == setting.target).all()
-        proved[i] = answer[0].certificate.claim == "proved"
-    middle, top = np.median(times), times.max()
-    line = [
-        setting.name,
-        len(rows),
-        milliseconds(predict),
-        milliseconds(middle),
-        milliseconds(np.quantile(times, 0.9)),
-        milliseconds(top),
-        f"{proved.mean():.0%}",
+    explainer = cp.Explainer(model, data=frame, cost=cp.Manhattan(dict(1.0 / spread)))
+    rows = frame[np.asarray(model.predict(frame)) != target].head(count)
+    singles = one_by_one(explainer, rows, target, time_limit=SECONDS)
+    for answers in singles.answers:
+        assert (model.predict(answers.to_frame()) == target).all()
+    predict = milliseconds(float(np.median(predict_times(model, rows.head(5)))))
+    times = (singles.median, singles.quantile(0.9), singles.slowest)
+    line = [name, len(rows), predict, *times, f"{singles.proved.mean():.0%}"]
+    print(*line, flush=True)
+    values = 1e3 * np.median(singles.seconds), 1e3 * singles.seconds.max()
+    claims = [
+        Claim(f"{name}, {what}", f"at most {number(limit)} ms", f"{number(ms)} ms", ms <= limit)
+        for what, ms, limit in zip(("median", "slowest"), values, limits, strict=True)
+        if limit is not None
     ]
-    goals = []
-    for what, value, goal in (
-        ("median", 1e3 * middle, setting.median),
-        ("slowest", 1e3 * top, setting.slow),
-    ):
-        if goal is not None:
-            asked = f"at most {number(goal)} ms"
-            satisfied = value <= goal
-            goals.append(Goal(f"{setting.name}, {what}", asked, f"{number(value)} ms", satisfied))
-    return line, goals, proved
+    return line, claims, singles.proved
 
 
-def others() -> list[Any]:
+def ensembles(*, quick: bool) -> Section:
+    """Every ensemble."""
+    measures = [measured(setting) for setting in settings(quick=quick)]
+    proved = np.concatenate([mask for *_, mask in measures])
+    what, share = f"proved within {SECONDS:.0f} s", f"{proved.mean():.1%} of {len(proved)}"
+    claims = [claim for _, made, _ in measures for claim in made]
+    claims.append(Claim(what, "at least 99 %", share, bool(proved.mean() >= 0.99)))
+    columns = ("setting", "rows", "predict", "median", "90 %", "slowest", "proved")
+    return Section("", TEXT, columns, [line for line, *_ in measures], claims=claims)
+
+
+def other_tools() -> Section:
     """DiCE and NICE on the forests of two data sets, ours first."""
-    out = []
-    for name, (X, y) in data_sets().items():
+    lines, tools = [], {peer: TOOLS[peer] for peer in (DICE, NICE)}
+    for name, data in tables().items():
         if name in ("German credit", "HELOC"):
             forest = RandomForestClassifier(100, max_depth=5, random_state=0)
-            tools = {peer: kept for peer, kept in TOOLS.items() if peer is not CFNOW}
-            out += lines(name, X, fitted(X, y, forest), y, 10, tools)
-    return out
+            lines += compared(name, data, encoded(*data, forest), 10, tools)
+    return Section("Other tools", TOOLS_TEXT, COLUMNS, lines)
 
 
-def exact_peer() -> list[Any]:
+def ocean() -> Iterator[Section]:
     """OCEAN and ours on the same rows; nothing, and a sentence, where it does not run."""
-    data, python = german(), environment(OCEAN)
-    if data is None or python is None:
-        return []
+    data = german()
+    if data is None:
+        return
     frame = pd.get_dummies(data[0]).astype(float)
     frame = frame.loc[:, frame.max() > frame.min()]
-    many = frame.nunique() > 2
+    wide = frame.nunique() > 2
     frame = (frame - frame.min()) / (frame.max() - frame.min())
-    frame.loc[:, many] -= 0.5
+    frame.loc[:, wide] -= 0.5
     frame.columns = [f"x{j}" for j in range(frame.shape[1])]
     forest = RandomForestClassifier(100, max_depth=5, random_state=0)
     forest.fit(frame.to_numpy(), (data[1] > 0).astype(int))
@@ -186,90 +160,38 @@ def exact_peer() -> list[Any]:
         frame.to_csv(folder / "train.csv", index=False)
         rows.to_csv(folder / "rows.csv", index=False)
         (folder / "model.pickle").write_bytes(pickle.dumps(forest))
-        command = [str(python), str(HERE / "peers" / OCEAN.script), place, "20"]
-        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"OCEAN is left out: it does not run here ({last}).")
-            return []
-        theirs = json.loads((folder / "results.json").read_text())
-    frame = frame.astype(dict.fromkeys(frame.columns[~many], int))
-    cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
-    explainer = cp.Explainer(forest, data=frame, cost=cost)
-    found = explainer.explain(rows, 1)
-    clock, _ = each([lambda i=i: explainer.explain(rows.iloc[[i]], 1) for i in range(len(rows))])
-    near = [np.full(rows.shape[1], np.nan) if t["row"] is None else t["row"] for t in theirs]
-    costs = np.abs(np.array(near, dtype=float) - rows.to_numpy()).sum(axis=1)
+        theirs = run(OCEAN, folder, "20")
+    if theirs is None:
+        return
+    frame = frame.astype(dict.fromkeys(frame.columns[~wide], int))
+    explainer = cp.Explainer(forest, data=frame, cost=cp.Manhattan(dict.fromkeys(frame, 1.0)))
+    ours = one_by_one(explainer, rows, 1)
+    points = [np.full(rows.shape[1], np.nan) if t["row"] is None else t["row"] for t in theirs]
+    costs = np.abs(np.array(points, dtype=float) - rows.to_numpy()).sum(axis=1)
     valid = np.isfinite(costs)
-    valid[valid] = forest.predict(np.array(near)[valid]) == 1
+    valid[valid] = forest.predict(np.array(points)[valid]) == 1
     proved = np.array([t["proved"] for t in theirs]) & valid
-    same = np.abs(costs - found.cost)[proved] < 1e-4
-    proofs = sum(answer.certificate.claim == "proved" for answer in found)
-    told, cpu = (
-        float(found.cost[valid].sum() / costs[valid].sum()),
-        np.array([t["cpu"] for t in theirs]),
-    )
-    return [
+    same = (np.abs(costs - ours.costs) < 1e-4)[proved]
+    seconds = np.array([t["cpu"] for t in theirs])
+    times, ratio = np.median(seconds / ours.seconds), ours.costs[valid].sum() / costs[valid].sum()
+    count = len(rows)
+    lines = [
+        ("counterpoint", count, count, int(ours.proved.sum()), "–", "1", ours.median, "1"),
         (
-            "counterpoint",
-            len(rows),
-            len(rows),
-            proofs,
-            "–",
-            "1",
-            milliseconds(np.median(clock)),
-            "1",
-        ),
-        (
-            *("OCEAN", len(rows), int(valid.sum()), int(proved.sum())),
-            f"{same.sum()} of {len(same)}",
-            number(told),
-            milliseconds(float(np.median(cpu))),
-            number(float(np.median(cpu / np.array(clock)))),
+            *("OCEAN", count, int(valid.sum()), int(proved.sum()), fraction(same)),
+            *(number(float(ratio)), milliseconds(float(np.median(seconds))), number(float(times))),
         ),
     ]
+    columns = ("tool", "rows", "valid", "proved", "same cost", "ours / theirs", "CPU", "times")
+    claim = Claim("OCEAN's CPU over ours", "at least 100", number(float(times)), bool(times >= 100))
+    yield Section("OCEAN", OCEAN_TEXT, columns, lines, claims=[claim])
 
 
 def main() -> None:
     quick = is_quick()
-    table, goals, proved = [], list[Goal](), list[np.ndarray]()
-    for setting in settings(quick=quick):
-        line, more, sure = measured(setting)
-        print(*line, flush=True)
-        table.append(line)
-        goals += more
-        proved.append(sure)
-    every = np.concatenate(proved)
-    share = float(every.mean())
-    goals.append(
-        Goal(
-            f"proved within {SECONDS:.0f} s",
-            "at least 99 %",
-            f"{share:.1%} of {len(every)}",
-            share >= 0.99,
-        )
-    )
-    known = []
-    beside = [] if quick else exact_peer()
-    if beside:
-        columns = ("tool", "rows", "valid", "proved", "same cost", "ours / theirs", "CPU", "times")
-        known.append(More(EXACT, columns, beside))
-        times = float(beside[-1][-1])
-        satisfied = times >= 500.0
-        goals.append(Goal("OCEAN's CPU over ours", "at least 500", f"{number(times)}", satisfied))
-    report = Report(
-        "trees",
-        "Trees and forests",
-        QUESTION,
-        ("setting", "rows", "predict", "median", "90 %", "slowest", "proved"),
-        table,
-        goals,
-        [METHOD],
-        [] if quick else [More(PEERS, COLUMNS, others()), *known],
-        packages=("xgboost-cpu", "xgboost", "lightgbm"),
-    )
-    finish(report, quick=quick)
+    sections = [ensembles(quick=quick), *([] if quick else [other_tools(), *ocean()])]
+    packages = ("xgboost-cpu", "xgboost", "lightgbm")
+    publish("trees", "Trees and forests", sections, quick=quick, packages=packages)
 
 
 if __name__ == "__main__":

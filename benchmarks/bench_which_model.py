@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from time import process_time
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import Goal, Report, finish, german, heloc, is_quick, milliseconds, number
+from harness.data import german, heloc
+from harness.report import Claim, Section, is_quick, publish
+from harness.timing import number, one_by_one
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -21,19 +22,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
 
-SECONDS = 10.0
-"""For each row."""
-QUESTION = """
+TEXT = """
 Six models of the same data, fitted on seven rows of ten. *Accuracy* is that of the rows held out.
 Explained are the first rows held out that a model refuses: the target is the other class, within
 the range of the data, and the cost counts median absolute deviations. The file of HELOC has
 fractions where a count was missing, the mean of the row's own class, which would tell models the
-answer; here they are replaced by the median of the column.
-"""
-METHOD = """
-Processor time on one core, through `Explainer.explain`, row by row, with ten seconds for each.
-*Changes* is the median number of columns that change. All answers are checked by the model's own
-`predict`.
+answer; here they are replaced by the median of the column. Processor time on one core, through
+`Explainer.explain`, row by row, with ten seconds for each. *Changes* is the median number of
+columns that change. All answers are checked by the model's own `predict`.
 """
 
 
@@ -57,10 +53,8 @@ def models(X: pd.DataFrame, *, quick: bool) -> Iterator[tuple[str, Any]]:
         yield "EBM", ebm
     except ImportError:
         print("The EBM is left out: interpret is not installed.")
-    yield (
-        "tree of depth 5",
-        make_pipeline(plain, DecisionTreeClassifier(max_depth=5, random_state=0)),
-    )
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0)
+    yield "tree of depth 5", make_pipeline(plain, tree)
     forest = RandomForestClassifier(count, max_depth=8, random_state=0)
     yield f"forest, {count} trees of depth 8", make_pipeline(plain, forest)
     boosted = HistGradientBoostingClassifier(max_iter=count, random_state=0)
@@ -83,28 +77,21 @@ def data_sets(*, quick: bool) -> Iterator[tuple[str, pd.DataFrame, np.ndarray]]:
 
 
 def lines(name: str, X: pd.DataFrame, y: np.ndarray, *, quick: bool) -> Iterator[tuple[Any, ...]]:
-    """A line for each model, with how many answers are valid and proved."""
-    train, test, known, truth = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
+    """A line for each model, with how many answers are valid."""
+    train, test, labels, truth = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # bins of columns with few values are fewer
-        fitted = {kind: model.fit(train, known) for kind, model in models(X, quick=quick)}
+        fitted = {kind: model.fit(train, labels) for kind, model in models(X, quick=quick)}
     for kind, model in fitted.items():
-        said = model.predict(test)
-        rows = test[said == 0].head(3 if quick else 25)
+        predicted = model.predict(test)
+        rows = test[predicted == 0].head(3 if quick else 25)
         explainer = cp.Explainer(model, data=train, constraints=[cp.WithinObserved()])
-        explainer.explain(rows.head(1), 1, time_limit=SECONDS)
-        answers, times = [], np.empty(len(rows))
-        for i in range(len(rows)):
-            start = process_time()
-            answers.append(explainer.explain(rows.iloc[[i]], 1, time_limit=SECONDS))
-            times[i] = process_time() - start
-        valid = sum(bool((model.predict(a.to_frame()) == 1).all()) for a in answers)
-        proved = sum(a[0].certificate.claim == "proved" for a in answers)
-        changed = np.median([len(a[0].changes) for a in answers])
+        singles = one_by_one(explainer, rows, 1, time_limit=10.0)
+        valid = sum(bool((model.predict(a.to_frame()) == 1).all()) for a in singles.answers)
+        changed = float(np.median([len(a[0].changes) for a in singles.answers]))
         line = (
-            *(name, kind, f"{(said == truth).mean():.1%}", len(rows)),
-            *(milliseconds(float(q)) for q in (np.median(times), times.max())),
-            *(f"{proved / len(rows):.0%}", number(float(changed)), valid),
+            *(name, kind, f"{(predicted == truth).mean():.1%}", len(rows), singles.median),
+            *(singles.slowest, f"{singles.proved.mean():.0%}", number(changed), valid),
         )
         print(*line, sep=" | ", flush=True)
         yield line
@@ -112,19 +99,13 @@ def lines(name: str, X: pd.DataFrame, y: np.ndarray, *, quick: bool) -> Iterator
 
 def main() -> None:
     quick = is_quick()
-    found = [line for data in data_sets(quick=quick) for line in lines(*data, quick=quick)]
-    asked, valid = sum(line[3] for line in found), sum(line[-1] for line in found)
-    report = Report(
-        "which_model",
-        "Which model, if it must be explained",
-        QUESTION,
-        ("data", "model", "accuracy", "rows", "median", "slowest", "proved", "changes"),
-        [line[:-1] for line in found],
-        [Goal("valid", "every row", f"{valid} of {asked}", valid == asked)],
-        [METHOD],
-        packages=("interpret-core",),
-    )
-    finish(report, quick=quick)
+    table = [line for data in data_sets(quick=quick) for line in lines(*data, quick=quick)]
+    count, valid = sum(line[3] for line in table), sum(line[-1] for line in table)
+    claim = Claim("valid", "every row", f"{valid} of {count}", valid == count)
+    columns = ("data", "model", "accuracy", "rows", "median", "slowest", "proved", "changes")
+    section = Section("", TEXT, columns, [line[:-1] for line in table], claims=[claim])
+    title, packages = "Which model, if it must be explained", ("interpret-core",)
+    publish("which_model", title, [section], quick=quick, packages=packages)
 
 
 if __name__ == "__main__":

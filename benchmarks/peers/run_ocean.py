@@ -22,8 +22,8 @@ def main() -> None:
     answers = []
     for x in rows:
         start = process_time()
-        found = explainer.explain(x, y=1, norm=1, max_time=seconds, num_workers=1)
-        row = None if found is None else found.x.tolist()
+        answer = explainer.explain(x, y=1, norm=1, max_time=seconds, num_workers=1)
+        row = None if answer is None else answer.x.tolist()
         clock, proved = process_time() - start, explainer.get_solving_status() == "OPTIMAL"
         answers.append({"row": row, "cpu": clock, "proved": proved})
     (folder / "results.json").write_text(json.dumps(answers))

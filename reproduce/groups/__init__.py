@@ -1,7 +1,5 @@
-"""What `reproduce/groups.py` is made of.
+"""Parts of `reproduce/groups.py`.
 
 Numbers of equations, tables and figures are those of Plumb, Terhorst, Sankararaman and Talwalkar,
 *Explaining groups of points in low-dimensional representations*.
 """
-
-import common  # noqa: F401 (one thread, and the folder of the benchmarks on the path)

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from common.report import Claim, Section, number
+from harness.data import HOUSES, ames
+from harness.report import Claim, Section
+from harness.timing import number
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
-from lvq import paper
-from lvq.sets import FIXED, HOUSES, MODELS, Data, fitted
+from lvq.sets import FIXED, MODELS, Data, fitted
 
+PAPER = {
+    "original": (0, 1120, 468, 1588, 1),
+    "counterfactual": (0, 366, 1824, 2225, 0),
+    "constrained": (373, 1454, 1454, 3125, 0),
+}
+"""Row: TotalBsmt, 1stFlr, 2ndFlr, GrLivA, label."""
 ORDER = 1375
 """The house of the paper's table."""
 SHOWN = HOUSES[: len(HOUSES) - FIXED]
@@ -50,18 +57,8 @@ ONE_METRIC = ("GLVQ", "GMLVQ")
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """One house, explained by one model.
-
-    Parameters
-    ----------
-    house
-        A frame of one row.
-    model, pipeline
-        Its name, and itself.
-    answers
-        What was asked → the answer.
-    """
+class Explained:
+    """One house (a frame of one row), explained by one model: what was asked → the answer."""
 
     house: pd.DataFrame
     model: str
@@ -70,59 +67,48 @@ class Asked:
 
     def rows(self, order: int) -> Iterator[tuple[str, ...]]:
         """Those of the table."""
-        head, blank = (self.model, str(order)), ("", "", "", "")
+        head = (self.model, str(order))
         yield *head, "original", *_areas(self.house), self.label(self.house), "", ""
         for name, answer in self.answers.items():
             if not answer.found[0]:
-                yield *head, name, *blank, "", "", str(answer.status[0])
+                yield *head, name, *[""] * 6, str(answer.status[0])
                 continue
             c, after = answer[0].certificate, answer.to_frame()
-            cost_cutoff = number(c.cost), str(c.claim)
-            yield *head, name, *_areas(after), self.label(after), *cost_cutoff
-
-    @property
-    def holds(self) -> list[bool]:
-        """Whether each answer is valid and meets its constraints."""
-        return [bool(answer[0].certificate.holds) for answer in self.answers.values()]
+            yield *head, name, *_areas(after), self.label(after), number(c.cost), str(c.claim)
 
     def label(self, house: pd.DataFrame) -> str:
         """What the model predicts."""
         return str(self.pipeline.predict(house)[0])
 
 
-def section(houses: Data, orders: np.ndarray) -> Section:
+def section(houses: Data) -> Section:
     """Both houses."""
-    where = int(np.flatnonzero(orders == ORDER)[0])
-    train, held = next(fold for fold in houses.folds() if where in fold[1])
+    orders = ames()["Order"].to_numpy()
+    index = int(np.flatnonzero(orders == ORDER)[0])
+    train, test = next(fold for fold in houses.folds() if index in fold[1])
     models = {
         name: _pipeline(name, houses.frame.iloc[train], houses.labels[train]) for name in MODELS
     }
-    second = _second(houses, held, models)
     rows: list[Sequence[str]] = [
-        ("paper", str(ORDER), name, *map(str, values), "", "")
-        for name, values in paper.TABLE_2.items()
+        ("paper", str(ORDER), name, *map(str, values), "", "") for name, values in PAPER.items()
     ]
-    asked = []
-    for row in (where, second):
+    explained = []
+    for row in (index, _second(houses, test, models)):
         for name, model in models.items():
-            asked.append(_explained(houses.frame.iloc[[row]], name, model, KINDS))
-            rows += asked[-1].rows(int(orders[row]))
-    agree = sum(one.label(one.house) == "0" for one in asked[: len(models)])
-    kept = [held for one in asked for held in one.holds]
+            explained.append(_explained(houses.frame.iloc[[row]], name, model, KINDS))
+            rows += explained[-1].rows(int(orders[row]))
+    agree = sum(house.label(house.house) == "0" for house in explained[: len(models)])
+    holds = [bool(a[0].certificate.holds) for house in explained for a in house.answers.values()]
+    claim = Claim(
+        "a linear constraint on the counterfactual is met (table 2)",
+        "2ndFlr <= 1stFlr",
+        f"{sum(holds)} of {len(holds)} answers are valid and meet all their constraints",
+        all(holds),
+    )
+    columns = ("model", "house", "row", *SHOWN, "label", "cost", "claim")
+    note = NOTE.format(order=ORDER, agree=agree, count=len(models))
     return Section(
-        "Table 2: a house, and a constraint",
-        TEXT,
-        ("model", "house", "row", *SHOWN, "label", "cost", "claim"),
-        rows,
-        [NOTE.format(order=ORDER, agree=agree, count=len(models))],
-        claims=[
-            Claim(
-                "a linear constraint on the counterfactual is met (table 2)",
-                "2ndFlr <= 1stFlr",
-                f"{sum(kept)} of {len(kept)} answers are valid and meet all their constraints",
-                all(kept),
-            )
-        ],
+        "Table 2: a house, and a constraint", TEXT, columns, rows, [note], claims=[claim]
     )
 
 
@@ -136,7 +122,7 @@ def _explained(
     name: str,
     pipeline: Pipeline,
     kinds: Mapping[str, Sequence[cp.Constraint]],
-) -> Asked:
+) -> Explained:
     """One standard deviation costs 1, and the last features stay."""
     other = 1 - int(pipeline.predict(house)[0])
     weights = dict(zip(HOUSES, 1.0 / pipeline[0].scale_, strict=True))
@@ -146,17 +132,17 @@ def _explained(
         cost = cp.Manhattan(weights)
         explainer = cp.Explainer(pipeline, cost=cost, constraints=[fixed, *constraints])
         answers[kind] = explainer.explain(house, other)
-    return Asked(house, name, pipeline, answers)
+    return Explained(house, name, pipeline, answers)
 
 
-def _second(houses: Data, held: np.ndarray, models: Mapping[str, Pipeline]) -> int:
+def _second(houses: Data, test: np.ndarray, models: Mapping[str, Pipeline]) -> int:
     """The first house with label 0 that keeps `SENSE`, and whose counterfactuals do not."""
-    frame = houses.frame.iloc[held]
+    frame = houses.frame.iloc[test]
     binds = _larger(frame) <= 0.0
     binds &= frame["Gr Liv Area"] == frame["1st Flr SF"] + frame["2nd Flr SF"]
     for name in ONE_METRIC:
         binds &= models[name].predict(frame) == 0
-    for row in held[binds]:
+    for row in test[binds]:
         house = houses.frame.iloc[[row]]
         free = [_explained(house, n, models[n], FREE).answers["free"] for n in ONE_METRIC]
         if all(_larger(answer.to_frame()).iloc[0] > 0.0 for answer in free):

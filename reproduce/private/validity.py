@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+from harness.figures import legend, panels, plain
+from harness.report import Claim, Section
+from harness.timing import number
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from common.report import Section, number
+from private.paper import Kind
+from private.simulation import (
+    AS_PRINTED,
+    COLOURS,
+    CONE,
+    METHODS,
+    NAMES,
+    PAPER,
+    Cell,
+    P,
+    Sizes,
+    Tallies,
+    Tally,
+    cells,
+    pooled,
+    simulated,
+)
 
-from private.grid import BETAS
-from private.methods import AS_PRINTED, METHODS
-from private.promises import SURE, claims, unclaimed
-from private.results import FIXED, NAMES, NONE, SELECTION, Results, interval_of, right
-from private.simulation import Tally, pooled
-
-__all__ = ["by_p", "every_cell", "summary"]
-
+SURE = 1e-3
+"""A method breaks its promise where its wrong answers are less likely than this, over all cells."""
+LEAST = 5
+"""Answers, for a point to be drawn."""
 CLAIMED = {
-    SELECTION: "p, however the point was chosen",
-    FIXED: "p, had the point been fixed beforehand",
-    NONE: "nothing",
-    "": "p (the paper)",
+    "selection": "p, however the point was chosen",
+    "fixed": "p, had the point been fixed beforehand",
+    "none": "nothing",
 }
 """Guarantee → what a certificate claims."""
-SUMMARY = """
+TEXT = """
 Noise is drawn, a row of the test set is drawn, the released model is explained, and the answer is
 put to the **true** weights, which are known here. Each trial draws its own noise, so that trials
-are independent; {trials} for each cell, which is a data set, a β and a p, of which {costly} for the
-method that takes longest; {features} draws of random features take turns. λ is that of bound (10):
-with the tight bound all of this holds at half of β. *Found*: an answer came back that the method
-holds to be good. *Right*: the share of the answers with the label by the true weights, and the
-interval of Clopper and Pearson (95 %). *Wrong of all*: of all rows that were asked for. *Worst
-cell*: the lowest share of right answers, of cells with at least ten. *Claims*: what the
-certificates say of the answers. Here p = 0.9; all cells are in the next section.
+are independent; {trials} for each cell, which is a data set and a β, of which {costly} for the
+method that takes longest; {features} draws of random features take turns. p = 0.9; λ is that of
+bound (10): with the tight bound all of this holds at half of β. *Found*: an answer came back that
+the method holds to be good. *Right*: the share of the answers with the label by the true weights,
+and the interval of Clopper and Pearson (95 %). *Wrong of all*: of all rows that were asked for.
+*Worst cell*: the lowest share of right answers, of cells with at least ten. *Claims*: what the
+certificates say of the answers.
 """
 READING = """
 A probability over the noise is a promise about the point that the rule was applied to, and a search
@@ -44,107 +61,122 @@ Algorithm 1 as printed returns a midpoint whether or not it meets the rule, and 
 that does not meet it either. Where prototypes are good it is right for that reason alone; where one
 is on the wrong side of the true model it is wrong nearly always: {data}, {share:.0%} right.
 """
-PROMISE = """
-What is promised is that a wrong answer comes back with a chance of at most 1 − p, and so "wrong of
-all" is what is tested: of {cells} cells, {broken} have so many that they would have a chance below
-{sure:g} in any of them. The share that is right of the answers that are given is no promise, since
-whether there is one depends on the noise, too; of its intervals, {below} of {cells} lie below p.
-"""
+Results = dict[Kind, dict[Cell, Tallies]]
 
 
-def summary(every: Sequence[Results]) -> Section:
-    """Every method, over all cells of p = 0.9."""
-    rows = [_line(one, method) for one in every for method in METHODS[one.kind]]
-    size = every[0].amount.cell
-    text = SUMMARY.format(trials=size.trials, costly=size.costly, features=size.features)
-    columns = (
-        *("features", "method", "asked", "found", "distance: mean, median", "right"),
-        *("wrong of all", "worst cell", "claims"),
-    )
-    promised = [one for result in every for one in result.promising()]
-    below = sum(interval_of(t)[1] < t.p for _, _, t in promised if t.found)
-    broken = sum(tally.surprise < SURE / len(promised) for _, _, tally in promised)
-    promise = PROMISE.format(sure=SURE, cells=len(promised), broken=broken, below=below)
+def section(sizes: Sizes) -> Section:
+    """Every method, over all cells."""
+    results: Results = {
+        kind: {cell: simulated(cell, sizes) for cell in cells(kind, sizes)} for kind in METHODS
+    }
+    rows = [
+        _line(kind, method, {cell: tallies[method] for cell, tallies in by_cell.items()})
+        for kind, by_cell in results.items()
+        for method in METHODS[kind]
+    ]
     return Section(
         "Section 3: real validity of every method, p = 0.9",
-        text,
-        columns,
+        TEXT.format(trials=sizes.trials, costly=sizes.costly, features=sizes.features),
+        (
+            *("features", "method", "rows", "found", "mean distance", "right", "wrong of all"),
+            *("worst cell", "claims"),
+        ),
         rows,
-        [READING, _fault(every), promise],
-        claims=claims(every),
+        [READING, _fault(results["fourier"])],
+        {"private_validity": _figure(results)},
+        _claims(results),
     )
 
 
-def _fault(every: Sequence[Results]) -> str:
-    """What algorithm 1 comes to for the data set that it is worst for."""
-    held: dict[str, list[Tally]] = {}
-    for cell, tally in (pair for one in every for pair in one.of(AS_PRINTED, 0.9)):
-        held.setdefault(cell.data, []).append(tally)
-    shares = {name: pooled(some).right / pooled(some).found for name, some in held.items()}
-    worst = min(shares, key=lambda name: shares[name])
-    return FAULT.format(data=worst, share=shares[worst])
-
-
-def _line(one: Results, method: str) -> tuple[str, ...]:
-    parts = one.of(method, 0.9)
-    both = pooled([tally for _, tally in parts])
-    judged = [(t.right / t.found, c) for c, t in parts if t.found >= 10]
+def _line(kind: Kind, method: str, tallies: dict[Cell, Tally]) -> tuple[str, ...]:
+    total = pooled(list(tallies.values()))
+    judged = [(t.right / t.count, cell) for cell, t in tallies.items() if t.count >= 10]
     worst = ""
     if judged:
         share, cell = min(judged, key=lambda pair: pair[0])
         worst = f"{share:.2f}: {cell.data}, β = {cell.beta:g}"
-    asked = len(both.answers)
+    count = len(total.answers)
     return (
-        NAMES[one.kind],
-        method,
-        str(asked),
-        f"{both.found / asked:.0%}",
-        f"{number(both.mean)}, {number(both.median)}",
-        right(both),
-        f"{both.wrong / asked:.3f}",
-        worst,
-        "; ".join(CLAIMED[word] for word in both.guarantees),
+        *(NAMES[kind], method, str(count), f"{total.count / count:.0%}", number(total.mean)),
+        *(total.share, f"{total.wrong / count:.3f}", worst),
+        "; ".join(CLAIMED.get(word, word) for word in sorted(total.guarantees)),
     )
 
 
-def every_cell(one: Results) -> Section:
-    """Found, mean distance, and real validity of each cell."""
-    rows = [
-        (cell.data, f"{cell.beta:g}", f"{cell.p:g}", *(_cell(tally) for tally in held.values()))
-        for cell, held in one.held.items()
+def _fault(by_cell: dict[Cell, Tallies]) -> str:
+    """What algorithm 1 comes to for the data set that it is worst for."""
+    by_data: dict[str, list[Tally]] = {}
+    for cell, tallies in by_cell.items():
+        by_data.setdefault(cell.data, []).append(tallies[AS_PRINTED])
+    shares = {name: pooled(every).right / pooled(every).count for name, every in by_data.items()}
+    worst = min(shares, key=lambda name: shares[name])
+    return FAULT.format(data=worst, share=shares[worst])
+
+
+def _claims(results: Results) -> list[Claim]:
+    """Real validity of what the paper proposes, and of what claims to hold for a chosen point."""
+    claims = []
+    for kind, name in (("fourier", PAPER), ("fourier", AS_PRINTED), ("linear", CONE)):
+        total = pooled([tallies[name] for tallies in results[kind].values()])
+        what = f"explanations hold for the true model with the confidence asked for: {name}"
+        claims.append(Claim(what, "90 %", total.share, total.interval[1] >= P))
+    promised = [
+        tally
+        for by_cell in results.values()
+        for tallies in by_cell.values()
+        for tally in tallies.values()
+        if tally.guarantees == {"selection"}
     ]
-    return Section(
-        f"Section 3: real validity, cell by cell, {NAMES[one.kind]}",
-        "Found / mean distance of the answers / share of them that are right by the true weights. "
-        "Mean distances of some hundred are those of models that can hardly be certified, where a "
-        "few answers are very far away.",
-        ("data", "β", "p", *METHODS[one.kind]),
-        rows,
+    lowest = min((tally.surprise for tally in promised), default=1.0)
+    level = SURE / max(len(promised), 1)
+    wrong, count = (sum(getattr(t, name) for t in promised) for name in ("wrong", "count"))
+    allowed = sum((1.0 - t.p) * len(t.answers) for t in promised)
+    claims.append(
+        Claim(
+            "what claims the probability for a point that was chosen keeps it: validity >= p",
+            "",
+            f"{wrong} wrong of {count} answers where {allowed:.0f} were allowed; the worst of "
+            f"{len(promised)} cells has a chance of {lowest:.2g} (less than {level:.1g} would "
+            "break it)",
+            lowest >= level,
+        )
     )
+    return claims
 
 
-def _cell(tally: Tally) -> str:
-    if not tally.found:
-        return "0 / – / –"
-    share = tally.found / len(tally.answers)
-    return f"{share:.2f} / {number(tally.mean)} / {tally.right / tally.found:.2f}"
+def _figure(results: Results) -> Figure:
+    """A row of panels for each kind of features, a column for each data set."""
+    names = list(dict.fromkeys(cell.data for cell in results["fourier"]))
+    figure, axes = panels(2, len(names), size=(2.75 * len(names) + 0.8, 6.4))
+    for line, (kind, by_cell) in zip(axes, results.items(), strict=True):
+        for ax, name in zip(line, names, strict=True):
+            for k, method in enumerate(METHODS[kind]):
+                tallies = {c.beta: t[method] for c, t in by_cell.items() if c.data == name}
+                _points(ax, tallies, method, shift=float(np.exp(0.06 * (k - 3))))
+            ax.axhline(P, color="#a33b2a", linewidth=1.0, linestyle="--", zorder=1)
+            ax.set(xscale="log", ylim=(-0.03, 1.04), xlabel="β", title=name)
+            plain(ax.xaxis)
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        line[0].set_ylabel(f"{NAMES[kind]}:\nanswers that are right")
+    legend(figure, axes[:1], fontsize=8, ncols=4)
+    legend(figure, axes[1:], fontsize=8, loc="outside lower center")
+    return figure
 
 
-def by_p(every: Sequence[Results]) -> Section:
-    """Real validity along p, pooled over data sets."""
-    rows = []
-    ps = sorted({cell.p for cell in every[0].held})
-    for one in every:
-        beta = BETAS[one.kind][1]
-        for method in METHODS[one.kind]:
-            held = [[t for c, t in one.of(method, p) if c.beta == beta] for p in ps]
-            shown = (right(pooled(some)) if some else "" for some in held)
-            rows.append((f"{NAMES[one.kind]}, β = {beta:g}", method, *shown))
-    return Section(
-        "Section 3: real validity along p",
-        "The share of the answers that are right by the true weights, over all data sets. Below "
-        "p = 0.72 the paper's rule asks for less than p.",
-        ("", "method", *(f"p = {p:g}" for p in ps)),
-        rows,
-        claims=unclaimed(every),
+def _points(ax: Axes, tallies: dict[float, Tally], method: str, *, shift: float) -> None:
+    """Shares with their intervals; methods are set apart along β."""
+    drawn = [(shift * beta, t) for beta, t in tallies.items() if t.count >= LEAST]
+    shares = np.array([t.right / t.count for _, t in drawn])
+    ends = np.array([t.interval for _, t in drawn]).reshape(-1, 2)
+    ax.errorbar(
+        [place for place, _ in drawn],
+        shares,
+        yerr=np.abs(ends.T - shares),
+        color=COLOURS[method],
+        marker="o",
+        markersize=3.5,
+        linewidth=1.0,
+        elinewidth=0.7,
+        linestyle="--" if method == AS_PRINTED else "-",
+        label=method,
     )

@@ -1,1 +1,0 @@
-"""Other ways to explain the differences between groups, to compare with."""

@@ -1,0 +1,1 @@
+"""Other software and the methods of papers, to compare with."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from known_programs import KNOWN
 
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
@@ -11,7 +12,7 @@ from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
 from counterpoint.solvers.duals import priced, purified
-from counterpoint.testing import KNOWN, Known
+from counterpoint.testing import Known
 
 NOISE = 1e-9
 DUAL = [known for known in KNOWN if known.multipliers is not None and not known.program.nonconvex]

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from brackets import bracket
+from known_programs import KNOWN
 from scipy.optimize import brentq
 from sklearn.datasets import load_iris, make_moons
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -33,7 +34,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution
-from counterpoint.testing import KNOWN, Known, check_solver
+from counterpoint.testing import Known, check_solver
 
 INF = np.inf
 ASKED = Effort(1e-6, 20.0)

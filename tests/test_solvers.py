@@ -180,7 +180,7 @@ def test_a_blank_solution_claims_nothing():
 
 @pytest.mark.parametrize("solver", all_solvers(), ids=lambda s: s.__name__)
 def test_no_people_no_answers(solver):
-    from counterpoint.testing import KNOWN
+    from known_programs import KNOWN
 
     program = next(k.program for k in KNOWN if solver.takes(k.program))
     solution = solver(program).solve(program.cases(np.zeros((0, program.width))), Effort())

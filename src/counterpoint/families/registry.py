@@ -5,8 +5,7 @@ The rest imports no family. It meets their conditions, unions and bounds as type
 that module registers readers. ``SOLVERS`` are the family's solvers, ``SEARCHES`` says how unions
 with conditions or margins of its own, and its lazy unions, are searched, ``TABLES`` whether that
 holds for costs with tables, and ``PROOFS`` how its proofs are read from records, by condition or
-lazy union. A module ``policy`` writes its targets to the policy file, and a module ``known`` has
-programs to check solvers with, if there are any.
+lazy union. A module ``policy`` writes its targets to the policy file, if it has any.
 """
 
 from __future__ import annotations

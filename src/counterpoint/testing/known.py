@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.families.registry import family_modules
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (
@@ -390,6 +389,5 @@ TABLE = {
         absolute(1, 1), at_least(4, 1, 1), between([-3, -3], [3, 3]), ONE_CHANGE, multipliers=[-1]
     ),
 }
-TABLES = (TABLE, *(module.programs() for module in family_modules("known")))
-KNOWN = tuple(Known(name, *entry) for table in TABLES for name, entry in table.items())
+KNOWN = tuple(Known(name, *entry) for name, entry in TABLE.items())
 """Programs of every kind of price and condition, with answers and without."""

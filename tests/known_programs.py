@@ -1,18 +1,105 @@
-"""Quadratic conditions that are not convex."""
+"""Programs of the families of models, with their optima and multipliers, derived by hand."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.sums import SumBounds
 from counterpoint.families.prototypes.nearer import QuadraticDifference
-from counterpoint.programs.conditions import Cone
+from counterpoint.programs.conditions import Cone, LinearBounds
+from counterpoint.testing import KNOWN as GENERAL
+from counterpoint.testing import Known
+from counterpoint.testing.known import (
+    FULL,
+    INF,
+    Solved,
+    absolute,
+    at_least,
+    between,
+    one_of,
+    solved,
+    square,
+    whole,
+)
 
-if TYPE_CHECKING:
-    from counterpoint.testing.known import Solved
+__all__ = ["KNOWN"]
 
-__all__ = ["programs"]
+
+def sum_at_least(least: float, row: list[float], *curves: tuple[int, Curve]) -> SumBounds:
+    """A sum over columns and curves, with a lower bound."""
+    rows = LinearBounds(np.array([row]), np.array([least]), np.array([np.inf]))
+    return SumBounds(rows, curves)
+
+
+def additive_programs() -> dict[str, Solved]:
+    """Programs with bins and powers, with their optima."""
+    bins = Curve.steps([-np.inf, 2.0, 5.0], [0.0, 1.0, 3.0])
+    power, cube = (Curve.polynomial([0.0] * k + [1.0]) for k in (2, 3))
+    one, both = between([-9.0], [9.0]), between([-9.0, -9.0], [9.0, 9.0])
+    return {
+        "bins, absolute: the third one": solved(
+            absolute(1), sum_at_least(2.0, [0.0, 1.0], (0, bins)), one, cost=5, point=[5]
+        ),
+        "bins and a column, absolute: the second bin and a little": solved(
+            absolute(1, 1),
+            sum_at_least(2.0, [0.0, 1.0, 1.0], (0, bins)),
+            both,
+            cost=2,
+            point=[0, 2],
+        ),
+        "a square of whole steps, absolute: y² >= 5": solved(
+            absolute(1),
+            sum_at_least(5.0, [0.0, 1.0], (0, power)),
+            whole(0),
+            between([0.0], [9.0]),
+            cost=3,
+            point=[3],
+        ),
+        "a square, squared: y² + 3 z >= 4 from (1, 0)": solved(
+            square(1, 1),
+            sum_at_least(4.0, [0.0, 3.0, 1.0], (0, power)),
+            between([0.0, 0.0], [9.0, 0.0]),
+            x=[1, 0],
+            cost=1,
+            point=[2, 0],
+        ),
+        "a square, absolute: y² >= 4": solved(
+            absolute(1),
+            sum_at_least(4.0, [0.0, 1.0], (0, power)),
+            between([0.0], [9.0]),
+            cost=2,
+            point=[2],
+        ),
+        "a square, absolute: y² <= 1 from 3": solved(
+            absolute(1), sum_at_least(-1.0, [0.0, -1.0], (0, power)), one, x=[3], cost=2, point=[1]
+        ),
+        "a cube, squared: y³ >= 8": solved(
+            square(1), sum_at_least(8.0, [0.0, 1.0], (0, cube)), one, cost=4, point=[2]
+        ),
+        "a square and a cheap column, absolute: y² + z >= 4": solved(
+            absolute(1, 0.1),
+            sum_at_least(4.0, [0.0, 1.0, 1.0], (0, power)),
+            between([0.0, 0.0], [9.0, 9.0]),
+            cost=0.4,
+            point=[0, 4],
+        ),
+        "a square or a category, absolute": solved(
+            absolute(0.5, 0.5, 1),
+            sum_at_least(5.0, [0.0, 5.0, 0.0, 1.0], (2, power)),
+            between([-np.inf, -np.inf, 0.0], [np.inf, np.inf, 9.0]),
+            one_of(2),
+            x=[1, 0, 0],
+            cost=1,
+            point=[0, 1, 0],
+        ),
+        "impossible: a square that does not reach": solved(
+            square(1), sum_at_least(100.0, [0.0, 1.0], (0, power)), between([-3.0], [3.0])
+        ),
+        "impossible: bins that do not reach": solved(
+            absolute(1), sum_at_least(4.0, [0.0, 1.0], (0, bins)), one
+        ),
+    }
 
 
 def outside(radius: float, *center: float) -> QuadraticDifference:
@@ -31,19 +118,8 @@ def inside(radius: float, *center: float) -> QuadraticDifference:
     )
 
 
-def programs() -> dict[str, Solved]:  # made when asked for: the package of checks asks for it
+def prototype_programs() -> dict[str, Solved]:
     """Programs with quadratic conditions, with their optima and multipliers."""
-    from counterpoint.testing.known import (
-        FULL,
-        INF,
-        absolute,
-        at_least,
-        between,
-        solved,
-        square,
-        whole,
-    )
-
     line, plane, lengths = square(1.0), square(1.0, 1.0), absolute(1.0, 1.0)
     disc, ball = outside(2.0, 0.0, 0.0), Cone(np.eye(2), np.array([-3.0, 0.0]), 2.0)
     discs = outside(np.sqrt(2.0), 0.0, 1.0), outside(np.sqrt(2.0), 0.0, -1.0)
@@ -119,3 +195,10 @@ def programs() -> dict[str, Solved]:  # made when asked for: the package of chec
             absolute(1), half, between([2], [1]), multipliers=[0, 0]
         ),
     }
+
+
+KNOWN = (
+    *GENERAL,
+    *(Known(name, *entry) for name, entry in (additive_programs() | prototype_programs()).items()),
+)
+"""Programs of every kind of cost and condition, with answers and without."""

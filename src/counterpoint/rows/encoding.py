@@ -226,11 +226,12 @@ def _matrix(
     matrix = after.astype(table.float_dtype, copy=False)
     if whole or not table.has_nan:
         return matrix
-    gaps = np.isnan(table.float_matrix[rows]) & (before == after)
+    came = table.float_matrix[rows]
+    gaps = np.isnan(came) & (before == after)
     if not gaps.any():
         return matrix
     if table.is_array or table.is_pandas:  # others tell a null from a NaN
-        return np.where(gaps, matrix.dtype.type(np.nan), matrix)
+        return np.where(gaps, came.astype(matrix.dtype, copy=False), matrix)
     return None
 
 

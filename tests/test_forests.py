@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -14,12 +13,11 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import counterpoint as cp
-from counterpoint.families.trees import exchange, grid, kernel, relaxation, search, staircase
-from counterpoint.families.trees.boxes import Row
+from counterpoint.families.trees import exchange, grid, search
+from counterpoint.families.trees.boxes import RowCosts
 from counterpoint.families.trees.exchange import Exchange
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.relaxation import Demands, relaxed
-from counterpoint.families.trees.staircase import LeafBound
+from counterpoint.families.trees.leaf_bound import LeafBound
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.table import Table
 from counterpoint.search import validation, witnesses
@@ -41,7 +39,9 @@ CANCER = load_breast_cancer(as_frame=True, return_X_y=True)
 DEEP = RandomForestClassifier(25, random_state=0).fit(*CANCER)
 
 
-def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint) -> LeafBound:
+def leaf_bound_of(
+    model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint
+) -> LeafBound:
     explainer = cp.Explainer(model, data=frame, constraints=constraints)
     question = explainer.explain(frame.head(1), True).question
     row = encode(Table.read(frame.iloc[[i]]), question.features).codes
@@ -50,51 +50,44 @@ def stairs_of(model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constrai
     case = program.cases(question.features.expand(row))
     grid = condition.form.grid(program.groups, case.x[0])
     values = np.ascontiguousarray(condition.weights @ grid.values.T)
-    return LeafBound(Row(grid, program, case), condition, 0.0, values)
+    return LeafBound(RowCosts(grid, program, case), condition, 0.0, values)
 
 
 @pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])
-def test_moves_are_what_the_trees_say_of_each_neighbour(
-    model: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_moves_are_what_the_trees_say_of_each_neighbour(model: Any):
     frame = FRAME if model is BOOSTED else CANCER[0]
-    stairs = stairs_of(model, frame, 3)
-    row, grid = stairs.row, stairs.grid
-    rng, moves = np.random.default_rng(1), Exchange(stairs, stairs.needs, lambda *_: None)
+    leaf_bound = leaf_bound_of(model, frame, 3)
+    row, grid = leaf_bound.row, leaf_bound.grid
+    rng, moves = np.random.default_rng(1), Exchange(leaf_bound, leaf_bound.needs, lambda *_: None)
     for _ in range(3):
         cells = rng.integers(0, row.top + 1)
         categories = np.array([rng.integers(s.start, s.stop) for s in grid.spans], dtype=np.intp)
-        told = []
-        for chosen in (None, kernel):
-            monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
-            told.append(stairs.moves(cells, categories))
-        np.testing.assert_allclose(told[0][0], told[1][0], atol=1e-12)
-        np.testing.assert_allclose(told[0][1], told[1][1], atol=1e-12)
-        for k in rng.integers(0, told[0][1].shape[1], 40).tolist():
+        moved = leaf_bound.moves(cells, categories)[1]
+        for k in rng.integers(0, moved.shape[1], 40).tolist():
             after = moves._after((cells, categories), k)
             own = row.passed(*after)[grid.tests].all(axis=1)
             assert own.sum() == len(grid.tree)
-            sums = stairs.values[:, own].sum(axis=1) + stairs.condition.shift
-            np.testing.assert_allclose(told[0][1][:, k], sums, atol=1e-12)
+            sums = leaf_bound.values[:, own].sum(axis=1) + leaf_bound.condition.shift
+            np.testing.assert_allclose(moved[:, k], sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("constraints", [(), (cp.MaxChanges(2),)], ids=["free", "two changes"])
 def test_what_is_improved_meets_the_demands_and_is_cheaper(constraints: Any):
-    stairs = stairs_of(
+    leaf_bound = leaf_bound_of(
         BOOSTED, FRAME, int(np.flatnonzero(~BOOSTED.predict(FRAME))[0]), *constraints
     )
-    row, offered = stairs.row, []
+    row, offered = leaf_bound.row, []
 
     def offer(cells: np.ndarray, categories: np.ndarray) -> None:
-        assert (stairs.moves(cells, categories)[0] >= 0.0).all()
+        assert (leaf_bound.moves(cells, categories)[0] >= 0.0).all()
         assert row.allows(cells, categories)
         offered.append(row.price_of(cells, categories))
 
-    moves = Exchange(stairs, stairs.needs, offer)
+    moves = Exchange(leaf_bound, leaf_bound.needs, offer)
     rng = np.random.default_rng(0)
     starts = []
     while len(starts) < 4:
-        categories = np.array([rng.integers(s.start, s.stop) for s in stairs.grid.spans])
+        categories = np.array([rng.integers(s.start, s.stop) for s in leaf_bound.grid.spans])
         reached = moves.greedy((rng.integers(0, row.top + 1), categories))
         if not constraints or reached is not None:
             starts += [] if reached is None else [reached]
@@ -121,27 +114,6 @@ def test_boxes_whose_leaves_are_not_remembered_are_searched_alike(monkeypatch: p
     other = explainer.explain(rows, 1)
     np.testing.assert_allclose(other.cost, plain.cost, rtol=1e-6)
     assert (other.status == plain.status).all()
-
-
-def test_programs_that_do_not_fit_are_not_made(monkeypatch: pytest.MonkeyPatch):
-    """Dense, these leaves and literals would take hundreds of megabytes."""
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(2500, 6)), columns=list("abcdef"))
-    labels = frame.sum(axis=1) + rng.normal(size=2500) > 0.0
-    model = RandomForestClassifier(30, random_state=0).fit(frame, labels)
-    stairs = stairs_of(model, frame, 0)
-    grid, row = stairs.grid, stairs.row
-    leaves, demands = np.arange(len(grid.tests)), Demands(stairs.values, stairs.condition.shift)
-    assert len(leaves) * int(grid.starts[-1]) > 1 << 26
-    tracemalloc.start()
-    assert relaxed(row, row.root, leaves, demands, np.inf, 60.0) is None
-    assert tracemalloc.get_traced_memory()[1] < 1 << 26
-    tracemalloc.stop()
-    monkeypatch.setattr(search, "PATIENCE", 0.1)
-    monkeypatch.setattr(relaxation, "ENTRIES", 0)
-    small = RandomForestClassifier(8, max_depth=3, random_state=0).fit(frame, labels)
-    found = cp.explain(small, frame[~small.predict(frame)].head(3), True, data=frame)
-    assert {str(s) for s in found.status} == {"optimal"}
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +154,9 @@ def test_no_worse_than_a_naive_search_and_no_worse_with_time(monkeypatch: pytest
 @pytest.mark.parametrize("model", [BOOSTED, DEEP], ids=["categories", "numbers"])
 def test_a_grid_made_in_blocks_of_trees_is_the_same(model: Any, monkeypatch: pytest.MonkeyPatch):
     frame = FRAME if model is BOOSTED else CANCER[0]
-    whole = stairs_of(model, frame, 0).grid
+    whole = leaf_bound_of(model, frame, 0).grid
     monkeypatch.setattr(grid, "BLOCK", 1 << 10)
-    blocks = stairs_of(model, frame, 0).grid
+    blocks = leaf_bound_of(model, frame, 0).grid
     for name in ("number", "first", "last", "sets", "of_set", "tests", "tree", "values"):
         np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
 
@@ -197,7 +169,7 @@ def test_without_memory_the_best_answer_so_far_stays(monkeypatch: pytest.MonkeyP
         raise MemoryError
 
     explainer = cp.Explainer(DEEP, data=frame)
-    monkeypatch.setattr(search.Search, "_climb", full)
+    monkeypatch.setattr(LeafBound, "look", full)
     answer = explainer.explain(row, 1, time_limit=30.0)[0]
     assert answer.status == "limit"
     assert answer.certificate.valid

@@ -280,8 +280,8 @@ def test_a_refutation_has_to_exclude_ties() -> None:
     assert answer.found
     record = _record(answer)
     (piece,) = record["proof"]
-    own = {"kind": [0], "what": [0], "where": [0], "left": [0], "prices": [[]]}
-    own |= {"bound": "inf", "leading": "inf"}
+    own = {name: [0] for name in ("kind", "what", "where", "first", "second")}
+    own |= {"multipliers": [[]], "bound": "inf"}
     none: dict[str, Any] = dict.fromkeys(NOTHING)
     none |= {"valid": False, "proof": [piece | {"own": own}]}
     none |= {"status": "infeasible", "claim": "proved", "bound": "inf", "proved_bound": "inf"}

@@ -363,7 +363,7 @@ def test_the_best_leaves_refute_a_box_as_the_model_adds_them_up() -> None:
                 np.sort(rng.choice(np.arange(a, b), min(2, b - a), replace=False))
                 for a, b in zip(grid.tree, ends, strict=True)
             ]
-            meets = [condition.meets(grid.own[list(each)]) for each in product(*some)]
+            meets = [condition.meets(grid.undivided[list(each)]) for each in product(*some)]
             if refuted(condition, grid, np.concatenate(some)):
                 told += 1
                 assert not any(meets)

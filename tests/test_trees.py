@@ -35,11 +35,9 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import counterpoint as cp
-from counterpoint.families.trees import family, kernel, search, staircase
-from counterpoint.families.trees.boxes import Boxes, Row
+from counterpoint.families.trees import family, search
 from counterpoint.families.trees.form import LeafSums
 from counterpoint.families.trees.readers import from_float32
-from counterpoint.families.trees.relaxation import Demands, Literals, relaxed
 from counterpoint.families.trees.search import search_trees
 from counterpoint.models import read
 
@@ -688,12 +686,11 @@ def evidence_of(model: Any, frame: pd.DataFrame, **options: Any) -> Any:
 
 @pytest.mark.parametrize("times", [5, pytest.param(125, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("related", [False, True])
-@pytest.mark.parametrize("patience", [0.5, 500])
+@pytest.mark.parametrize("easy", [0, search.EASY])
 def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
-    monkeypatch: pytest.MonkeyPatch, times: int, patience: int, related: bool
+    monkeypatch: pytest.MonkeyPatch, times: int, easy: int, related: bool
 ) -> None:
-    monkeypatch.setattr(search, "PATIENCE", patience)
-    monkeypatch.setattr(search, "EASY", 0 if patience < 1 else search.EASY)
+    monkeypatch.setattr(search, "EASY", easy)
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0
@@ -706,12 +703,12 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
         for i, proof in enumerate(evidence.proofs):
             for _ in range(times):
                 changed = deepcopy(proof)
-                name = rng.choice(["kind", "what", "where", "left", "bound", "prices"])
+                name = rng.choice(["kind", "what", "where", "first", "second", "bound", "all"])
                 if name == "bound":
-                    changed.bound *= 1.0 + rng.random()
-                elif name == "prices":
-                    for prices in filter(None, changed.prices):
-                        prices[rng.integers(len(prices))] *= rng.exponential()
+                    changed = replace(changed, bound=changed.bound * (1.0 + rng.random()))
+                elif name == "all":
+                    for multipliers in filter(None, changed.multipliers):
+                        multipliers[rng.integers(len(multipliers))] *= rng.exponential()
                 else:
                     entries = getattr(changed, name)
                     entries[rng.integers(len(entries))] = int(rng.integers(-2, 200))
@@ -720,72 +717,6 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
                 assert bound <= optimum[i]
                 refused += bound == 0.0
     assert refused > 0.8 * times
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", ["whole", "categories"])
-def test_linear_programs_find_and_prove_the_same(
-    monkeypatch: pytest.MonkeyPatch, kind: str, classes: int
-) -> None:
-    model, frame = fitted(RandomForestClassifier(20, max_depth=4, random_state=0), kind, classes)
-    bounds = []
-
-    def solved(*args: Any) -> Any:
-        found = relaxed(*args)
-        bounds.append(0.0 if found is None else found.bound)
-        return found
-
-    for constraints in ([], [cp.MaxChanges(2), cp.Bounds("a", high=1.0)]):
-        cost = cp.Manhattan(dict.fromkeys(frame, 1.0))
-        explainer = cp.Explainer(model, data=frame, cost=cost, constraints=constraints)
-        plain = explainer.explain(frame[:6], classes - 1)
-        with monkeypatch.context() as patch:
-            patch.setattr(search, "EASY", 0)
-            patch.setattr(search, "PATIENCE", 0.1)
-            patch.setattr(search, "relaxed", solved)
-            found = explainer.explain(frame[:6], classes - 1)
-        np.testing.assert_allclose(found.cost, plain.cost, rtol=1e-6)
-        assert (found.status == plain.status).all()
-        assert {answer.certificate.claim for answer in found} == {"proved"}
-    assert max(bounds) > 0.0
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("kind", ["numbers", "categories"])
-def test_any_prices_bound_what_points_cost(kind: str, classes: int) -> None:
-    model, frame = fitted(RandomForestClassifier(6, max_depth=3, random_state=0), kind, classes)
-    rng = np.random.default_rng(0)
-    for found, (evidence,) in evidence_of(model, frame):
-        grid = evidence.condition.form.grid(evidence.program.groups, found.cases.x[0])
-        for case, optimum in zip(evidence.cases, found.objective, strict=True):
-            row = Row(grid, evidence.program, case)
-            values = evidence.condition.weights @ grid.values.T
-            demands = Demands(values, evidence.condition.shift)
-            leaves = np.arange(len(grid.tests))
-            known = Literals(row, row.root, leaves)
-            trees, literals = known.used
-            best = relaxed(row, row.root, leaves, demands, np.inf, np.inf)
-            assert 0.0 < best.bound <= optimum
-            for _ in range(20):
-                paid = np.array([trees, literals, *rng.exponential(0.05, (2, len(trees)))])
-                some = paid[:, rng.random(len(trees)) < 0.3].T.ravel().tolist()
-                weights = rng.exponential(0.3, len(values)).tolist()
-                assert known.bound(demands, [*weights, *some]) <= optimum
-                near = [
-                    encoded_cost * rng.uniform(0.9, 1.1)
-                    for encoded_cost in best.prices[len(values) :]
-                ]
-                near[::4], near[1::4] = (
-                    best.prices[len(values) :: 4],
-                    best.prices[len(values) + 1 :: 4],
-                )
-                assert known.bound(demands, [*best.prices[: len(values)], *near]) <= optimum
-            last = len(best.prices) - 1
-            for place, other in ((0, -1.0), (last, -9.0), (last, np.nan), (last - 2, 1e6)):
-                wrong = [*best.prices]
-                wrong[place] = other
-                assert known.bound(demands, wrong) == 0.0
-            assert known.bound(demands, best.prices[:last]) == 0.0
 
 
 NARROW = [
@@ -824,74 +755,6 @@ def test_numbers_of_either_precision_are_found_at_once(
     assert (model.predict(returned) != said).all()
     for i in range(len(rows)):
         assert model.predict(returned.iloc[[i]])[0] != said[i]
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_loops_and_arrays_see_the_same(monkeypatch: pytest.MonkeyPatch, classes: int) -> None:
-    model, frame = fitted(RandomForestClassifier(4, **SMALL), "categories", classes)
-    constraints = [[], [cp.MaxChanges(2), cp.Monotone("count", "increasing")]]
-    looks, kinds = staircase.LeafBound.look, set()
-
-    def both(self: Any, boxes: Any, leaves: Any, cost_cutoff: float, least: Any) -> Any:
-        seen = []
-        for chosen in (None, kernel):
-            monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
-            seen.append(looks(self, boxes, leaves, cost_cutoff, least))
-        arrays, loops = seen
-        held = np.isfinite(arrays.bound)
-        assert (held == np.isfinite(loops.bound)).all()
-        for name in ("ends", "leaves", "satisfied"):
-            np.testing.assert_array_equal(getattr(arrays, name), getattr(loops, name))
-        for name in ("cells", "categories", "own"):
-            np.testing.assert_array_equal(getattr(arrays, name)[held], getattr(loops, name)[held])
-        if held.any():
-            same = held & (np.where(held, arrays.bound, 0.0) == np.where(held, loops.bound, 0.0))
-            assert same.sum() >= 0.5 * held.sum()
-            np.testing.assert_array_equal(arrays.splits[same], loops.splits[same])
-            kinds.update(loops.splits[:, 0].tolist())
-        return arrays
-
-    monkeypatch.setattr(staircase.LeafBound, "look", both)
-    for some in constraints:
-        cp.explain(model, frame[:6], classes - 1, data=frame, constraints=some)
-    assert kinds == {0, 1, 2}
-
-
-def test_loops_see_boxes_together_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, frame = forest(5, 10)
-    rng, looks, kept = np.random.default_rng(0), staircase.LeafBound.look, []
-
-    def keep(self: Any, *args: Any) -> Any:
-        kept.append(self)
-        return looks(self, *args)
-
-    monkeypatch.setattr(staircase, "_kernel", lambda: kernel)
-    monkeypatch.setattr(staircase.LeafBound, "look", keep)
-    rows = frame[model.predict(frame) == 0].iloc[:2]
-    cp.explain(model, rows, 1, data=frame, constraints=cp.MaxChanges(1))
-    for stairs in kept[:1] + kept[-1:]:
-        last = np.diff(stairs.grid.starts) - 1
-        ends = np.sort(rng.integers(0, last + 1, size=(2, 40, len(last))), axis=0)
-        boxes = Boxes(*ends, np.ones((40, 0), dtype=bool))
-        leaves = [np.arange(len(stairs.grid.tests))] * 40
-        found = looks(stairs, boxes, leaves, 10.0, np.zeros(40)).bound
-        alone = [
-            looks(stairs, boxes[i : i + 1], leaves[:1], 10.0, np.zeros(1)).bound[0]
-            for i in range(40)
-        ]
-        np.testing.assert_array_equal(found, alone)
-        assert np.isfinite(found).any()
-
-
-def test_loops_and_arrays_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, frame = forest(5, 10)
-    rows = frame[model.predict(frame) == 0].iloc[:4]
-    answers = []
-    for chosen in (None, kernel):
-        monkeypatch.setattr(staircase, "_kernel", lambda chosen=chosen: chosen)
-        answers.append(cp.explain(model, rows, 1, data=frame))
-    np.testing.assert_allclose(*(one.cost for one in answers), rtol=1e-6)
-    assert {one.certificate.claim for found in answers for one in found} == {"proved"}
 
 
 def test_a_row_without_an_answer_is_told_why() -> None:

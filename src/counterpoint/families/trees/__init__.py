@@ -1,1 +1,1 @@
-"""Wing: trees, forests and boosted ensembles, whose scores are sums over leaves."""
+"""Family: trees, forests and boosted ensembles, whose scores are sums over leaves."""

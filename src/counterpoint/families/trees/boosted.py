@@ -74,7 +74,7 @@ def _(model: Any) -> Form:
 
 
 def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
-    """Sums over the trees and what is added to them as it is written down; and the objective."""
+    """Return the sums over the trees, with their start as it is written down, and the objective."""
     if model.missing is not None and not np.isnan(model.missing):
         raise _refusal(model, f"takes {model.missing} as missing. Fit it with missing=nan.")
     booster = model.get_booster()
@@ -87,51 +87,51 @@ def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
     boosted = boosted.get("gbtree", boosted)
     if "model" not in boosted or "trees" not in boosted["model"]:
         raise _refusal(model, "with booster='gblinear' has no trees. Use booster='gbtree'.")
-    found = boosted["model"]
-    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in found["trees"]):
+    ensemble = boosted["model"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in ensemble["trees"]):
         raise _refusal(
             model,
             "with multi_strategy='multi_output_tree' has several values in a leaf, which are not "
             "read. Use multi_strategy='one_output_per_tree'.",
         )
     several = int(learner["learner_model_param"].get("num_target", 1)) > 1
-    if several or max(found["tree_info"], default=0) >= outputs:
+    if several or max(ensemble["tree_info"], default=0) >= outputs:
         raise _refusal(
             model,
             "has several outputs (targets, labels or quantiles); expected one. Fit one model for "
             "each output and explain them one by one.",
         )
-    weights = [1.0] * len(found["trees"]) if drops is None else drops
-    parts = []
-    for tree, at, weight in zip(found["trees"], found["tree_info"], weights, strict=True):
+    weights = [1.0] * len(ensemble["trees"]) if drops is None else drops
+    members = []
+    for tree, output, weight in zip(ensemble["trees"], ensemble["tree_info"], weights, strict=True):
         sides = np.array([tree["left_children"], tree["right_children"]])
         chosen, subset = np.array(tree["split_type"]) > 0, np.full(len(sides[0]), -1)
-        left, right = np.where(chosen, sides[::-1], sides)  # its sets go right, and ours left
+        sides = np.where(chosen, sides[::-1], sides)  # its sets go right, and ours left
         subset[tree["categories_nodes"]] = np.arange(chosen.sum())
         begins = tree["categories_segments"][1:]
         sets = (
             np.split(np.array(tree["categories"], dtype=np.float64), begins) if any(chosen) else []
         )
-        leaf, own = left < 0, np.arange(len(left))
+        leaf, nodes = sides[0] < 0, np.arange(len(sides[0]))
         cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
-        values = np.zeros((len(left), outputs))
-        values[:, 1 if outputs == 2 else at] = np.where(leaf, weight * cuts, 0.0)
-        parts.append(
+        values = np.zeros((len(nodes), outputs))
+        values[:, 1 if outputs == 2 else output] = np.where(leaf, weight * cuts, 0.0)
+        members.append(
             Trees(
                 np.where(leaf, -1, tree["split_indices"]).astype(np.intp),
                 from_float32(np.where(leaf, 0.0, cuts), strict=True),
-                np.where(leaf, own, left).astype(np.intp),
-                np.where(leaf, own, right).astype(np.intp),
+                np.where(leaf, nodes, sides[0]).astype(np.intp),
+                np.where(leaf, nodes, sides[1]).astype(np.intp),
                 values,
                 np.zeros(1, dtype=np.intp),
                 subset,
-                tuple(np.sort(one) for one in sets),
+                tuple(np.sort(values) for values in sets),
                 missing=np.array(tree["default_left"]).astype(bool) ^ chosen,
             )
         )
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
     start = np.array(np.broadcast_to(np.array(written, dtype=np.float64), outputs))
-    form = TreeScores(Trees.joined(parts), start, None, model.n_features_in_, eps=FLOAT32)
+    form = TreeScores(Trees.joined(members), start, None, model.n_features_in_, eps=FLOAT32)
     order = Order.LISTED if drops is None else Order.OWN
     return replace(form, order=order), str(learner["objective"]["name"])
 
@@ -147,17 +147,18 @@ def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     learner = json.loads(bytes(fitted(model).get_booster().save_raw("json")))["learner"]
     boosted = learner["gradient_booster"]
-    found = boosted.get("gbtree", boosted).get("model", {}).get("cats", {}).get("enc", [])
-    known: dict[int, list[Any]] = {}
-    for j, one in enumerate(found):
-        if "offsets" not in one:
-            known[j] = one["values"]
-        elif one["offsets"]:
-            text = np.array(one["values"], dtype=np.int64).astype(np.uint8).tobytes()
-            known[j] = [text[a:b].decode("latin-1") for a, b in pairwise(one["offsets"])]
+    encoders = boosted.get("gbtree", boosted).get("model", {}).get("cats", {}).get("enc", [])
+    categories: dict[int, list[Any]] = {}
+    for j, encoder in enumerate(encoders):
+        if "offsets" not in encoder:
+            categories[j] = encoder["values"]
+        elif encoder["offsets"]:
+            text = np.array(encoder["values"], dtype=np.int64).astype(np.uint8).tobytes()
+            ends = pairwise(encoder["offsets"])
+            categories[j] = [text[a:b].decode("latin-1") for a, b in ends]
             if not text.isascii():  # it cuts them between characters and not bytes
                 raise _refusal(model, "takes categories that are not in ASCII. Rename them.")
-    return finish_alone(model, _coded(columns, known))
+    return finish_alone(model, _coded(columns, categories))
 
 
 # --- LightGBM ---
@@ -176,13 +177,13 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     return finish_alone(model, _coded(columns, dict(zip(at, lists, strict=bool(lists)))))
 
 
-def _coded(columns: Columns, known: dict[int, list[Any]]) -> Columns:
-    """The columns with the codes of their categories, at the positions of lists of these."""
-    parts = [columns.take([j]) for j in range(len(columns))]
-    for j, listed in known.items():
-        values = np.array(listed, dtype=object)
-        parts[j] = read_step(OrdinalEncoder(categories=[values]).fit(values[:, None]), parts[j])
-    return join(columns, parts) if known else columns
+def _coded(columns: Columns, categories: dict[int, list[Any]]) -> Columns:
+    """Return the columns with codes for categories, which are listed by the columns' positions."""
+    coded = [columns.take([j]) for j in range(len(columns))]
+    for j, names in categories.items():
+        values = np.array(names, dtype=object)
+        coded[j] = read_step(OrdinalEncoder(categories=[values]).fit(values[:, None]), coded[j])
+    return join(columns, coded) if categories else columns
 
 
 @by_name("lightgbm", "LGBMClassifier")
@@ -210,32 +211,30 @@ def _(model: Any) -> Form:
 
 
 def _lightgbm(model: Any, outputs: int) -> tuple[TreeScores, str]:
-    """Sums over the trees, and the objective."""
-    found = model.booster_.dump_model()
-    if "objective" not in found:
+    """Return the sums over the trees, and the objective."""
+    dump = model.booster_.dump_model()
+    if "objective" not in dump:
         raise _refusal(
             model, "with an objective of your own is not read. Use one that LightGBM names."
         )
-    each = found["num_tree_per_iteration"]
-    infos = found["tree_info"]
-    parts = []
+    per_round, infos, members = dump["num_tree_per_iteration"], dump["tree_info"], []
     for info in infos:
-        at = info["tree_index"] % each if each > 1 else outputs - 1
-        parts.append(_lightgbm_tree(model, info["tree_structure"], at, outputs))
-    form = TreeScores(Trees.joined(parts), np.zeros(outputs), None, model.n_features_in_)
-    divisor = len(infos) // each if found["average_output"] else 1
-    return replace(form, divisor=divisor, order=Order.LISTED), str(found["objective"])
+        output = info["tree_index"] % per_round if per_round > 1 else outputs - 1
+        members.append(_lightgbm_tree(model, info["tree_structure"], output, outputs))
+    form = TreeScores(Trees.joined(members), np.zeros(outputs), None, model.n_features_in_)
+    divisor = len(infos) // per_round if dump["average_output"] else 1
+    return replace(form, divisor=divisor, order=Order.LISTED), str(dump["objective"])
 
 
 def _beyond_zero(threshold: float) -> float:
-    """A threshold where numbers that LightGBM takes for 0 are on the side of 0."""
+    """Return a threshold where numbers that LightGBM takes for 0 are on the side of 0."""
     zero = float(np.float32(1e-35))
     if abs(threshold) > zero:
         return threshold
     return zero if threshold >= 0.0 else float(np.nextafter(-zero, -np.inf))
 
 
-def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int) -> Trees:
+def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
     nodes = [root]
     sides: list[list[int]] = []
     for node in nodes:  # it grows
@@ -248,17 +247,17 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int) -> Trees:
     inputs, subset = np.full((2, count), -1)
     cuts, values = np.zeros(count), np.zeros((count, outputs))
     missing = np.zeros(count, dtype=bool)
-    left, right = np.tile(np.arange(count), (2, 1))
+    sides_of = np.tile(np.arange(count), (2, 1))
     sets: list[FloatArray] = []
     for k, node in enumerate(nodes):
         if "leaf_value" in node:
             if "leaf_coeff" in node:
                 raise _refusal(model, "with linear_tree=True has leaves that are not constant.")
-            values[k, at] = node["leaf_value"]
+            values[k, output] = node["leaf_value"]
             continue
         if node["missing_type"] == "Zero":
             raise _refusal(model, "takes zeros as missing. Fit it with zero_as_missing=False.")
-        inputs[k], (left[k], right[k]) = node["split_feature"], sides[k]
+        inputs[k], sides_of[:, k] = node["split_feature"], sides[k]
         if node["decision_type"] == "==":
             subset[k] = len(sets)
             sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
@@ -267,4 +266,5 @@ def _lightgbm_tree(model: Any, root: Any, at: int, outputs: int) -> Trees:
             # without missing values in training, they count as 0
             missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
     root_at = np.zeros(1, dtype=np.intp)
-    return Trees(inputs, cuts, left, right, values, root_at, subset, tuple(sets), missing)
+    below, above = sides_of
+    return Trees(inputs, cuts, below, above, values, root_at, subset, tuple(sets), missing)

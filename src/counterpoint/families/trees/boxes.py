@@ -1,10 +1,9 @@
-"""One row over a grid: what its cells cost, and what boxes of them cost, many boxes at once."""
+"""What the cells of a grid cost one row, and what boxes of cells cost, many boxes at once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -25,99 +24,80 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 
-__all__ = ["Boxes", "Costs", "Row", "held", "on_lattice", "reduced"]
+__all__ = ["BoxCosts", "CellBoxes", "RowCosts", "on_lattice"]
 
 ROUNDINGS = 16
-"""Roundings of what one feature costs, and of a share of it."""
+"""Roundings in the cost of one feature, and in a share of it."""
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """The cells that are left of each number, and the categories, in n boxes."""
+class CellBoxes(NamedTuple):
+    """The cells of each number and the categories that are left in n boxes."""
 
     low: IntArray  # (n, F)
     high: IntArray  # (n, F)
     among: BoolArray  # (n, C)
 
-    def __len__(self) -> int:
-        return len(self.low)
-
-    def __getitem__(self, some: slice | BoolArray | IntArray) -> Boxes:
-        return Boxes(self.low[some], self.high[some], self.among[some])
-
-    @classmethod
-    def stacked(cls, parts: Sequence[Boxes]) -> Boxes:
-        """The boxes of all parts."""
-        return cls(
-            np.concatenate([part.low for part in parts]),
-            np.concatenate([part.high for part in parts]),
-            np.concatenate([part.among for part in parts]),
-        )
-
     @property
-    def hull(self) -> Boxes:
+    def hull(self) -> CellBoxes:
         """One box that holds all of them."""
         low, high = self.low.min(axis=0), self.high.max(axis=0)
-        return Boxes(low[None], high[None], np.logical_or.reduce(self.among)[None])
+        return CellBoxes(low[None], high[None], np.logical_or.reduce(self.among)[None])
 
     def hold(self, cells: IntArray, categories: IntArray) -> bool:
-        """Whether the first box holds cells and categories."""
+        """Return whether the first box holds cells and categories."""
         within = (self.low[0] <= cells) & (cells <= self.high[0])
         return bool(within.all() and self.among[0, categories].all())
 
-    def halves(self, grid: Grid, splits: IntArray) -> Boxes:
-        """The two parts of each box by (n, 3) splits, one after the other.
+    def halves(self, grid: Grid, splits: IntArray) -> tuple[CellBoxes, CellBoxes]:
+        """Return the two parts of each box by (n, 3) splits.
 
-        They are the cells before one, or the categories of a set; and the rest.
+        They are the cells before one and the others, or the categories of a set and the others.
         """
-        low, high = np.repeat(self.low, 2, axis=0), np.repeat(self.high, 2, axis=0)
-        among = np.repeat(self.among, 2, axis=0)
-        kind, what, where = splits.T
-        left = 2 * np.flatnonzero(kind == NUMBER)
-        f, cell = what[kind == NUMBER], where[kind == NUMBER]
-        high[left, f] = np.minimum(high[left, f], cell - 1)
-        low[left + 1, f] = np.maximum(low[left + 1, f], cell)
-        left, m = 2 * np.flatnonzero(kind == SET), what[kind == SET]
-        among[left] &= grid.sets[m] | (grid.owner != grid.of_set[m, None])
-        among[left + 1] &= ~grid.sets[m]
-        return Boxes(low, high, among)
+        (low, high, among), (kind, what, where) = self, splits.T
+        at, test = np.flatnonzero(kind == NUMBER), np.flatnonzero(kind == SET)
+        f, cell, m = what[at], where[at], what[test]
+        below, above = np.array(high), np.array(low)
+        below[at, f] = np.minimum(high[at, f], cell - 1)
+        above[at, f] = np.maximum(low[at, f], cell)
+        inside, outside = np.array(among), np.array(among)
+        inside[test] &= grid.sets[m] | (grid.owner != grid.of_set[m, None])
+        outside[test] &= ~grid.sets[m]
+        return CellBoxes(low, below, inside), CellBoxes(above, high, outside)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Costs:
-    """What n boxes cost at least, and at which nearest points."""
+class BoxCosts:
+    """Least costs of n boxes, and their nearest points."""
 
-    boxes: Boxes  # without cells that have no value at their ends
+    boxes: CellBoxes  # without cells that have no value at their ends
     base: FloatArray  # (n,) infinite where nothing is left
     cells: IntArray  # (n, F) of the nearest points
     categories: IntArray  # (n, groups), among those of all groups
-    own: FloatArray  # (n, F) and (n, groups) what these cost
+    numbers: FloatArray  # (n, F) and (n, groups) what these cost
     groups: FloatArray
-    # (n, F) and (n, groups) which features that count may stay as they are, and (n,) how many more
-    # of them may change; None if changes are not counted
-    already_satisfied: BoolArray | None
-    leaves: BoolArray | None
-    left: IntArray | None
+    # (n, F) and (n, groups) which features that count may stay as they are, and (n,) how many of
+    # the others may change; None if changes are not counted
+    numbers_stay: BoolArray | None
+    groups_stay: BoolArray | None
+    changes_left: IntArray | None
 
     def passed(self, grid: Grid, box: IntArray, tests: IntArray) -> BoolArray:
-        """(m, w): whether the nearest points of (m,) boxes pass tests."""
+        """Return whether the nearest points of (m,) boxes pass (m, w) tests."""
         out = np.ones(tests.shape, dtype=bool)
         owner = np.broadcast_to(box[:, None], tests.shape)
-        here = tests < len(grid.number)
-        n = tests[here]
-        cells = self.cells[owner[here], grid.number[n]]
-        out[here] = (grid.first[n] <= cells) & (cells <= grid.last[n])
-        here = ~here & (tests < grid.pad)
-        m = tests[here] - len(grid.number)
-        out[here] = grid.sets[m, self.categories[owner[here], grid.of_set[m]]]
+        number, group = tests < len(grid.number), (tests >= len(grid.number)) & (tests < grid.pad)
+        n, m = tests[number], tests[group] - len(grid.number)
+        cells = self.cells[owner[number], grid.number[n]]
+        out[number] = (grid.first[n] <= cells) & (cells <= grid.last[n])
+        out[group] = grid.sets[m, self.categories[owner[group], grid.of_set[m]]]
         return out
 
 
 @final
-class Charges:
-    """What changes of single columns cost at least, with multipliers of linear relations.
+class RelationCosts:
+    """Least costs of changes of single columns, with multipliers of linear relations.
 
     For any multipliers, no point that keeps the relations costs less than price(y − x) + slope ·
     (y − x) + base. All of it is lowered by a ``share`` of its terms, for roundings.
@@ -129,39 +109,39 @@ class Charges:
         self.program, self.x, encoded_cost = program, case.x[0], program.encoded_cost
         cut = program.cut(multipliers[None])
         self.slope, terms = cut.normal[0], (cut.weights @ cut.normals)[0]
-        self.off = gamma(cut.roundings) * terms + share * np.abs(self.slope)
-        self.absolute = encoded_cost.absolute * (1.0 - share) - self.off
+        self.error = gamma(cut.roundings) * terms + share * np.abs(self.slope)
+        self.absolute = encoded_cost.absolute * (1.0 - share) - self.error
         self.nonlinear, self.share = encoded_cost.diagonal * (1.0 - share), share
         size = terms @ np.abs(self.x) + np.abs(cut.offset[0])
         base = self.slope @ self.x - cut.offset[0] - cut.doubt[0]
         self.base = float(base - (gamma(cut.roundings + len(terms) + AFTER) + share) * size)
 
     def least(self, columns: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
-        """(m,) the least that values of columns in [low, high] cost; infinite if there are none."""
+        """Return the least cost (m,) of columns in [low, high]; infinite where no value is."""
         x, steps, slope = self.x[columns], self.program.steps[columns], self.slope[columns]
         flat, nonlinear = np.maximum(self.absolute[columns], 0.0), self.nonlinear[columns]
         steep = np.maximum(np.abs(slope) - flat, 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             free = -np.sign(slope) * np.where(steep > 0.0, steep / (2.0 * nonlinear), 0.0)
             count = np.where(steps > 0.0, free / steps, 0.0)
-            both = []
+            costs = []
             for near in (np.floor(count), np.ceil(count)):
                 toward = np.where(steps > 0.0, lattice.number(x, near, steps), x + free)
                 change = _nearest(x, low, high, steps, toward) - x
                 size = np.abs(change)
-                both.append(flat * size + nonlinear * size * size + slope * change)
-            lost = np.maximum(-self.absolute[columns], 0.0)
+                costs.append(flat * size + nonlinear * size * size + slope * change)
+            gain = np.maximum(-self.absolute[columns], 0.0)
             reach = np.maximum(np.abs(low - x), np.abs(high - x))
-            found = np.minimum(*both) - np.where(lost > 0.0, lost * reach, 0.0)
+            cost = np.minimum(*costs) - np.where(gain > 0.0, gain * reach, 0.0)
         empty = np.isnan(_nearest(x, low, high, steps))
-        return np.where(empty, np.inf, np.where(np.isfinite(found), found, -(LEAST**-0.5)))
+        return np.where(empty, np.inf, np.where(np.isfinite(cost), cost, -(LEAST**-0.5)))
 
 
 @final
-class Row:
-    """One row of a program: what its cells cost, and where in them the nearest value is.
+class RowCosts:
+    """One row of a program: the cost of each cell, and the nearest value in it.
 
-    With (m,) multipliers of linear relations, cells cost what `Charges` say.
+    With (m,) multipliers of linear relations, cells cost what `RelationCosts` say.
     """
 
     def __init__(
@@ -170,207 +150,220 @@ class Row:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
         low, high = on_lattice(self.x, case.low[0], case.high[0], program.steps)
         self.bounds = low, high
-        clear = [c.margins for c in program.region if isinstance(c, MinimumChange)]
-        self.clear = np.max(clear, axis=0) if clear else np.zeros(program.width)
+        margins = [c.margins for c in program.region if isinstance(c, MinimumChange)]
+        self.clearance = np.max(margins, axis=0) if margins else np.zeros(program.width)
         share = (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
-        self.shave, self.share, objective_terms = 1.0 - share, 0.0, None
+        self.shave, self.share, relations = 1.0 - share, 0.0, None
         if multipliers is not None:
             self.share = 4.0 * (share + program.width * UNIT)
-            objective_terms = Charges(program, case, multipliers, self.share)
-        self._set_numbers(program, low, high, objective_terms)
-        self._set_categories(program, low, high, objective_terms)
-        rest = np.flatnonzero(program.numeric)
-        self.rest = rest[~np.isin(rest, grid.columns)]  # what no tree looks at
-        x = self.x[self.rest]
-        ends = low[self.rest], high[self.rest]
-        self.away = _nearest(x, *ends, program.steps[self.rest])
-        paid = self.shave * _paid(program.encoded_cost, self.rest, self.away, x)
-        if objective_terms is not None:
-            paid = objective_terms.least(self.rest, *ends)
-        self.rest_cost = float(paid.sum() - self.share * np.abs(paid).sum())
-        self.rest_cost += 0.0 if objective_terms is None else objective_terms.base
-        self.most: int | None = None
+            relations = RelationCosts(program, case, multipliers, self.share)
+        self._set_numbers(low, high, relations)
+        self._set_categories(low, high, relations)
+        untested = np.flatnonzero(program.numeric)
+        self.untested = untested[~np.isin(untested, grid.columns)]  # numbers that no tree tests
+        x = self.x[self.untested]
+        ends = low[self.untested], high[self.untested]
+        self.untested_value = _nearest(x, *ends, program.steps[self.untested])
+        paid = self.shave * _paid(program.encoded_cost, self.untested, self.untested_value, x)
+        if relations is not None:
+            paid = relations.least(self.untested, *ends)
+        self.fixed_cost = float(paid.sum() - self.share * np.abs(paid).sum())
+        self.fixed_cost += 0.0 if relations is None else relations.base
+        self.most: int | None = None  # features that may change, if changes are counted
         if program.at_most is not None:
             counted = np.zeros(len(self.x), dtype=bool)
             for block in program.at_most.blocks:
                 counted[block] = True
-            gone = (self.away != x) if objective_terms is None else (ends[0] > x) | (ends[1] < x)
-            self.most = program.at_most.count - int((counted[self.rest] & gone).sum())
+            moved = self.untested_value != x
+            if relations is not None:
+                moved = (ends[0] > x) | (ends[1] < x)
+            self.most = program.at_most.count - int((counted[self.untested] & moved).sum())
             self.counts = counted[grid.columns]
             self.group_counts = np.array([counted[g.start] for g in grid.groups], dtype=bool)
         among = np.isfinite(self.category)
-        first, last = self.next[grid.starts[:-1]], self.last[grid.starts[1:] - 1]
-        some = reduced(np.logical_or, among[None], grid.firsts).all()
-        empty = (first > self.top).any() or np.isnan(self.away).any() or not some
-        self.root = None if empty else Boxes(first[None], last[None], among[None])
+        first, last = self.next[grid.starts[:-1]], self.previous[grid.starts[1:] - 1]
+        possible = grid.by_group(np.logical_or, among[None]).all()
+        empty = (first > self.top).any() or np.isnan(self.untested_value).any() or not possible
+        self.root = None if empty else CellBoxes(first[None], last[None], among[None])
 
     def _set_numbers(
-        self, program: Program, low: FloatArray, high: FloatArray, objective_terms: Charges | None
+        self, low: FloatArray, high: FloatArray, relations: RelationCosts | None
     ) -> None:
-        grid, encoded_cost = self.grid, program.encoded_cost
+        grid, encoded_cost = self.grid, self.program.encoded_cost
         self.top = np.diff(grid.starts) - 1
         owner = np.repeat(np.arange(len(self.top)), self.top + 1)
-        on = grid.columns[owner]
-        x, step = self.x[on], program.steps[on]
+        column = grid.columns[owner]
+        x, step = self.x[column], self.program.steps[column]
         inner, outer = (
-            (np.maximum(first, low[on]), np.minimum(last, high[on]))
+            (np.maximum(first, low[column]), np.minimum(last, high[column]))
             for first, last in (self.ends(EPS), self.ends())
         )
         self.value = _nearest(x, *inner, step)
-        # (M,) by who goes there, and at least by whatever is there
-        self.paid = _paid(encoded_cost, on, self.value, x)
+        # (M,) by who goes there, and at least by whatever is in the cell
+        self.paid = _paid(encoded_cost, column, self.value, x)
         self.paid[np.isnan(self.value)] = np.inf
-        if objective_terms is None:
-            self.cost = self.shave * _paid(encoded_cost, on, _nearest(x, *outer, step), x)
+        if relations is None:
+            self.cost = self.shave * _paid(encoded_cost, column, _nearest(x, *outer, step), x)
             self.cost[np.isnan(self.cost)] = np.inf
         else:
-            self.cost = objective_terms.least(on, *outer)
+            self.cost = relations.least(column, *outer)
         self.can_stay = self.value == x
         # of each cell, the first from it on that has a value, and the last up to it: from 0, past
         # the ends if there is none
         start = grid.starts[owner]
-        place, there = np.arange(len(on)), np.isfinite(self.cost)
-        after = np.minimum.accumulate(np.where(there, place, len(on))[::-1])[::-1]
+        place, possible = np.arange(len(column)), np.isfinite(self.cost)
+        after = np.minimum.accumulate(np.where(possible, place, len(column))[::-1])[::-1]
         self.next = np.minimum(after, grid.starts[owner + 1]) - start
-        before = np.maximum.accumulate(np.where(there, place, -1))
-        self.last = np.maximum(before, start - 1) - start
+        before = np.maximum.accumulate(np.where(possible, place, -1))
+        self.previous = np.maximum(before, start - 1) - start
         # the cheapest cell of each number; on either side of it none is cheaper than one before
-        least = reduced(np.minimum, self.cost[None], grid.starts[:-1])[0]
+        least = grid.by_number(np.minimum, self.cost[None])[0]
         best = np.flatnonzero(self.cost == least[owner])
         home = best[np.searchsorted(owner[best], np.arange(len(self.top)))]
-        if objective_terms is not None:  # roundings must not undo that
+        if relations is not None:  # roundings must not undo that
             for a, b, c in zip(grid.starts[:-1], home, grid.starts[1:], strict=True):
                 self.cost[a:b] = np.minimum.accumulate(self.cost[a:b])
                 self.cost[b:c] = np.minimum.accumulate(self.cost[b:c][::-1])[::-1]
-            self.cost[~there] = np.inf
-        self.here = np.full(len(self.top), -1)  # the cell of each number as it is; −1 for none
-        self.here[owner[self.can_stay]] = (place - start)[self.can_stay]
-        if objective_terms is None:
+            self.cost[~possible] = np.inf
+        self.cell = np.full(len(self.top), -1)  # of each number as it is; −1 for none
+        self.cell[owner[self.can_stay]] = (place - start)[self.can_stay]
+        if relations is None:
             home[owner[self.can_stay]] = place[self.can_stay]
         self.home = home - grid.starts[:-1]
-        # of each test, the ends without cells that have no value, and what it costs to pass
+        # of each test, the ends without cells that have no value, and the cost of passing it
         begin = grid.starts[grid.number]
-        self.first, self.final = self.next[begin + grid.first], self.last[begin + grid.last]
+        self.first, self.final = self.next[begin + grid.first], self.previous[begin + grid.last]
         empty = self.first > self.final
         at = begin + np.where(empty, 0, np.clip(self.home[grid.number], self.first, self.final))
-        self.asked = np.where(empty, np.inf, self.cost[at])
+        self.test_cost = np.where(empty, np.inf, self.cost[at])
 
     def ends(self, eps: float | None = None) -> tuple[FloatArray, FloatArray]:
-        """(M,) what may be in each cell; what surely is, of numbers kept so that 1 + eps is next.
+        """Return the first and last values (M,) that may be in each cell.
 
-        What is left of it beyond the thresholds that are crossed, by the clearance that is asked.
+        Or that surely are, of numbers kept so that 1 + eps is next. They are clear of the
+        thresholds that are crossed, by as much as is required.
         """
         grid = self.grid
         low, high = (grid.outer_low, grid.outer_high) if eps is None else grid.inner(eps)
-        on = np.repeat(grid.columns, np.diff(grid.starts))
-        clear, x = self.clear[on], self.x[on]
-        if not clear.any():
+        column = np.repeat(grid.columns, np.diff(grid.starts))
+        clearance, x = self.clearance[column], self.x[column]
+        if not clearance.any():
             return low, high
         if eps is None:  # whatever may hold x is not cut, for what stays crosses nothing
             rises, falls = grid.outer_low > x, grid.outer_high < x
         else:
             rises, falls = grid.cuts >= x, grid.upper < x
-        cut = (clear > 0.0) & np.isfinite(grid.cuts), (clear > 0.0) & np.isfinite(grid.upper)
-        first = np.where(rises & cut[0], MinimumChange.beyond(grid.cuts, clear)[0], -np.inf)
-        last = np.where(falls & cut[1], MinimumChange.beyond(grid.upper, clear)[1], np.inf)
+        rises &= (clearance > 0.0) & np.isfinite(grid.cuts)
+        falls &= (clearance > 0.0) & np.isfinite(grid.upper)
+        first = np.where(rises, MinimumChange.beyond(grid.cuts, clearance)[0], -np.inf)
+        last = np.where(falls, MinimumChange.beyond(grid.upper, clearance)[1], np.inf)
         if eps is not None and eps > EPS:
             first, last = narrowed(first, last)
         return np.maximum(low, first), np.minimum(high, last)
 
     def _set_categories(
-        self, program: Program, low: FloatArray, high: FloatArray, objective_terms: Charges | None
+        self, low: FloatArray, high: FloatArray, relations: RelationCosts | None
     ) -> None:
-        grid, on = self.grid, self.grid.members
-        allowed, held = high[on] > 0.5, low[on] > 0.5
-        allowed &= held | ~reduced(np.logical_or, held[None], grid.firsts)[0][grid.owner]
-        self.already_satisfied = self.x[on] > 0.5
-        entered = program.duality.diagonal.entered(self.x[None])[0, on]
+        grid, column = self.grid, self.grid.members
+        allowed, forced = high[column] > 0.5, low[column] > 0.5
+        allowed &= forced | ~grid.by_group(np.logical_or, forced[None])[0][grid.owner]
+        self.current = self.x[column] > 0.5  # the categories of the row
+        entered = self.program.duality.diagonal.entered(self.x[None])[0, column]
         self.category = np.where(allowed, entered, np.inf)
         self.category_low = self.shave * self.category
-        if objective_terms is not None:
-            slope, off = objective_terms.slope[on], objective_terms.off[on]
-            both = np.where(self.already_satisfied, [slope, off], 0.0)
-            now = reduced(np.add, both, grid.firsts)[:, grid.owner]
+        if relations is not None:
+            slope, error = relations.slope[column], relations.error[column]
+            terms = np.where(self.current, [slope, error], 0.0)
+            now = grid.by_group(np.add, terms)[:, grid.owner].sum(axis=0)
             charged = (1.0 - self.share) * self.category_low[allowed]
-            self.category_low[allowed] = charged + (slope - off - now.sum(axis=0))[allowed]
+            self.category_low[allowed] = charged + (slope - error - now)[allowed]
 
-    def costs(self, boxes: Boxes) -> Costs:
-        """What boxes cost."""
+    def costs(self, boxes: CellBoxes) -> BoxCosts:
+        """Return the least costs of boxes and their nearest points."""
         grid, starts = self.grid, self.grid.starts[:-1]
         low = self.next[starts + np.clip(boxes.low, 0, self.top)]
-        high = self.last[starts + np.clip(boxes.high, 0, self.top)]
+        high = self.previous[starts + np.clip(boxes.high, 0, self.top)]
         none = (low > high) | (boxes.low > boxes.high)
         cells = np.clip(self.home, low, np.maximum(low, high))
         cells[none] = 0
-        at = starts + cells
-        own = np.where(none, np.inf, self.cost[at])
-        some = np.where(boxes.among, self.category_low, np.inf)
-        groups = reduced(np.minimum, some, grid.firsts)
-        base = self.rest_cost + own.sum(axis=1) + groups.sum(axis=1)
+        numbers = np.where(none, np.inf, self.cost[starts + cells])
+        options = np.where(boxes.among, self.category_low, np.inf)
+        groups = grid.by_group(np.minimum, options)
+        base = self.fixed_cost + numbers.sum(axis=1) + groups.sum(axis=1)
         empty = np.isinf(base)[:, None]
-        own, groups = np.where(empty, 0.0, own), np.where(empty, 0.0, groups)
+        numbers, groups = np.where(empty, 0.0, numbers), np.where(empty, 0.0, groups)
         if self.share:
-            base -= self.share * (np.abs(own).sum(axis=1) + np.abs(groups).sum(axis=1))
-        best = [some[:, span].argmin(axis=1) + span.start for span in grid.spans]
-        categories = np.array(best, dtype=np.intp).reshape(len(grid.spans), len(boxes)).T
-        already_satisfied = leaves = left = None
+            base -= self.share * (np.abs(numbers).sum(axis=1) + np.abs(groups).sum(axis=1))
+        best = [options[:, span].argmin(axis=1) + span.start for span in grid.spans]
+        categories = np.array(best, dtype=np.intp).reshape(len(grid.spans), len(base)).T
+        numbers_stay = groups_stay = changes_left = None
         if self.most is not None:
-            already_satisfied = self.counts & (low <= self.here) & (self.here <= high)
-            leaves = self.group_counts & reduced(
-                np.logical_or, boxes.among & self.already_satisfied, grid.firsts
+            numbers_stay = self.counts & (low <= self.cell) & (self.cell <= high)
+            groups_stay = self.group_counts & grid.by_group(
+                np.logical_or, boxes.among & self.current
             )
-            moved = (self.counts & ~already_satisfied).sum(axis=1) + (
-                self.group_counts & ~leaves
-            ).sum(axis=1)
-            left = self.most - moved
-            base = np.where(left < 0, np.inf, base)
-        boxes = Boxes(low, high, boxes.among)
-        return Costs(boxes, base, cells, categories, own, groups, already_satisfied, leaves, left)
+            moved = (self.counts & ~numbers_stay).sum(axis=1)
+            changes_left = self.most - moved - (self.group_counts & ~groups_stay).sum(axis=1)
+            base = np.where(changes_left < 0, np.inf, base)
+        boxes = CellBoxes(low, high, boxes.among)
+        nearest = cells, categories, numbers, groups
+        return BoxCosts(boxes, base, *nearest, numbers_stay, groups_stay, changes_left)
 
-    def asks(self, known: Costs, tests: IntArray) -> tuple[FloatArray, BoolArray | None]:
-        """(t, n) what it costs at least to pass tests, in ascending order, besides what boxes cost.
+    def test_costs(self, costs: BoxCosts, tests: IntArray) -> tuple[FloatArray, BoolArray | None]:
+        """Return the least cost (t, n) of passing tests, in ascending order, above that of boxes.
 
         And whether that changes one more of the features that count; None if they are not counted.
         """
-        grid, boxes = self.grid, known.boxes
+        grid, boxes = self.grid, costs.boxes
         ends = np.searchsorted(tests, [len(grid.number), grid.pad])
         n, m = tests[: ends[0]], tests[ends[0] : ends[1]] - len(grid.number)
         f, g = grid.number[n], grid.of_set[m]
-        more = np.zeros((len(tests), len(boxes)))
+        extra = np.zeros((len(tests), len(costs.base)))
         # what either asks for is asked for by the dearer one: costs rise on both sides of home
-        numbers = np.maximum(self.asked[n, None] - known.own.T[f], 0.0)
+        numbers = np.maximum(self.test_cost[n, None] - costs.numbers.T[f], 0.0)
         misses = (self.first[n, None] > boxes.high.T[f]) | (self.final[n, None] < boxes.low.T[f])
         numbers[misses] = np.inf
-        more[: ends[0]] = numbers
+        extra[: ends[0]] = numbers
         if len(m):
             which, members = np.nonzero(grid.sets[m])
             begin = np.searchsorted(which, np.arange(len(m)))
-            some = np.where(boxes.among.T, self.category_low[:, None], np.inf)[members]
-            more[ends[0] : ends[1]] = np.minimum.reduceat(some, begin) - known.groups.T[g]
-        if known.already_satisfied is None or known.leaves is None:
-            return more, None
-        changes = np.zeros(more.shape, dtype=bool)
-        stay = (grid.first[n] <= self.here[f]) & (self.here[f] <= grid.last[n])
-        changes[: ends[0]] = known.already_satisfied.T[f] & ~stay[:, None]
+            options = np.where(boxes.among.T, self.category_low[:, None], np.inf)[members]
+            extra[ends[0] : ends[1]] = np.minimum.reduceat(options, begin) - costs.groups.T[g]
+        if costs.numbers_stay is None or costs.groups_stay is None:
+            return extra, None
+        changes = np.zeros(extra.shape, dtype=bool)
+        stay = (grid.first[n] <= self.cell[f]) & (self.cell[f] <= grid.last[n])
+        changes[: ends[0]] = costs.numbers_stay.T[f] & ~stay[:, None]
         if len(m):
-            kept = np.logical_or.reduceat((boxes.among & self.already_satisfied).T[members], begin)
-            changes[ends[0] : ends[1]] = known.leaves.T[g] & ~kept
-        return more, changes
+            stay = np.logical_or.reduceat((boxes.among & self.current).T[members], begin)
+            changes[ends[0] : ends[1]] = costs.groups_stay.T[g] & ~stay
+        return extra, changes
+
+    def leaf_costs(
+        self, costs: BoxCosts, leaf: IntArray, box: IntArray
+    ) -> tuple[FloatArray, BoolArray | bool]:
+        """Return the least costs (A,) of points in leaves and boxes, and which of them may be."""
+        extra, changes = self.test_costs(costs, np.arange(self.grid.pad + 1))
+        cost, count, place = costs.base[box], np.zeros(len(leaf), dtype=np.intp), len(costs.base)
+        for tests in self.grid.tests.T:
+            at = tests[leaf] * place + box
+            cost += extra.ravel()[at]
+            if changes is not None:
+                count += changes.ravel()[at]
+        return cost, costs.changes_left is None or count <= costs.changes_left[box]
 
     def allows(self, cells: IntArray, categories: IntArray) -> bool:
-        """Whether the nearest point in cells may be chosen."""
+        """Return whether the nearest point in cells may be chosen."""
         if not np.isfinite(self.price_of(cells, categories)):
             return False
         if self.most is None:
             return True
         numbers = self.counts & ~self.can_stay[self.grid.starts[:-1] + cells]
-        return (
-            int(numbers.sum() + (self.group_counts & ~self.already_satisfied[categories]).sum())
-            <= self.most
-        )
+        groups = self.group_counts & ~self.current[categories]
+        return int(numbers.sum() + groups.sum()) <= self.most
 
     def cells(self, y: FloatArray) -> tuple[IntArray, IntArray]:
-        """The cells and categories of a point."""
+        """Return the cells and categories of a point."""
         grid = self.grid
         cells = [
             int(np.searchsorted(grid.outer_low[a:b], y[column], "right")) - 1
@@ -383,74 +376,73 @@ class Row:
         return np.array(cells, np.intp), np.array(chosen, np.intp)
 
     def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
-        """(tests + 1,): which tests the points of cells pass."""
+        """Return which tests (tests + 1,) the points of cells pass."""
         grid, at = self.grid, cells[self.grid.number]
         sets = grid.sets[np.arange(len(grid.of_set)), categories[grid.of_set]]
         return np.concatenate([(grid.first <= at) & (at <= grid.last), sets, [True]])
 
-    def around(self, cells: IntArray, categories: IntArray) -> Boxes:
-        """The box of all cells in which every tree has the leaf that it has in these.
+    def leaves(self, cells: IntArray, categories: IntArray) -> IntArray:
+        """Return the leaf (T,) of each tree at the points of cells."""
+        return np.flatnonzero(self.passed(cells, categories)[self.grid.tests].all(axis=1))
 
-        Of a number that is to be clear of thresholds only its own: not all between them are.
+    def around(self, cells: IntArray, categories: IntArray) -> CellBoxes:
+        """Return the box of all cells in which every tree has the leaf that it has in these.
+
+        Of a number that is to be clear of thresholds only its own cell: not all between them are.
         """
-        grid, passed = self.grid, self.passed(cells, categories)
-        own = np.unique(grid.tests[passed[grid.tests].all(axis=1)])
-        n = own[own < len(grid.number)]
-        m = own[(own >= len(grid.number)) & (own < grid.pad)] - len(grid.number)
+        grid, tests = self.grid, np.unique(self.grid.tests[self.leaves(cells, categories)])
+        n, m = grid.parted(tests)
         low, high = np.zeros(len(cells), dtype=np.intp), np.array(self.top)
         np.maximum.at(low, grid.number[n], grid.first[n])
         np.minimum.at(high, grid.number[n], grid.last[n])
-        alone = self.clear[grid.columns] > 0.0
+        alone = self.clearance[grid.columns] > 0.0
         low[alone] = high[alone] = cells[alone]
         among = (grid.sets[m] | (grid.owner != grid.of_set[m, None])).all(axis=0)
-        return Boxes(low[None], high[None], among[None])
+        return CellBoxes(low[None], high[None], among[None])
 
-    def charging(self, multipliers: FloatArray) -> Row:
-        """The row with multipliers of linear relations."""
+    def charging(self, multipliers: FloatArray) -> RowCosts:
+        """Return the row with multipliers of linear relations."""
         if not multipliers.any():
             return self
-        return Row(self.grid, self.program, self.case, multipliers)
+        return RowCosts(self.grid, self.program, self.case, multipliers)
 
     def price_of(self, cells: IntArray, categories: IntArray) -> float:
-        """What the nearest point in cells costs."""
+        """Return the cost of the nearest point in cells."""
         numbers = self.paid[self.grid.starts[:-1] + cells].sum()
-        return self.rest_cost + float(numbers + self.category[categories].sum())
+        return self.fixed_cost + float(numbers + self.category[categories].sum())
 
     def point(self, cells: IntArray, categories: IntArray) -> FloatArray:
-        """(d,) the nearest point in cells."""
+        """Return the nearest point (d,) in cells."""
         y = np.array(self.x)
-        y[self.rest] = self.away
+        y[self.untested] = self.untested_value
         y[self.grid.columns] = self.value[self.grid.starts[:-1] + cells]
         for group, at in zip(self.grid.groups, categories - self.grid.firsts, strict=True):
             y[group] = 0.0
             y[group.start + at] = 1.0
         return y
 
+    def point_in(self, cells: IntArray, categories: IntArray, eps: float) -> FloatArray:
+        """Return the nearest point (d,) among numbers that are kept so that 1 + eps is next.
 
-def held(row: Row, cells: IntArray, categories: IntArray, eps: float) -> FloatArray:
-    """(d,) the nearest point in cells among numbers that are kept so that 1 + eps is next.
-
-    Where only so many columns may change, those that do not need to are left where they are.
-    """
-    y, on = row.point(cells, categories), row.grid.columns
-    at = row.grid.starts[:-1] + cells
-    low, high = (np.asarray(end)[at] for end in row.ends(eps))
-    low, high = np.maximum(low, row.bounds[0][on]), np.minimum(high, row.bounds[1][on])
-    value = _nearest(row.x[on], low, high, row.program.steps[on])
-    already_satisfied = np.isnan(value) | ((y[on] == row.x[on]) & (row.program.at_most is not None))
-    y[on] = np.where(already_satisfied, y[on], value)
-    return y
-
-
-def reduced(how: np.ufunc, values: Any, begin: IntArray) -> Any:
-    """(n, m) → (n, parts) what parts that begin at places reduce to."""
-    return how.reduceat(values, begin, axis=1) if len(begin) else values[:, :0]
+        Where only so many columns may change, those that do not need to stay where they are.
+        """
+        y, column = self.point(cells, categories), self.grid.columns
+        at = self.grid.starts[:-1] + cells
+        low, high = (np.asarray(end)[at] for end in self.ends(eps))
+        low, high = (
+            np.maximum(low, self.bounds[0][column]),
+            np.minimum(high, self.bounds[1][column]),
+        )
+        value = _nearest(self.x[column], low, high, self.program.steps[column])
+        stays = (y[column] == self.x[column]) & (self.program.at_most is not None)
+        y[column] = np.where(np.isnan(value) | stays, y[column], value)
+        return y
 
 
 def on_lattice(
     x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The bounds of whole columns on the values that are whole steps from x."""
+    """Move the bounds of whole columns inwards, to values that are whole steps from x."""
     low, high = np.array(low), np.array(high)
     whole = np.flatnonzero(steps)
     at, step = x[whole], steps[whole]
@@ -465,7 +457,7 @@ def _nearest(
     steps: FloatArray,
     toward: FloatArray | None = None,
 ) -> FloatArray:
-    """The values in [low, high] nearest to x, in whole steps from it if there are; NaN if none.
+    """Return the values in [low, high] nearest to x, in whole steps if there are; NaN for none.
 
     Or nearest to other values, which are as many steps away.
     """
@@ -482,7 +474,7 @@ def _nearest(
 
 
 def _paid(encoded_cost: EncodedCost, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
-    """What it costs to move columns to values one by one; NaN if there is none."""
+    """Return the costs of moving columns to values one by one; NaN if there is none."""
     size = encoded_cost.apart(columns, y, x)
     return np.asarray(
         encoded_cost.absolute[columns] * size + encoded_cost.diagonal[columns] * size * size

@@ -1,7 +1,7 @@
 """Answers by moves of one feature at a time: downhill, and from one answer to a better one nearby.
 
-One pass over the leaves says what the demands are met by wherever any single feature moves: those
-that a point is in are left, those of which it fails one test are entered. An answer is improved by
+One pass over the leaves gives the sums wherever any single feature moves: leaves that a point is
+in are left, those of which it fails one test are entered. An answer is improved by
 taking back one or two of its changes and making up for them by moves of others, as trees exchange
 leaves in Zhang et al. (2020), "An efficient adversarial attack for tree ensembles".
 """
@@ -15,17 +15,16 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.families.trees.boxes import Row
-from counterpoint.families.trees.staircase import LeafBound
+from counterpoint.families.trees.leaf_bound import LeafBound
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray, clock
 
 __all__ = ["Exchange"]
 
 GREEDY = 60
-"""Moves of one feature that are made to find an answer to begin with."""
+"""Moves of one feature to find an answer to begin with."""
 SHARE = 0.3
-"""A move of one feature that gains less than this share of what the best one does is too small."""
-AGAIN = 8
+"""A move that gains less than this share of the best gain is too small."""
+REPAIRS = 8
 """Moves that make up for a change that was taken back; few answers need more than three."""
 PASSES = 20
 """How often all changes of an answer are tried; after a few none of them helps."""
@@ -40,7 +39,7 @@ class Exchange:
 
     Parameters
     ----------
-    stairs
+    leaf_bound
         The row with its demands.
     goal
         (r,) what sums come to that meet the demands, unless by a tie that rounding hides.
@@ -49,19 +48,18 @@ class Exchange:
     """
 
     def __init__(
-        self, stairs: LeafBound, goal: FloatArray, offer: Callable[[IntArray, IntArray], None]
+        self, leaf_bound: LeafBound, goal: FloatArray, offer: Callable[[IntArray, IntArray], None]
     ) -> None:
-        self.stairs, self.row, self.grid = stairs, stairs.row, stairs.row.grid
+        self.leaf_bound, self.row, self.grid = leaf_bound, leaf_bound.row, leaf_bound.row.grid
         self.needs, self.offer = goal, offer
         self.end = np.inf  # when to stop, by `clock`
-        self._left = set[bytes]()  # answers from which others went on
-        row: Row = self.row
-        self.owner = np.repeat(np.arange(len(row.top)), row.top + 1)
+        self._improved = set[bytes]()  # answers from which others went on
+        self.owner = np.repeat(np.arange(len(self.row.top)), self.row.top + 1)
         self.group = self.grid.owner
         self.place = np.arange(len(self.owner)) - self.grid.starts[self.owner]
 
     def greedy(self, start: State | None = None) -> State | None:
-        """An answer, by moves of one feature that gain most for what they cost; None for none.
+        """Return an answer, by moves of one feature that gain most for their cost; None for none.
 
         When the demands are met, moves that save most. It starts from these cells and categories,
         or from the nearest ones.
@@ -72,9 +70,9 @@ class Exchange:
         for _ in range(GREEDY):
             if clock() > self.end:
                 break
-            now, moved = self.stairs.moves(*start)
+            now, moved = self.leaf_bound.moves(*start)
             best = self._best_move(now, moved, self._extra(*start))
-            if (now >= self.stairs.needs).all():  # of ties the search decides
+            if (now >= self.leaf_bound.needs).all():  # of ties the search decides
                 self.offer(*start)
             if (now >= self.needs).all():
                 reached = start
@@ -85,32 +83,32 @@ class Exchange:
 
     @cached_property
     def nearest(self) -> State:
-        """The nearest cells of all."""
+        """The nearest cells of the row."""
         assert self.row.root is not None  # noqa: S101 (asked by the caller)
-        known = self.row.costs(self.row.root)
-        return known.cells[0], known.categories[0]
+        costs = self.row.costs(self.row.root)
+        return costs.cells[0], costs.categories[0]
 
     def _extra(self, cells: IntArray, categories: IntArray) -> FloatArray:
-        """(M + C,) what it costs besides to move one feature elsewhere; infinite if it may not."""
+        """Return the cost (M + C,) of moving one feature elsewhere; infinite if it may not."""
         row = self.row
-        here = row.paid[self.grid.starts[:-1] + cells][self.owner]
-        extra = np.append(row.paid - here, row.category - row.category[categories][self.group])
+        paid = row.paid[self.grid.starts[:-1] + cells][self.owner]
+        extra = np.append(row.paid - paid, row.category - row.category[categories][self.group])
         if row.most is not None:
             extra[self._too_many(cells, categories)] = np.inf
         return extra
 
     def _too_many(self, cells: IntArray, categories: IntArray) -> BoolArray:
-        """(M + C,): whether to move one feature elsewhere changes more of them than may change."""
+        """Return whether moving one feature elsewhere, (M + C,), makes too many changes."""
         row, start = self.row, self.grid.starts[:-1]
         moved = row.counts & ~row.can_stay[start + cells]
-        left = row.group_counts & ~row.already_satisfied[categories]
-        count, owner, group = moved.sum() + left.sum(), self.owner, self.group
+        changed = row.group_counts & ~row.current[categories]
+        count, owner, group = moved.sum() + changed.sum(), self.owner, self.group
         numbers = count - moved[owner] + (row.counts[owner] & ~row.can_stay)
-        sets = count - left[group] + (row.group_counts[group] & ~row.already_satisfied)
+        sets = count - changed[group] + (row.group_counts[group] & ~row.current)
         return np.asarray(np.concatenate([numbers, sets]) > row.most)
 
     def _after(self, state: State, move: int) -> State:
-        """Cells and categories after a move."""
+        """Return cells and categories after a move."""
         cells, categories = state
         if move < len(self.owner):
             cells = cells.copy()
@@ -122,7 +120,7 @@ class Exchange:
         return cells, categories
 
     def _best_move(self, now: FloatArray, moved: FloatArray, extra: FloatArray) -> int | None:
-        """The move of one feature to make next; None to stay."""
+        """Return the move of one feature to make next; None to stay."""
         if not len(extra):  # all numbers are missing, and there are no categories
             return None
         satisfied: BoolArray = np.asarray((moved >= self.needs[:, None]).all(axis=0))
@@ -134,7 +132,7 @@ class Exchange:
         return self._steepest(now, moved, extra)
 
     def _steepest(self, now: FloatArray, moved: FloatArray, extra: FloatArray) -> int | None:
-        """The move that gains most for what it costs."""
+        """Return the move that gains most for what it costs."""
         short = np.minimum(moved - self.needs[:, None], 0.0).sum(axis=0)
         gain = short - np.minimum(now - self.needs, 0.0).sum()
         gain[np.isinf(extra)] = 0.0
@@ -153,9 +151,9 @@ class Exchange:
         for _ in range(PASSES):
             cost, better = self.row.price_of(*state), None
             key = state[0].tobytes() + state[1].tobytes()
-            if key in self._left:
+            if key in self._improved:
                 return
-            self._left.add(key)
+            self._improved.add(key)
             for start, barred in self._neighbours(state):
                 if clock() > self.end:
                     return
@@ -167,7 +165,7 @@ class Exchange:
                 return
 
     def _neighbours(self, state: State) -> Iterator[tuple[State, BoolArray]]:
-        """An answer without one or two of its changes, the dearest first; which moves they were."""
+        """Yield an answer without one or two of its changes, the dearest first, and their moves."""
         (cells, categories), nearest = state, self.nearest
         start = self.grid.starts[:-1]
         numbers = self.row.paid[start + cells] - self.row.paid[start + nearest[0]]
@@ -176,9 +174,9 @@ class Exchange:
         spent[np.append(cells == nearest[0], categories == nearest[1])] = -np.inf
         changed = np.argsort(-spent, kind="stable")[: np.isfinite(spent).sum()].tolist()
         count = len(cells)
-        for back in (*((k,) for k in changed), *combinations(changed, 2)):
+        for undone in (*((k,) for k in changed), *combinations(changed, 2)):
             which = np.zeros(len(spent), dtype=bool)
-            which[list(back)] = True
+            which[list(undone)] = True
             without = (
                 np.where(which[:count], nearest[0], cells),
                 np.where(which[count:], nearest[1], categories),
@@ -186,15 +184,15 @@ class Exchange:
             yield without, np.append(which[:count][self.owner], which[count:][self.group])
 
     def _made_up(self, state: State, barred: BoolArray, cost: float) -> State | None:
-        """An answer for less than a cost by moves that meet the demands again; None for none.
+        """Return an answer below a cost by moves that meet the demands again; None for none.
 
         At first they move other features than those barred. On the way, each single move that would
         meet the demands is followed as well.
         """
-        for turn in range(AGAIN):
+        for turn in range(REPAIRS):
             if clock() > self.end:
                 break
-            now, moved = self.stairs.moves(*state)
+            now, moved = self.leaf_bound.moves(*state)
             if (now >= self.needs).all():
                 return self._cheaper(state, cost)
             extra = self._extra(*state)
@@ -216,6 +214,6 @@ class Exchange:
         return None
 
     def _cheaper(self, state: State, cost: float) -> State | None:
-        """The answer to which moves lead from a state, if it costs less than that."""
+        """Return the answer to which moves lead from a state, if it costs less than that."""
         reached = self.greedy(state)
         return reached if reached and self.row.price_of(*reached) < cost else None

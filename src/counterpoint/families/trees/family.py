@@ -1,4 +1,4 @@
-"""What this family adds: readers of trees and ensembles of them, and how they are searched."""
+"""Register the readers of trees and of ensembles of them, and list how they are searched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from counterpoint.programs.evidence import Bounding
 __all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
 
 SOLVERS: tuple[Any, ...] = ()
-"""None: no solver takes its conditions as they are, see `SEARCHES`."""
+"""No solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = True
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {LeafSums: search_trees}
 PROOFS: dict[type, Callable[..., Bounding]] = {LeafSums: evidence_of}

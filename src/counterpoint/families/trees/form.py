@@ -31,7 +31,7 @@ from counterpoint.programs.region import NonConvex, Region
 __all__ = ["LeafSums", "Odds", "Order", "TreeScores", "Trees"]
 
 CELLS = 1 << 20
-"""How many nodes are walked at once: 8 MiB of each of a few arrays."""
+"""Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
 
 
 SINGLE = float(np.finfo(np.float32).eps)
@@ -45,45 +45,46 @@ class Trees:
 
     inputs: IntArray  # (N,) the input that a node tests; −1 at a leaf
     thresholds: FloatArray  # (N,) an input up to it goes left, compared in float64
-    left: IntArray  # (N,) where it goes; at a leaf, the leaf itself
-    right: IntArray  # (N,)
+    left_child: IntArray  # (N,) at a leaf, the leaf itself
+    right_child: IntArray  # (N,)
     values: FloatArray  # (N, k) what a leaf adds to each score
     roots: IntArray  # (T,)
     # (N,) which of the sets an input must be in to go left, instead of a threshold; −1 for none
     subset: IntArray
     subsets: tuple[FloatArray, ...] = ()  # sets of inputs that are categories, sorted
-    missing: BoolArray | None = None  # (N,) whether what is missing goes left; None if none may be
+    missing: BoolArray | None = None  # (N,) whether missing values go left; None if none may be
 
     @classmethod
-    def joined(cls, parts: list[Trees]) -> Trees:
-        """The trees of all parts."""
-        if not parts:
+    def joined(cls, members: list[Trees]) -> Trees:
+        """Return the trees of all members."""
+        if not members:
             raise UnsupportedModel("The model has no trees. Fit it with one at least.")
-        starts = np.cumsum([0, *(len(part.inputs) for part in parts)])
-        held = np.cumsum([0, *(len(part.subsets) for part in parts)])
-        both = list(zip(parts, starts.tolist(), strict=False))
-        known = [part.missing for part in parts if part.missing is not None]
-        moved = [
-            np.where(p.subset < 0, -1, p.subset + h) for p, h in zip(parts, held, strict=False)
+        starts = np.cumsum([0, *(len(trees.inputs) for trees in members)])
+        sets = np.cumsum([0, *(len(trees.subsets) for trees in members)])
+        pairs = list(zip(members, starts.tolist(), strict=False))
+        missing = [trees.missing for trees in members if trees.missing is not None]
+        subset = [
+            np.where(trees.subset < 0, -1, trees.subset + start)
+            for trees, start in zip(members, sets, strict=False)
         ]
         return cls(
-            np.concatenate([part.inputs for part in parts]),
-            np.concatenate([part.thresholds for part in parts]),
-            np.concatenate([part.left + start for part, start in both]),
-            np.concatenate([part.right + start for part, start in both]),
-            np.vstack([part.values for part in parts]),
-            np.concatenate([part.roots + start for part, start in both]),
-            np.concatenate(moved),
-            tuple(one for part in parts for one in part.subsets),
-            np.concatenate(known) if len(known) == len(parts) else None,
+            np.concatenate([trees.inputs for trees in members]),
+            np.concatenate([trees.thresholds for trees in members]),
+            np.concatenate([trees.left_child + start for trees, start in pairs]),
+            np.concatenate([trees.right_child + start for trees, start in pairs]),
+            np.vstack([trees.values for trees in members]),
+            np.concatenate([trees.roots + start for trees, start in pairs]),
+            np.concatenate(subset),
+            tuple(values for trees in members for values in trees.subsets),
+            np.concatenate(missing) if len(missing) == len(members) else None,
         )
 
     def valued(self, values: FloatArray) -> Trees:
-        """The same trees with other values of their leaves."""
+        """Return the same trees with other values of their leaves."""
         return replace(self, values=values)
 
     def over(self, inputs: IntArray) -> Trees:
-        """The same trees if their inputs are these of more inputs."""
+        """Return the same trees where their inputs have these numbers."""
         return replace(self, inputs=np.where(self.inputs < 0, -1, inputs[self.inputs]))
 
     @cached_property
@@ -99,14 +100,14 @@ class Trees:
         return np.asarray(size.sum(axis=0))
 
     def goes_left(self, node: int, inputs: FloatArray) -> BoolArray:
-        """(m,): whether values of what a node tests go left."""
+        """Return whether values (m,) of the input that a node tests go left."""
         s = int(self.subset[node])
         if s >= 0:
             return np.isin(inputs, self.subsets[s])
         return np.asarray(inputs <= self.thresholds[node])
 
     def leaves(self, Z: FloatArray) -> IntArray:
-        """(n, inputs) → (n, T) the leaf of each tree."""
+        """Return the leaf (n, T) of each tree at inputs."""
         at = np.tile(self.roots, len(Z))
         open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
         gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
@@ -116,16 +117,16 @@ class Trees:
             goes_left = z <= self.thresholds[node]
             for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
                 if s >= 0:
-                    here = self.subset[node] == s
-                    goes_left[here] = np.isin(z[here], self.subsets[s])
+                    pairs = self.subset[node] == s
+                    goes_left[pairs] = np.isin(z[pairs], self.subsets[s])
             if gaps is not None:
                 goes_left = np.where(z == MISSING, gaps[node], goes_left)
-            at[open_] = node = np.where(goes_left, self.left[node], self.right[node])
+            at[open_] = node = np.where(goes_left, self.left_child[node], self.right_child[node])
             open_ = open_[self.inputs[node] >= 0]
         return at.reshape(len(Z), len(self.roots))
 
     def summed(self, Z: FloatArray, start: FloatArray) -> FloatArray:
-        """(n, inputs) → (n, k): the sums, added up tree by tree from a start, in its precision."""
+        """Return the sums (n, k) at inputs, added up tree by tree in the precision of a start."""
         out, step = np.tile(start, (len(Z), 1)), max(CELLS // len(self.roots), 1)
         values = self.values.astype(start.dtype)
         for begin in range(0, len(Z), step):
@@ -136,7 +137,7 @@ class Trees:
 
 
 class Odds(Enum):
-    """How sums over leaves become probabilities."""
+    """Ways in which sums over leaves become probabilities."""
 
     SHARES = "they are the probabilities"
     LOGISTIC = "softmax of the sums (for two classes, the logistic function)"
@@ -144,7 +145,7 @@ class Odds(Enum):
 
 
 class Order(Enum):
-    """In which order a model adds leaves to its start, where it only divides the sum thereafter."""
+    """Orders in which models add leaves to their start, and then only divide the sum."""
 
     LISTED = "tree by tree"
     ALONE = "tree by tree, on one thread"
@@ -221,28 +222,28 @@ class TreeScores(Form):
         return self.trees.sizes / self.divisor
 
     def sees(self, X: FloatArray) -> FloatArray:
-        """(n, d) encoded rows → (n, inputs)."""
+        """Return the inputs of the trees, (n, inputs), at encoded rows."""
         return X if self.before is None else self.before(X)
 
     def scores(self, X: FloatArray) -> FloatArray:
-        """(n, k) sums."""
+        """Return the sums (n, k)."""
         sums = self.trees.summed(self.sees(X), self.base.astype(self.precision))
         return np.asarray(sums / self.divisor, dtype=np.float64)
 
     @property
     def precision(self) -> type:
-        """The type of numbers in which the model adds up."""
+        """The type of the numbers that the model adds up."""
         return np.float64 if self.eps <= EPS else np.float32
 
     def added(self, values: FloatArray) -> FloatArray:
-        """(…, T, k) values of leaves → (…, k) scores, added up as `scores` does."""
+        """Return the scores (…, k) of values of leaves (…, T, k), added up as `scores` does."""
         start = np.broadcast_to(self.base, (*values.shape[:-2], 1, values.shape[-1]))
         terms: Any = np.concatenate([start, values], axis=-2).astype(self.precision)
         sums = np.add.accumulate(terms, axis=-2)[..., -1, :]
         return np.asarray(sums / self.divisor, dtype=np.float64)
 
     def sums_exactly(self, values: FloatArray) -> bool:
-        """Whether no sum over trees with leaves of these (m, k) values is rounded.
+        """Return whether no sum over trees with leaves of these (m, k) values is rounded.
 
         They are binary fractions then, and few enough; so the order does not matter.
         """
@@ -271,10 +272,10 @@ class TreeScores(Form):
         if self.before is None:
             return inputs, cuts
         matrix, _ = divided(self.before, self.inputs)
-        one = np.flatnonzero(np.diff(matrix.indptr)[inputs] == 1)
-        inputs, entry = inputs[one], matrix.indptr[inputs[one]]
+        single = np.flatnonzero(np.diff(matrix.indptr)[inputs] == 1)
+        inputs, entry = inputs[single], matrix.indptr[inputs[single]]
         with np.errstate(over="ignore"):
-            values = (cuts[one] - self.before.offset[inputs]) / matrix.data[entry]
+            values = (cuts[single] - self.before.offset[inputs]) / matrix.data[entry]
         return matrix.indices[entry].astype(np.intp), values
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
@@ -285,40 +286,40 @@ class TreeScores(Form):
 
     @cached_property
     def rounding(self) -> FloatArray:
-        """(k,) what sums may be off by, relative to one rounding of the precision."""
+        """(k,) the rounding errors of sums, in units of one rounding of the precision."""
         return (len(self.trees.roots) + AFTER) * (self.sizes + np.abs(self.base))
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        """Twice a bound on the rounding error; all there is where a test may go either way."""
-        found = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
+        """Return twice a bound on the rounding error: all of it where a test may go either way."""
+        error = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
         if self.before is not None:
-            found[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
-        return found
+            error[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
+        return error
 
     def decision_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
-        """(n,) how far off margins may be: not at all where the model adds up as this does.
+        """Return the error (n,) of margins: none where the model adds up as this form does.
 
         Unless a link hides it. Rows that are kept in less than float32 may end in other cells: a
-        lead may help there.
+        margin may help there.
         """
         error = np.full(len(X), np.inf)
         exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
         if not exact or eps > SINGLE:
             return error
-        known = np.ones(len(X), dtype=bool)
+        sure = np.ones(len(X), dtype=bool)
         if self.before is not None:
-            known = ~self._is_doubtful(X, max(eps, EPS))
-        error[known] = 0.0
+            sure = ~self._is_doubtful(X, max(eps, EPS))
+        error[sure] = 0.0
         if self.link_error and not required.margin:
             apart = np.diff(np.sort(self.scores(X), axis=1), axis=1)
             near = ((apart > 0.0) & (apart < self.link_error)).any(axis=1)
-            error[near & known] = self.link_error
+            error[near & sure] = self.link_error
         return error
 
     def decides(self, required: Requirement) -> bool:
-        """Whether the scores, if they are exactly the model's, say whether a requirement is met.
+        """Return whether exact scores say whether a requirement is met.
 
-        A probability that follows from scores by a function is rounded itself. A lead in score
+        A probability that follows from scores by a function is rounded itself. A margin in score
         units is decided here and not by the model, unless it is as small as a rounding error.
         """
         linked = required.probable and self.odds is not Odds.SHARES
@@ -326,24 +327,24 @@ class TreeScores(Form):
 
     @property
     def lead_error(self) -> float:
-        """By how much a lead in score units may be missed, which then counts as met."""
+        """By how much a margin in score units may be missed, which then counts as met."""
         return 2.0 * max(EPS, self.eps) * float(self.rounding.max(initial=0.0))
 
     def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
-        """(n,): whether an input is as near to a threshold as rounding may take it."""
+        """Return whether an input of a row is as near to a threshold as rounding may take it."""
         assert self.before is not None  # noqa: S101 (asked by the caller)
         Z, sizes = self.sees(X), self.before.sizes
-        off = (sizes.terms + AFTER) * eps * sizes(X)
+        error = (sizes.terms + AFTER) * eps * sizes(X)
         exact = self.before_exact
-        known = self.before.computed if eps <= EPS else {}
+        computed = self.before.computed if eps <= EPS else {}
         doubtful = np.zeros(len(X), dtype=bool)
         for i in self.trees.tested.tolist():
-            if exact[i] or i in known:
+            if exact[i] or i in computed:
                 continue
             cuts = np.unique(self.trees.thresholds[self.trees.inputs == i])
             at = np.searchsorted(cuts, Z[:, i])
             ends = np.stack([cuts[np.maximum(at - 1, 0)], cuts[np.minimum(at, len(cuts) - 1)]])
-            doubtful |= (np.abs(ends - Z[:, i]) <= off[:, i]).any(axis=0)
+            doubtful |= (np.abs(ends - Z[:, i]) <= error[:, i]).any(axis=0)
         return doubtful
 
     @cached_property
@@ -367,15 +368,15 @@ class TreeScores(Form):
         return replace(self, before=seen)
 
     def narrow(self) -> TreeScores:
-        """The same trees, of which nobody says how the steps before them round."""
+        """Return the same trees, of which nobody says how the steps before them round."""
         if self.before is None or not self.before.computed:
             return self
         return replace(self, before=replace(self.before, computed={}))
 
     def grid(self, groups: tuple[slice, ...], x: FloatArray) -> Grid:
-        """The cells that thresholds cut the columns into, where these groups are categories.
+        """Return the cells that thresholds cut the columns into, where these groups are categories.
 
-        What is missing of a row x stays so, and is not cut.
+        Columns that are missing in a row x stay so, and are not cut.
         """
         gone = np.flatnonzero(x == MISSING)
         key = tuple((group.start, group.stop) for group in groups), tuple(gone.tolist())
@@ -383,41 +384,42 @@ class TreeScores(Form):
         return self._grids.made(key, made)
 
     def thresholds(self, groups: tuple[slice, ...]) -> tuple[IntArray, FloatArray, FloatArray]:
-        """The thresholds of all trees, in the columns that are numbers."""
+        """Return the columns, thresholds and doubts of all tests of numbers."""
         grid = self.grid(groups, np.zeros(self.width))
-        column, some = np.repeat(grid.columns, np.diff(grid.starts)), np.isfinite(grid.cuts)
-        return column[some], grid.cuts[some], grid.doubts[some]
+        column, finite = np.repeat(grid.columns, np.diff(grid.starts)), np.isfinite(grid.cuts)
+        return column[finite], grid.cuts[finite], grid.doubts[finite]
 
     def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
-        """What makes up the target: one of them has to be met."""
-        asked = target.requirement
+        """Return the conditions of which one has to be met."""
+        required = target.requirement
         if self.classes is None:
-            if asked.limits is None:
+            if required.limits is None:
                 raise target.misfit("a regressor", "Interval")
-            ends = [(1.0, -asked.limits[0]), (-1.0, asked.limits[1])]
-            kept = [(sign, end) for sign, end in ends if np.isfinite(end)]
-            return (self._demands(asked, [[sign] for sign, _ in kept], [end for _, end in kept]),)
-        if asked.probable:
+            ends = [(1.0, -required.limits[0]), (-1.0, required.limits[1])]
+            ends = [(sign, end) for sign, end in ends if np.isfinite(end)]
+            signs, offsets = [[sign] for sign, _ in ends], [end for _, end in ends]
+            return (self._demands(required, signs, offsets),)
+        if required.probable:
             return (self._probable(target),)
         wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
-        others = np.flatnonzero(~wanted)
+        rivals = np.flatnonzero(~wanted)
         unit = np.eye(len(self.classes))
         return tuple(
             self._demands(
-                asked,
-                unit[k] - unit[others],
-                np.full(len(others), -margin),
-                (others < k) & (margin == 0.0),
+                required,
+                unit[k] - unit[rivals],
+                np.full(len(rivals), -margin),
+                (rivals < k) & (margin == 0.0),
             )
             for k in np.flatnonzero(wanted).tolist()
         )
 
     def _probable(self, target: Target) -> LeafSums:
-        """The demand of a `Probability`."""
+        """Return the demand of a `Probability`."""
         assert self.classes is not None  # noqa: S101 (asked by the caller)
-        asked, kind = target.requirement, type(target).__name__
-        label = int(np.flatnonzero(mask(asked.labels, self.classes))[0])
-        if asked.at_least is None:
+        required, kind = target.requirement, type(target).__name__
+        label = int(np.flatnonzero(mask(required.labels, self.classes))[0])
+        if required.at_least is None:
             raise InvalidInput(
                 f"{kind} weighs a probability that changes smoothly; that of trees has steps. "
                 "Use Probability, or Label with a margin."
@@ -429,25 +431,25 @@ class TreeScores(Form):
             )
         unit = np.eye(len(self.classes))
         if self.odds is Odds.SHARES:
-            return self._demands(asked, unit[[label]], [-asked.at_least])
+            return self._demands(required, unit[[label]], [-required.at_least])
         if len(self.classes) > 2:
             raise InvalidInput(
                 f"{kind} of one of several classes is not a bound on sums over leaves. "
                 "Use Label with a margin in score units."
             )
-        odds = float(np.log(asked.at_least) - np.log1p(-asked.at_least))
-        return self._demands(asked, unit[[label]] - unit[[1 - label]], [-odds])
+        odds = float(np.log(required.at_least) - np.log1p(-required.at_least))
+        return self._demands(required, unit[[label]] - unit[[1 - label]], [-odds])
 
     def _demands(
-        self, required: Requirement, weights: Any, offset: Any, lost: BoolArray | None = None
+        self, required: Requirement, weights: Any, offset: Any, strict: BoolArray | None = None
     ) -> LeafSums:
         weights = np.asarray(weights, dtype=np.float64)
         shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
-        lost = np.zeros(len(shift), dtype=bool) if lost is None else lost
+        strict = np.zeros(len(shift), dtype=bool) if strict is None else strict
         slack = self.lead_error if required.margin else 0.0
         ties_resolved = self.decides(required)
         return LeafSums(
-            self, weights, np.asarray(offset, np.float64), shift, lost, ties_resolved, slack
+            self, weights, np.asarray(offset, np.float64), shift, strict, ties_resolved, slack
         )
 
 
@@ -460,33 +462,33 @@ class LeafSums(NonConvex):
     weights: FloatArray  # (r, k)
     offset: FloatArray  # (r,)
     shift: FloatArray  # (r,) the offset of the sums without the form's base
-    lost: BoolArray  # (r,) which demands a tie does not meet
+    strict: BoolArray  # (r,) which demands a tie does not meet
     ties_resolved: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
     slack: float  # by how much they may be missed
 
     @cached_property
     def noise(self) -> FloatArray:
-        """(r,) by how much a sum of theirs may be off, added up in float64 in any order."""
+        """(r,) the rounding error of a sum that is added up in float64 in any order."""
         size = np.abs(self.weights) @ self.form.rounding + AFTER * np.abs(self.shift)
         return np.asarray(UNIT * size)
 
     @cached_property
     def tolerance(self) -> FloatArray:
-        """(r,) by how much such a sum may miss a demand where the model meets it."""
+        """(r,) by how much such a sum may miss a demand where the model meets it, at most."""
         return np.asarray(max(self.form.eps / EPS, 1.0) * self.noise + self.slack)
 
     def meets(self, values: FloatArray) -> bool | None:
-        """Whether the model meets the demands where its trees have leaves of (T, k) values.
+        """Return whether the model meets the demands where its leaves have values (T, k).
 
         None if that is up to how it rounds.
         """
         form = self.form
         exact = self.ties_resolved and (form.is_exact or self.slack > 0.0)
         sums = self.weights @ form.added(values) + self.offset
-        satisfied = np.where(self.lost, sums > 0.0, sums >= -self.slack)
+        satisfied = np.where(self.strict, sums > 0.0, sums >= -self.slack)
         if exact:  # but a link may make ties of what is nearly tied
             near = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
-            unsure = near & (satisfied == self.lost)
+            unsure = near & (satisfied == self.strict)
         else:
             unsure = np.abs(sums) <= self.tolerance
         if (~satisfied & ~unsure).any():
@@ -494,7 +496,7 @@ class LeafSums(NonConvex):
         return None if unsure.any() else True
 
     def sums(self, y: FloatArray) -> FloatArray:
-        """(n, r) by how much points meet each demand."""
+        """Return by how much points meet each demand, (n, r)."""
         return np.asarray(self.form.scores(y) @ self.weights.T + self.offset)
 
     def excess(self, y: FloatArray) -> FloatArray:

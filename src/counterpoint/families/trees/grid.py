@@ -23,24 +23,22 @@ from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from counterpoint.families.trees.form import Trees
 
-__all__ = ["NUMBER", "SET", "Grid", "Split", "divided", "narrowed"]
+__all__ = ["NUMBER", "SET", "Grid", "divided", "narrowed"]
 
 BLOCK = 1 << 23
 """Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
 NUMBER, SET = 1, 2
-"""What is split: a number at one of its cells, or the categories of a feature by a set."""
-Split = tuple[int, int, int]
-"""`NUMBER`, which one, and the first cell on the right; or `SET`, which test, and 0."""
+"""Kinds of splits: `NUMBER`, which one, its first cell on the right; `SET`, which test, and 0."""
 
 
 def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
-    """The rows of a map to inputs, sparse; and (inputs,) which are columns as they are."""
+    """Return the rows of a map to inputs, sparse, and which inputs are columns as they are."""
     if before is None:
         return sparse.eye_array(inputs, format="csr"), np.ones(inputs, dtype=bool)
     matrix, sizes = sparse.csr_array(before.matrix), sparse.csr_array(before.sizes.matrix)
     matrix.eliminate_zeros()
-    one = np.diff(matrix.indptr) == 1
-    exact = one & (before.offset == 0.0) & (before.sizes.offset == 0.0)
+    single = np.diff(matrix.indptr) == 1
+    exact = single & (before.offset == 0.0) & (before.sizes.offset == 0.0)
     for i in np.flatnonzero(exact).tolist():
         row = matrix.data[matrix.indptr[i] : matrix.indptr[i + 1]]
         exact[i] = row[0] == 1.0 and sizes[[i]].sum() == 1.0
@@ -50,12 +48,12 @@ def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
 @final
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Cells, leaves and what these demand, of F numbers and of groups with C columns in all."""
+    """Cells, leaves and their tests, of F numbers and of groups with C categories in all."""
 
     columns: IntArray  # (F,) encoded columns that are numbers and tested
     groups: tuple[slice, ...]  # encoded columns of categories
     starts: IntArray  # (F + 1,) where the cells of each number begin
-    # (M,) what is surely in each cell, and what may be: they differ where a pipeline rounds
+    # (M,) ends of what is surely in each cell, and of what may be: a pipeline may round
     inner_low: FloatArray
     inner_high: FloatArray
     outer_low: FloatArray
@@ -73,15 +71,15 @@ class Grid:
     tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
     tree: IntArray  # (T,) where the leaves of each tree begin
     values: FloatArray  # (L, k)
-    own: FloatArray  # (L, k) the same before the model divides them
+    undivided: FloatArray  # (L, k) the same before the model divides them
 
     @property
     def pad(self) -> int:
-        """The test that everything passes; how many others there are."""
+        """The number of tests; as a test, the one that everything passes."""
         return len(self.number) + len(self.of_set)
 
     def inner(self, eps: float) -> tuple[FloatArray, FloatArray]:
-        """(M,) what is surely in each cell, of numbers that are kept so that 1 + eps is next."""
+        """Return the ends (M,) of what is surely in cells, where numbers have a precision."""
         low, high = self.inner_low, self.inner_high
         if eps <= EPS:
             return low, high
@@ -115,12 +113,30 @@ class Grid:
         sizes = [group.stop - group.start for group in self.groups]
         return tuple(slice(a, a + m) for a, m in zip(self.firsts.tolist(), sizes, strict=True))
 
+    @cached_property
+    def tree_of(self) -> IntArray:
+        """(L,) the tree of each leaf."""
+        return np.repeat(np.arange(len(self.tree)), np.diff(self.tree, append=len(self.tests)))
+
+    def parted(self, tests: IntArray) -> tuple[IntArray, IntArray]:
+        """Return those of some tests that are of numbers, and of sets among those of sets."""
+        count = len(self.number)
+        return tests[tests < count], tests[(tests >= count) & (tests < self.pad)] - count
+
+    def by_number(self, how: np.ufunc, values: Any) -> Any:
+        """Reduce (n, M) values of cells to (n, F)."""
+        return how.reduceat(values, self.starts[:-1], axis=1) if len(self.columns) else values
+
+    def by_group(self, how: np.ufunc, values: Any) -> Any:
+        """Reduce (n, C) values of categories to (n, groups)."""
+        return how.reduceat(values, self.firsts, axis=1) if len(self.groups) else values
+
     def has(self, splits: IntArray) -> bool:
-        """Whether there are all of (n, 3) splits."""
+        """Return whether there are all of (n, 3) splits."""
         kind, what, where = splits.T
         count = np.where(kind == NUMBER, len(self.columns), len(self.of_set))
-        known = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)
-        return bool(known.all())
+        valid = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)
+        return bool(valid.all())
 
     @classmethod
     def of(
@@ -132,41 +148,42 @@ class Grid:
         gone: IntArray,
         divisor: int = 1,
     ) -> Grid:
-        """The grid of trees whose inputs are encoded columns after a map, where some are missing.
+        """Return the grid of trees over encoded columns after a map, where some are missing.
 
         Raises
         ------
         UnsupportedModel
             If an input that is tested mixes several features.
         """
-        nodes = _Nodes.of(trees, before, groups, width, gone)
-        tree, leaf, ranges, subsets = _demands(trees, nodes)
+        nodes = _NodeTests.of(trees, before, groups, width, gone)
+        tree, leaf, ranges, subsets = _leaf_tests(trees, nodes)
         cells, width = np.diff(nodes.starts), nodes.goes_left.shape[1]
-        used: list[tuple[IntArray, IntArray]] = []
+        of_leaves: list[tuple[IntArray, IntArray]] = []  # leaves, and one test of each
         numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, width), bool)]
         count = 0
         for f, (rows, ends) in enumerate(ranges):
-            kinds, back = np.unique(ends, return_inverse=True)
-            used.append((rows, count + back))
-            numbers.append(np.column_stack([np.full(len(kinds), f), *np.divmod(kinds, cells[f])]))
-            count += len(kinds)
+            unique, inverse = np.unique(ends, return_inverse=True)
+            of_leaves.append((rows, count + inverse))
+            first_last = np.divmod(unique, cells[f])
+            numbers.append(np.column_stack([np.full(len(unique), f), *first_last]))
+            count += len(unique)
         for span, (rows, categories) in zip(nodes.spans, subsets, strict=True):
-            kinds, back = np.unique(categories, axis=0, return_inverse=True)
-            used.append((rows, count + back.ravel()))
-            whole = np.zeros((len(kinds), width), dtype=bool)
-            whole[:, span] = kinds
+            unique, inverse = np.unique(categories, axis=0, return_inverse=True)
+            of_leaves.append((rows, count + inverse.ravel()))
+            whole = np.zeros((len(unique), width), dtype=bool)
+            whole[:, span] = unique
             sets.append(whole)
-            count += len(kinds)
-        held = np.zeros(len(leaf), dtype=np.intp)
-        for rows, _ in used:
-            held[rows] += 1
-        tests = np.full((len(leaf), max(int(held.max(initial=0)), 1)), count)
-        held[:] = 0
-        for rows, ids in used:
-            tests[rows, held[rows]] = ids
-            held[rows] += 1
+            count += len(unique)
+        place = np.zeros(len(leaf), dtype=np.intp)
+        for rows, _ in of_leaves:
+            place[rows] += 1
+        tests = np.full((len(leaf), max(int(place.max(initial=0)), 1)), count)
+        place[:] = 0
+        for rows, ids in of_leaves:
+            tests[rows, place[rows]] = ids
+            place[rows] += 1
         number, all_sets = np.vstack(numbers).astype(np.intp), np.vstack(sets)
-        of_set = np.repeat(np.arange(len(groups)), [len(part) for part in sets[1:]])
+        of_set = np.repeat(np.arange(len(groups)), [len(block) for block in sets[1:]])
         return cls(
             nodes.columns,
             groups,
@@ -189,8 +206,8 @@ class Grid:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Nodes:
-    """What the nodes of trees test, in cells."""
+class _NodeTests:
+    """The tests of all nodes of trees, in cells."""
 
     columns: IntArray  # (F,) encoded columns that are numbers and tested
     spans: tuple[slice, ...]  # where the categories of each group are among those of all
@@ -213,8 +230,8 @@ class _Nodes:
         groups: tuple[slice, ...],
         width: int,
         gone: IntArray,
-    ) -> _Nodes:
-        """What each node tests of encoded columns, of which some are missing."""
+    ) -> _NodeTests:
+        """Return the tests of nodes on encoded columns, of which some are missing."""
         matrix, exact = divided(before, width)
         offset = np.zeros(width) if before is None else before.offset
         grouped = np.full(width, -1)
@@ -232,44 +249,45 @@ class _Nodes:
         for i in trees.tested.tolist():
             nodes = np.flatnonzero(trees.inputs == i)
             row = slice(matrix.indptr[i], matrix.indptr[i + 1])
-            on, weights = matrix.indices[row], matrix.data[row]
-            owners = np.unique(grouped[on])
-            if len(owners) > 1 or (len(on) > 1 and owners[0] < 0):
+            mixed, weights = matrix.indices[row], matrix.data[row]
+            owners = np.unique(grouped[mixed])
+            if len(owners) > 1 or (len(mixed) > 1 and owners[0] < 0):
                 raise UnsupportedModel(
                     f"The trees test input {i}, which mixes several columns, so that their leaves "
                     "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
                     "one."
                 )
-            constant = _constant(trees, nodes, None if np.isin(on, gone).any() else on, offset[[i]])
+            missing = np.isin(mixed, gone).any()
+            constant = _constant(trees, nodes, None if missing else mixed, offset[[i]])
             if constant is not None:
                 fixed[nodes] = constant
                 continue
             if owners[0] < 0:
                 _require_thresholds(trees, nodes, i)
-                number[nodes] = np.searchsorted(columns, on[0])
+                number[nodes] = np.searchsorted(columns, mixed[0])
                 falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
                 if not exact[i] and before is not None:
-                    cut[nodes], slack[nodes] = _cuts(before, i, on[0], weights[0], cut[nodes])
+                    cut[nodes], slack[nodes] = _cuts(before, i, mixed[0], weights[0], cut[nodes])
                 continue
             owner[nodes], span = owners[0], spans[owners[0]]
             values = np.full(span.stop - span.start, offset[i])
-            values[on - groups[owners[0]].start] += weights
+            values[mixed - groups[owners[0]].start] += weights
             goes_left[nodes, span] = [trees.goes_left(k, values) for k in nodes.tolist()]
-        known = [np.unique(cut[number == f]) for f in range(len(columns))]
-        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in known)]).astype(np.intp)
-        cell, off = np.zeros(count, dtype=np.intp), np.zeros(starts[-1] + 1)
-        for f, cuts in enumerate(known):
+        cuts_of = [np.unique(cut[number == f]) for f in range(len(columns))]
+        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)
+        cell, doubts = np.zeros(count, dtype=np.intp), np.zeros(starts[-1] + 1)
+        for f, cuts in enumerate(cuts_of):
             nodes = np.flatnonzero(number == f)
             cell[nodes] = np.searchsorted(cuts, cut[nodes])
-            np.maximum.at(off, starts[f] + cell[nodes] + 1, slack[nodes])
-        edges = _edges(known, off, starts)
-        cuts = np.concatenate([np.zeros(0), *([-np.inf, *part] for part in known)])
+            np.maximum.at(doubts, starts[f] + cell[nodes] + 1, slack[nodes])
+        edges = _edges(cuts_of, doubts, starts)
+        cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
         tests = number, cell, falls, owner, goes_left, fixed
-        return cls(columns, spans, starts, edges, cuts, off[:-1], *tests)
+        return cls(columns, spans, starts, edges, cuts, doubts[:-1], *tests)
 
 
 def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The intervals of float32 numbers within intervals."""
+    """Return the intervals of float32 numbers within intervals."""
     with np.errstate(over="ignore"):
         first, last = low.astype(np.float32), high.astype(np.float32)
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
@@ -278,30 +296,30 @@ def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
 
 
 def _edges(
-    known: list[FloatArray], off: FloatArray, starts: IntArray
+    cuts_of: list[FloatArray], doubts: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """What is surely in cells and what may be, between cuts that are off by so much."""
-    low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in known)])
-    high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in known)])
-    after, till = np.nextafter(low, np.inf), off[1:]
-    rounded = off[:-1] > 0.0
+    """Return the ends of what is surely in cells and of what may be, between doubtful cuts."""
+    low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
+    high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
+    after, till = np.nextafter(low, np.inf), doubts[1:]
+    rounded = doubts[:-1] > 0.0
     rounded[starts[:-1]] = False
     till = np.where(np.isinf(high), 0.0, till)
     return (
-        np.where(rounded, low + off[:-1], after),
+        np.where(rounded, low + doubts[:-1], after),
         high - till,
-        np.where(rounded, low - off[:-1], after),
+        np.where(rounded, low - doubts[:-1], after),
         high + till,
     )
 
 
 def _constant(
-    trees: Trees, nodes: IntArray, on: IntArray | None, offset: FloatArray
+    trees: Trees, nodes: IntArray, columns: IntArray | None, offset: FloatArray
 ) -> BoolArray | None:
-    """Whether all goes left at nodes that test no column, or one that is missing (None)."""
-    if on is None:
+    """Return whether all goes left at nodes that test no column, or one that is missing (None)."""
+    if columns is None:
         return None if trees.missing is None else trees.missing[nodes]
-    if len(on):
+    if len(columns):
         return None
     return np.array([trees.goes_left(k, offset)[0] for k in nodes.tolist()])
 
@@ -317,10 +335,10 @@ def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:
 def _cuts(
     before: AffineMap, i: int, column: int, weight: float, thresholds: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Where thresholds of an input cut its column; and the doubt, in column units.
+    """Return where thresholds of an input cut its column, and the doubt, in column units.
 
-    That is how far from a cut rounding may take an input across its threshold: nowhere, where it is
-    known how the model computes it.
+    The doubt is how far from a cut rounding may take an input across its threshold: nowhere, where
+    it is known how the model computes it.
     """
     if i in before.computed:
         return before.last_up_to(i, thresholds), np.zeros(len(thresholds))
@@ -334,12 +352,14 @@ def _cuts(
     return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
 
 
-Demand = tuple[NDArray[Any], NDArray[Any]]
-"""Leaves that demand something of one feature, and what: first cell · cells + last, or a set."""
+_Tests = tuple[NDArray[Any], NDArray[Any]]
+"""Leaves that test one feature, and how: first cell · cells + last, or a set of categories."""
 
 
-def _demands(trees: Trees, nodes: _Nodes) -> tuple[IntArray, IntArray, list[Demand], list[Demand]]:
-    """Return the tree and node of each leaf, and what leaves demand of each number and each group.
+def _leaf_tests(
+    trees: Trees, nodes: _NodeTests
+) -> tuple[IntArray, IntArray, list[_Tests], list[_Tests]]:
+    """Return the tree and node of each leaf, and the leaves' tests of each number and each group.
 
     A leaf names at most as many features as it is deep. So leaves are followed down in blocks of
     trees, and only what they name is kept: all leaves × all columns of a forest on wide tables are
@@ -352,29 +372,29 @@ def _demands(trees: Trees, nodes: _Nodes) -> tuple[IntArray, IntArray, list[Dema
     block = np.cumsum(sizes) * max(width, 1) // BLOCK
     cells, count = np.diff(nodes.starts), 0
     leaves: list[tuple[IntArray, IntArray]] = []
-    ranges: list[list[Demand]] = [[] for _ in nodes.columns]
-    subsets: list[list[Demand]] = [[] for _ in nodes.spans]
+    ranges: list[list[_Tests]] = [[] for _ in nodes.columns]
+    subsets: list[list[_Tests]] = [[] for _ in nodes.spans]
     for which in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
         tree, leaf, low, high, among = _leaves(trees, nodes, which)
         leaves.append((tree, leaf))
-        for f, demands in enumerate(ranges):
+        for f, tests in enumerate(ranges):
             rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
-            demands.append((count + rows, low[rows, f] * cells[f] + high[rows, f]))
-        for span, demands in zip(nodes.spans, subsets, strict=True):
+            tests.append((count + rows, low[rows, f] * cells[f] + high[rows, f]))
+        for span, tests in zip(nodes.spans, subsets, strict=True):
             rows = np.flatnonzero(~among[:, span].all(axis=1))
-            demands.append((count + rows, among[rows, span]))
+            tests.append((count + rows, among[rows, span]))
         count += len(leaf)
     tree, leaf = _stacked(leaves)
     return tree, leaf, [*map(_stacked, ranges)], [*map(_stacked, subsets)]
 
 
-def _stacked(blocks: list[Demand]) -> Demand:
-    rows, demands = zip(*blocks, strict=True)
-    return np.concatenate(rows), np.concatenate(demands)
+def _stacked(blocks: list[_Tests]) -> _Tests:
+    rows, tests = zip(*blocks, strict=True)
+    return np.concatenate(rows), np.concatenate(tests)
 
 
-def _leaves(trees: Trees, nodes: _Nodes, which: IntArray) -> tuple[NDArray[Any], ...]:
-    """Leaves of some trees: tree, node, the cells of each number and the categories they hold."""
+def _leaves(trees: Trees, nodes: _NodeTests, which: IntArray) -> tuple[NDArray[Any], ...]:
+    """Return the leaves of some trees: tree, node, their cells and categories."""
     cells = np.diff(nodes.starts)
     at = trees.roots[which]
     level: tuple[NDArray[Any], ...] = (
@@ -384,37 +404,36 @@ def _leaves(trees: Trees, nodes: _Nodes, which: IntArray) -> tuple[NDArray[Any],
         np.tile((cells - 1).astype(np.int32), (len(at), 1)),
         np.ones((len(at), nodes.goes_left.shape[1]), dtype=bool),
     )
-    found = []
+    leaves = []
     while len(level[0]):
         is_leaf = trees.inputs[level[1]] < 0
-        found.append(tuple(part[is_leaf] for part in level))
-        inner = tuple(part[~is_leaf] for part in level)
-        parts = [_children(trees, nodes, inner, left=left) for left in (True, False)]
-        level = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
-    joined = tuple(np.concatenate(part) for part in zip(*found, strict=True))
+        leaves.append(tuple(array[is_leaf] for array in level))
+        inner = tuple(array[~is_leaf] for array in level)
+        sides = [_children(trees, nodes, inner, to_left=to_left) for to_left in (True, False)]
+        level = tuple(np.concatenate(arrays) for arrays in zip(*sides, strict=True))
+    joined = tuple(np.concatenate(arrays) for arrays in zip(*leaves, strict=True))
     order = np.argsort(joined[0], kind="stable")
-    return tuple(part[order] for part in joined)
+    return tuple(array[order] for array in joined)
 
 
 def _children(
-    trees: Trees, nodes: _Nodes, level: tuple[NDArray[Any], ...], *, left: bool
+    trees: Trees, nodes: _NodeTests, level: tuple[NDArray[Any], ...], *, to_left: bool
 ) -> list[NDArray[Any]]:
-    """The children on one side, without those that nothing reaches."""
+    """Return the children on one side, without those that nothing reaches."""
     tree, at, low, high, among = level
     low, high, among = np.array(low), np.array(high), np.array(among)
     rows = np.flatnonzero(nodes.number[at] >= 0)
     f, cell = nodes.number[at[rows]], nodes.cell[at[rows]]
-    lower = nodes.falls[at[rows]] != left
-    some, on = rows[lower], f[lower]
-    high[some, on] = np.minimum(high[some, on], cell[lower])
-    some, on = rows[~lower], f[~lower]
-    low[some, on] = np.maximum(low[some, on], cell[~lower] + 1)
+    lower = nodes.falls[at[rows]] != to_left
+    high[rows[lower], f[lower]] = np.minimum(high[rows[lower], f[lower]], cell[lower])
+    upper = ~lower
+    low[rows[upper], f[upper]] = np.maximum(low[rows[upper], f[upper]], cell[upper] + 1)
     live: BoolArray = np.asarray((low <= high).all(axis=1))
-    goes = nodes.goes_left[at] == left
+    goes = nodes.goes_left[at] == to_left
     for g, span in enumerate(nodes.spans):
         rows = np.flatnonzero(nodes.group[at] == g)
         among[rows, span] &= goes[rows, span]
         live[rows] &= among[rows, span].any(axis=1)
-    live &= (nodes.fixed[at] < 0) | ((nodes.fixed[at] == 1) == left)
-    child = (trees.left if left else trees.right)[at]
-    return [part[live] for part in (tree, child, low, high, among)]
+    live &= (nodes.fixed[at] < 0) | ((nodes.fixed[at] == 1) == to_left)
+    child = (trees.left_child if to_left else trees.right_child)[at]
+    return [array[live] for array in (tree, child, low, high, among)]

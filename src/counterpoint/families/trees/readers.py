@@ -50,11 +50,11 @@ KINDS = (
     VotingClassifier,
     VotingRegressor,
 )
-"""What is read here."""
+"""Models that are read here."""
 
 
 def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
-    """Thresholds of comparisons in float32 as the largest float64 numbers that go left.
+    """Return thresholds of comparisons in float32 as the largest float64 numbers that go left.
 
     A number goes left if it is rounded to a float32 that is at most the threshold, or below it.
     """
@@ -64,22 +64,22 @@ def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
     last = np.where(above, np.nextafter(last, np.float32(-np.inf)), last)
     following = np.nextafter(last, np.float32(np.inf)).astype(np.float64)
     middle = 0.5 * (last.astype(np.float64) + following)
-    already_satisfied = middle.astype(np.float32) <= last
-    return np.where(already_satisfied, middle, np.nextafter(middle, -np.inf))
+    goes_left = middle.astype(np.float32) <= last
+    return np.where(goes_left, middle, np.nextafter(middle, -np.inf))
 
 
 def _tree(model: Any, *, missing: bool = True) -> Trees:
-    """One fitted tree, with its own values; whether what is missing may pass."""
+    """Return one fitted tree, with the values of its leaves; whether missing values may pass."""
     tree = model.tree_
     count = tree.node_count
-    own = np.arange(count)
+    nodes = np.arange(count)
     leaf = tree.children_left < 0
     values = tree.value[:, 0, :].astype(np.float64)
     return Trees(
         np.where(leaf, -1, tree.feature).astype(np.intp),
         from_float32(np.where(leaf, 0.0, tree.threshold)),
-        np.where(leaf, own, tree.children_left).astype(np.intp),
-        np.where(leaf, own, tree.children_right).astype(np.intp),
+        np.where(leaf, nodes, tree.children_left).astype(np.intp),
+        np.where(leaf, nodes, tree.children_right).astype(np.intp),
         values,
         np.zeros(1, dtype=np.intp),
         np.full(count, -1, dtype=np.intp),
@@ -88,7 +88,7 @@ def _tree(model: Any, *, missing: bool = True) -> Trees:
 
 
 def _order(model: Any) -> Order:
-    """In which order sums over a model's members are added up."""
+    """Return the order in which sums over a model's members are added up."""
     return Order.ALONE if model.n_jobs in (None, 1) else Order.ANY
 
 
@@ -109,19 +109,19 @@ def _(model: Any) -> Form:
 @read.register(RandomForestClassifier | ExtraTreesClassifier)
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    parts = [_tree(one) for one in model.estimators_]
-    base, inputs, trees = np.zeros(len(classes)), model.n_features_in_, Trees.joined(parts)
+    members = [_tree(member) for member in model.estimators_]
+    base, inputs, trees = np.zeros(len(classes)), model.n_features_in_, Trees.joined(members)
     form = TreeScores(trees, base, classes, inputs, Odds.SHARES)
-    return replace(form, divisor=len(parts), order=_order(model))
+    return replace(form, divisor=len(members), order=_order(model))
 
 
 @read.register(RandomForestRegressor | ExtraTreesRegressor)
 def _(model: Any) -> Form:
     _require_one_output(model)
-    parts = [_tree(one) for one in model.estimators_]
-    trees, inputs = Trees.joined(parts), model.n_features_in_
+    members = [_tree(member) for member in model.estimators_]
+    trees, inputs = Trees.joined(members), model.n_features_in_
     form = TreeScores(trees, np.zeros(1), None, inputs)
-    return replace(form, divisor=len(parts), order=_order(model))
+    return replace(form, divisor=len(members), order=_order(model))
 
 
 @read.register(GradientBoostingClassifier)
@@ -130,17 +130,17 @@ def _(model: Any) -> Form:
     _require_constant_start(model)
     rows = np.zeros((1, model.n_features_in_))
     start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001 (kept nowhere public)
-    count, parts = len(classes), []
+    count, members = len(classes), []
     for stage in model.estimators_:
-        for k, one in enumerate(stage):
-            tree = _tree(one, missing=False)
-            at = k if len(stage) > 1 else 1
+        for k, member in enumerate(stage):
+            tree = _tree(member, missing=False)
+            output = k if len(stage) > 1 else 1
             values = np.zeros((len(tree.values), count))
-            values[:, at] = model.learning_rate * tree.values[:, 0]
-            parts.append(tree.valued(values))
+            values[:, output] = model.learning_rate * tree.values[:, 0]
+            members.append(tree.valued(values))
     base = start if len(start) == count else np.array([0.0, start[0]])
     odds = Odds.LOGISTIC if model.loss == "log_loss" else Odds.NONE
-    return TreeScores(Trees.joined(parts), base, classes, model.n_features_in_, odds)
+    return TreeScores(Trees.joined(members), base, classes, model.n_features_in_, odds)
 
 
 @read.register(GradientBoostingRegressor)
@@ -148,9 +148,9 @@ def _(model: Any) -> Form:
     _require_constant_start(model)
     rows = np.zeros((1, model.n_features_in_))
     start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001
-    parts = [_tree(stage[0], missing=False) for stage in model.estimators_]
-    parts = [part.valued(model.learning_rate * part.values) for part in parts]
-    return TreeScores(Trees.joined(parts), start, None, model.n_features_in_)
+    members = [_tree(stage[0], missing=False) for stage in model.estimators_]
+    members = [tree.valued(model.learning_rate * tree.values) for tree in members]
+    return TreeScores(Trees.joined(members), start, None, model.n_features_in_)
 
 
 # --- histogram-based gradient boosting ---
@@ -180,22 +180,22 @@ def _(model: Any) -> Form:
 
 
 def _histogram_trees(model: Any, outputs: list[int], count: int) -> Trees:
-    """The trees, of which each adds to one of so many sums."""
+    """Return the trees, of which each adds to one of so many sums."""
     stages = model._predictors  # noqa: SLF001 (kept nowhere public)
     return Trees.joined(
         [
-            _histogram_tree(one, at, count)
+            _histogram_tree(member, output, count)
             for stage in stages
-            for at, one in zip(outputs, stage, strict=True)
+            for output, member in zip(outputs, stage, strict=True)
         ]
     )
 
 
-def _histogram_tree(predictor: Any, at: int, count: int) -> Trees:
+def _histogram_tree(predictor: Any, output: int, count: int) -> Trees:
     nodes = predictor.nodes
-    own, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+    number, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
     values = np.zeros((len(nodes), count))
-    values[:, at] = np.where(leaf, nodes["value"], 0.0)
+    values[:, output] = np.where(leaf, nodes["value"], 0.0)
     categories = ~leaf & nodes["is_categorical"].astype(bool)
     bits = np.unpackbits(
         np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4").view(np.uint8),
@@ -205,12 +205,12 @@ def _histogram_tree(predictor: Any, at: int, count: int) -> Trees:
     return Trees(
         np.where(leaf, -1, nodes["feature_idx"]).astype(np.intp),
         np.where(leaf, 0.0, nodes["num_threshold"]),
-        np.where(leaf, own, nodes["left"]).astype(np.intp),
-        np.where(leaf, own, nodes["right"]).astype(np.intp),
+        np.where(leaf, number, nodes["left"]).astype(np.intp),
+        np.where(leaf, number, nodes["right"]).astype(np.intp),
         values,
         np.zeros(1, dtype=np.intp),
         np.where(categories, nodes["bitset_idx"].astype(np.intp), -1),
-        tuple(np.flatnonzero(one).astype(np.float64) for one in bits),
+        tuple(np.flatnonzero(row).astype(np.float64) for row in bits),
         nodes["missing_go_to_left"].astype(bool),
     )
 
@@ -222,27 +222,27 @@ def _histogram_tree(predictor: Any, at: int, count: int) -> Trees:
 def _(model: Any) -> Form:
     classes = classes_of(model)
     weights = np.asarray(model.estimator_weights_)[: len(model.estimators_)]
-    parts = []
-    for one, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
-        form = _member(model, one, classes, DecisionTreeClassifier)
+    members = []
+    for member, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
+        form = _member(model, member, classes, DecisionTreeClassifier)
         chosen = np.eye(len(classes))[form.trees.values.argmax(axis=1)]
         votes = weight * np.where(chosen > 0.0, 1.0, -1.0 / (len(classes) - 1))
-        parts.append(replace(form.trees, values=votes, missing=None))
+        members.append(replace(form.trees, values=votes, missing=None))
     base, odds = np.zeros(len(classes)), Odds.LOGISTIC if len(classes) == 2 else Odds.NONE
-    return TreeScores(Trees.joined(parts), base, classes, model.n_features_in_, odds)
+    return TreeScores(Trees.joined(members), base, classes, model.n_features_in_, odds)
 
 
 @read.register(BaggingClassifier)
 def _(model: Any) -> Form:
     classes = classes_of(model)
-    own = [_member(model, one, classes) for one in model.estimators_]
-    return _mean(model, own, classes, np.ones(len(own)), model.estimators_features_)
+    forms = [_member(model, member, classes) for member in model.estimators_]
+    return _mean(model, forms, classes, np.ones(len(forms)), model.estimators_features_)
 
 
 @read.register(BaggingRegressor)
 def _(model: Any) -> Form:
-    own = [_member(model, one, None) for one in model.estimators_]
-    return _mean(model, own, None, np.ones(len(own)), model.estimators_features_)
+    forms = [_member(model, member, None) for member in model.estimators_]
+    return _mean(model, forms, None, np.ones(len(forms)), model.estimators_features_)
 
 
 @read.register(VotingClassifier)
@@ -251,38 +251,40 @@ def _(model: Any) -> Form:
     weights = model._weights_not_none  # noqa: SLF001 (those of members that were dropped are left out)
     weights = np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, float)
     if model.voting == "soft":
-        own = [_member(model, one, classes) for one in model.estimators_]
-        return _mean(model, own, classes, weights)
-    own = [_member(model, one, classes, DecisionTreeClassifier) for one in model.estimators_]
-    votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in own]
-    parts = zip(own, votes, weights.tolist(), strict=True)
-    trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in parts])
+        forms = [_member(model, member, classes) for member in model.estimators_]
+        return _mean(model, forms, classes, weights)
+    forms = [_member(model, tree, classes, DecisionTreeClassifier) for tree in model.estimators_]
+    votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in forms]
+    weighted = zip(forms, votes, weights.tolist(), strict=True)
+    trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in weighted])
     return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_, order=Order.ANY)
 
 
 @read.register(VotingRegressor)
 def _(model: Any) -> Form:
-    own = [_member(model, one, None) for one in model.estimators_]
+    forms = [_member(model, member, None) for member in model.estimators_]
     weights = model._weights_not_none  # noqa: SLF001
-    return _mean(model, own, None, np.ones(len(own)) if weights is None else np.array(weights))
+    return _mean(model, forms, None, np.ones(len(forms)) if weights is None else np.array(weights))
 
 
-def _member(model: Any, one: Any, classes: NDArray[Any] | None, kind: type = object) -> TreeScores:
-    """A member of an ensemble: sums over leaves that can be added up with those of others."""
-    form = read(one) if isinstance(one, kind) else None
+def _member(
+    model: Any, member: Any, classes: NDArray[Any] | None, kind: type = object
+) -> TreeScores:
+    """Return the sums over leaves of a member of an ensemble, to be added up with others."""
+    form = read(member) if isinstance(member, kind) else None
     if isinstance(form, TreeScores):
-        own, shares = form.classes, form.odds is Odds.SHARES
-        if (own is None) == (classes is None) and (own is None or shares):
-            if own is None or classes is None or len(own) == len(classes):
+        labels, shares = form.classes, form.odds is Odds.SHARES
+        if (labels is None) == (classes is None) and (labels is None or shares):
+            if labels is None or classes is None or len(labels) == len(classes):
                 return form
             raise UnsupportedModel(
-                f"{type(model).__name__} has a member that knows {len(own)} of {len(classes)} "
+                f"{type(model).__name__} has a member that knows {len(labels)} of {len(classes)} "
                 "classes. Fit it with more rows for each member."
             )
     wanted = "decision trees" if kind is not object else "trees and forests"
     raise UnsupportedModel(
-        f"{type(model).__name__} of {type(one).__name__} is not a sum over leaves; it is read over "
-        f"{wanted}. Use these as its members."
+        f"{type(model).__name__} of {type(member).__name__} is not a sum over leaves; it is read "
+        f"over {wanted}. Use these as its members."
     )
 
 
@@ -293,7 +295,7 @@ def _mean(
     weights: FloatArray,
     inputs: Any = None,
 ) -> TreeScores:
-    """The weighted mean of sums, of which each may take some of the inputs only."""
+    """Return the weighted mean of sums, each of which may take only some of the inputs."""
     shares = weights / weights.sum()
     plain = inputs is not None and all(len(form.trees.roots) == 1 for form in forms)
     if plain:  # bags of single trees are added up and divided like forests
@@ -304,7 +306,7 @@ def _mean(
             for form, w in zip(forms, shares, strict=True)
         ]
     if inputs is not None:
-        trees = [tree.over(np.asarray(own)) for tree, own in zip(trees, inputs, strict=True)]
+        trees = [tree.over(np.asarray(chosen)) for tree, chosen in zip(trees, inputs, strict=True)]
     base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
     mean = TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
@@ -315,7 +317,7 @@ def _mean(
 
 
 def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """A model on top of columns, of which each that is tested depends on one feature alone."""
+    """Read a model on top of columns, of which each that is tested depends on one feature alone."""
     form = read(model)
     mixed = np.diff(columns.matrix.indptr) > 1
     tested = form.trees.tested if isinstance(form, TreeScores) else np.arange(0)

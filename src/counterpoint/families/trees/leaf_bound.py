@@ -1,0 +1,256 @@
+"""Lower bounds on what boxes of cells cost, from the leaves that lie in them, and where to split.
+
+In a box, a leaf costs at least what its nearest cells cost. With m_t(r) the largest value of a leaf
+of tree t that costs at most r, S(r) = b + Σ_t m_t(r) bounds the sum at every point of the box that
+costs at most r: the least r at which S(r) meets the demands is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+
+from counterpoint.families.trees.boxes import BoxCosts, CellBoxes, RowCosts
+from counterpoint.families.trees.form import LeafSums
+from counterpoint.families.trees.grid import NUMBER, SET
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+
+__all__ = ["LeafBound"]
+
+HALVINGS = 10
+"""How closely the radius of a box is bounded: the cutoff over 2 to the power of so many."""
+
+
+@final
+class Promising(NamedTuple):
+    """The k boxes that may hold a point below the cutoff which meets the demands."""
+
+    which: IntArray  # (k,) which of the boxes they are
+    bound: FloatArray  # (k,)
+    leaves: list[IntArray]  # of each, those that such a point may be in
+    cells: IntArray  # (k, F) of the nearest points
+    categories: IntArray  # (k, groups)
+    meets: BoolArray  # (k,) whether the nearest points meet what is needed
+    path: IntArray  # (k, T) the leaf of each tree at the nearest points
+    splits: IntArray  # (k, 3); kind 0 for none
+
+
+@final
+class _Leaves(NamedTuple):
+    """The leaves that matter, by box and then by tree; each of k boxes has some of each tree."""
+
+    which: IntArray  # (k,) which of the boxes they are
+    leaf: IntArray  # (A,)
+    box: IntArray  # (A,) the place of its box among the k
+    cost: FloatArray  # (A,) least cost of a point in both
+    begin: IntArray  # (k · T,) where those of each box and tree begin
+    values: FloatArray  # (r, A) what they add to each demand
+
+
+@final
+class LeafBound:
+    """Bounds of boxes for one row and one set of demands, of which an answer meets what it needs.
+
+    Parameters
+    ----------
+    row
+        The row, over a grid.
+    condition
+        The demands.
+    needs
+        (r,) by how much an answer has to meet each.
+    values
+        (r, L) what leaves add to each demand.
+    """
+
+    def __init__(
+        self, row: RowCosts, condition: LeafSums, needs: FloatArray | float, values: FloatArray
+    ) -> None:
+        self.row, self.grid, self.condition = row, row.grid, condition
+        self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
+        self.values = values
+
+    def look(
+        self, boxes: CellBoxes, leaves: Sequence[IntArray], cutoff: float, least: FloatArray
+    ) -> Promising | None:
+        """Bound n boxes whose points cost the ``least`` (n,) or more; None if none is promising."""
+        costs = self.row.costs(boxes)
+        near = self._near(costs, leaves, cutoff)
+        if not len(near.which):
+            return None
+        which, shift = near.which, self.condition.shift[:, None]
+        place = self._nearest(costs, near)
+        bound = self._radii(near, np.maximum(costs.base, least)[which])
+        splits = self._splits(costs, near, near.values[:, place], bound)
+        path = near.leaf[place]
+        sums = self.values[:, path].sum(axis=2) + shift
+        ends = near.begin[:: len(self.grid.tree)][1:]
+        return Promising(
+            which,
+            bound,
+            np.split(near.leaf, ends),
+            costs.cells[which],
+            costs.categories[which],
+            (self.needs <= sums.T).all(axis=1),
+            path,
+            splits,
+        )
+
+    def _near(self, costs: BoxCosts, leaves: Sequence[IntArray], cutoff: float) -> _Leaves:
+        """Return the leaves below the cutoff, of the boxes in which S meets the demands."""
+        n, size = len(leaves), len(self.grid.tree)
+        leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])
+        cost, allowed = self.row.leaf_costs(costs, leaf, box)
+        matters = np.flatnonzero((cost < cutoff) & allowed)
+        leaf, box, cost = leaf[matters], box[matters], cost[matters]
+        begin = _begin(box * size + self.grid.tree_of[leaf])
+        values, owner = self.values[:, leaf], box[begin]
+        promising = np.bincount(owner, minlength=n) == size  # every tree has a leaf
+        if len(leaf):
+            top = np.maximum.reduceat(values, begin, axis=1)
+            sums = np.stack([np.bincount(owner, best, n) for best in top])
+            promising &= self._reach(sums + self.condition.shift[:, None])
+        which = np.flatnonzero(promising)
+        if len(which) < n:
+            matters = np.flatnonzero(promising[box])
+            leaf, cost, values = leaf[matters], cost[matters], values[:, matters]
+            box = np.searchsorted(which, box[matters])
+            begin = _begin(box * size + self.grid.tree_of[leaf])
+        return _Leaves(which, leaf, box, cost, begin, values)
+
+    def _reach(self, sums: FloatArray) -> BoolArray:
+        """Return whether sums (r, k) may meet the demands; below the tolerance no model does."""
+        return np.asarray((sums >= -self.condition.tolerance[:, None]).all(axis=0))
+
+    def _top(self, near: _Leaves, within: BoolArray) -> FloatArray:
+        """Return the largest value in each tree (r, k, T) of leaves ``within`` a radius."""
+        values = np.where(within, near.values, -np.inf)
+        top = np.maximum.reduceat(values, near.begin, axis=1)
+        return np.asarray(top.reshape(len(values), -1, len(self.grid.tree)))
+
+    def _nearest(self, costs: BoxCosts, near: _Leaves) -> IntArray:
+        """Return the places (k, T) of the leaves that the nearest points are in."""
+        place = np.flatnonzero(near.cost == costs.base[near.which][near.box])
+        if len(place) != len(near.begin):  # to change something may cost nothing
+            box, tests = near.which[near.box[place]], self.grid.tests[near.leaf[place]]
+            place = place[costs.passed(self.grid, box, tests).all(axis=1)]
+        return place.reshape(-1, len(self.grid.tree))
+
+    def _radii(self, near: _Leaves, low: FloatArray) -> FloatArray:
+        """Return radii (k,), from ``low`` on, below which S does not meet the demands."""
+        shift = self.condition.shift[:, None]
+
+        def reached(radius: FloatArray) -> BoolArray:
+            top = self._top(near, near.cost <= radius[near.box])
+            return self._reach(top.sum(axis=2) + shift)
+
+        short = ~reached(low)
+        if not short.any():
+            return low
+        begin = near.begin[:: len(self.grid.tree)]
+        high = np.maximum.reduceat(near.cost, begin)
+        for _ in range(HALVINGS):
+            middle = np.where(short, 0.5 * (low + high), low)
+            enough = reached(middle)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        beyond = np.where(near.cost > low[near.box], near.cost, np.inf)
+        return np.where(short, np.minimum.reduceat(beyond, begin), low)
+
+    def _splits(
+        self, costs: BoxCosts, near: _Leaves, nearest: FloatArray, bound: FloatArray
+    ) -> IntArray:
+        """Return the split (k, 3) of each box that most of the improving leaves ask for.
+
+        These are the best leaves within its bound, or of all; for the demand that the ``nearest``
+        leaves, of values (r, k, T), miss by most and that others of these improve.
+        """
+        order = np.argsort(nearest.sum(axis=2) + self.condition.shift[:, None], axis=0)
+        demand, radius = np.zeros(len(bound), dtype=np.intp), np.full(len(bound), -np.inf)
+        for reach in (bound, np.full(len(bound), np.inf)):
+            improves = (self._top(near, near.cost <= reach[near.box]) > nearest).any(axis=2)
+            ranked = np.take_along_axis(improves, order, axis=0)
+            first = np.where(np.isinf(radius) & ranked.any(axis=0), ranked.argmax(axis=0), -1)
+            new = np.flatnonzero(first >= 0)
+            demand[new], radius[new] = order[first[new], new], reach[new]
+            if not np.isneginf(radius).any():
+                break
+        size = len(self.grid.tree)
+        present = np.take_along_axis(nearest, demand[None, :, None], axis=0)[0].ravel()
+        value = near.values[demand[near.box], np.arange(len(near.box))]
+        value[near.cost > radius[near.box]] = -np.inf
+        top = np.maximum.reduceat(value, near.begin)
+        improving = np.flatnonzero(top > present)
+        if not len(improving):
+            return np.zeros((len(bound), 3), dtype=np.intp)
+        group = near.box * size + self.grid.tree_of[near.leaf]
+        best = np.flatnonzero(value == top[group])
+        leaf = near.leaf[best[np.searchsorted(best, near.begin[improving])]]
+        return self._votes(costs, near.which, improving // size, leaf, (top - present)[improving])
+
+    def _votes(
+        self, costs: BoxCosts, which: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
+    ) -> IntArray:
+        """Return for each of k boxes the split that leaves ask for most, each by what it gains.
+
+        A leaf asks for the splits that part it from the nearest point of its box.
+        """
+        grid, count = self.grid, int(self.grid.starts[-1]) + len(self.grid.columns)
+        tests = grid.tests[leaf]
+        voter, column = np.nonzero(~costs.passed(grid, which[box], tests))
+        test, box, gain = tests[voter, column], box[voter], gain[voter]
+        # a slot for each cell of a number, with one more at its end, and for each set
+        slot = count + test - len(grid.number)
+        is_number = test < len(grid.number)
+        n = test[is_number]
+        below = costs.cells[which[box[is_number]], grid.number[n]] < grid.first[n]
+        cell = np.where(below, grid.first[n], grid.last[n] + 1)
+        begins = grid.starts + np.arange(len(grid.starts))
+        slot[is_number] = begins[grid.number[n]] + cell
+        slots = count + len(grid.of_set)
+        votes = np.bincount(box * slots + slot, gain, len(which) * slots).reshape(-1, slots)
+        best = votes.argmax(axis=1)
+        number = np.searchsorted(begins, best, "right") - 1
+        splits = np.where(
+            best < count,
+            [np.full(len(best), NUMBER), number, best - begins[number]],
+            [np.full(len(best), SET), best - count, np.zeros(len(best), dtype=np.intp)],
+        ).T
+        splits[votes.max(axis=1) == 0.0] = 0
+        return np.asarray(splits, dtype=np.intp)
+
+    def moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return what a point meets demands by, (r,), and if one feature alone moves, (r, M + C).
+
+        Leaves that the point is in are left by some moves; those of which it fails one test are
+        entered.
+        """
+        grid, count = self.grid, len(self.grid.number)
+        failed = ~self.row.passed(cells, categories)[grid.tests]
+        fails = failed.sum(axis=1)
+        at, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
+        leaving, entering = grid.tests[at].ravel(), grid.tests[near][failed[near]]
+        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
+        size = int(grid.starts[-1]) + len(grid.columns)
+        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
+        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
+        ends = stops[grid.number]
+        sums = self.values[:, at].sum(axis=1) + self.condition.shift
+        spread = [span.stop - span.start for span in grid.spans]
+        out = np.empty((len(sums), len(self.row.paid) + len(self.row.category)))
+        for r, value in enumerate(self.values):
+            out_of = np.bincount(leaving, np.repeat(value[at], grid.tests.shape[1]), grid.pad + 1)
+            both = out_of + np.bincount(entering, value[near], grid.pad + 1)
+            steps = np.bincount(first, both[:count], size) - np.bincount(last, both[:count], size)
+            steps += np.bincount(ends, out_of[:count], size)
+            steps -= np.bincount(slots[grid.number], out_of[:count], size)
+            whole = np.bincount(grid.of_set, out_of[count:-1], len(grid.spans))
+            sets = both[count:-1] @ grid.sets - np.repeat(whole, spread)
+            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
+        return sums, out
+
+
+def _begin(key: IntArray) -> IntArray:
+    """Return where runs of equal keys begin."""
+    return np.flatnonzero(np.diff(key, prepend=-1))

@@ -5,7 +5,7 @@ Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and sof
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -28,9 +28,17 @@ from counterpoint.models.form import (
     rounding,
     split,
 )
-from counterpoint.numerics import AFTER, LARGEST, LIBRARY, BoolArray, FloatArray, first_float
+from counterpoint.numerics import (
+    AFTER,
+    LARGEST,
+    LIBRARY,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    first_float,
+)
 from counterpoint.problem.targets import Target
-from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.conditions import HalfSpaces, LinearBounds
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.region import Region
 
@@ -107,10 +115,10 @@ class AffineForm(Form):
         return replace(self, matrix=seen.matrix, offset=seen.offset, magnitude=seen.sizes)
 
 
-def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> Region:
-    """Return the region rows · x <= high, some without their ends, which go to another class."""
+def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> LinearBounds:
+    """Return the rows rows · x <= high, some without their ends, which go to another class."""
     low = np.full(len(rows), -np.inf)
-    return Region((LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64)),))
+    return LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64))
 
 
 @final
@@ -200,19 +208,22 @@ class LinearScores(AffineForm):
         outside = scores[:, ~wanted].max(axis=1)
         return np.asarray(inside - outside - least)
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
+    def regions(self, target: Target) -> Sequence[Region]:
         if target.requirement.probable:
             return (self._probable_region(target),)
-        wanted, least = self._wanted(target)
-        rivals = np.flatnonzero(~wanted)
-        return tuple(self._beats(k, rivals, least) for k in np.flatnonzero(wanted).tolist())
+        wanted, margin = self._wanted(target)
+        ahead, behind = np.flatnonzero(wanted), np.flatnonzero(~wanted)
+        if len(behind) == 1:  # any class but one is wanted: those that lead this one
+            return HalfSpaces(self._leads(ahead, behind, margin))
+        return tuple(Region((self._leads(k, behind, margin),)) for k in ahead.tolist())
 
-    def _beats(self, k: int, rivals: NDArray[np.intp], margin: float) -> Region:
-        """Return the region score_k >= score_j + margin for each j in rivals."""
-        rows = self.matrix[rivals] - self.matrix[k]
-        high = self._decision_offset[k] - self._decision_offset[rivals] - margin
-        loses = (rivals > k) if self.last_of_ties else (rivals < k)
-        return _half_spaces(rows, high, loses & (margin == 0.0))
+    def _leads(self, k: IntArray | int, j: IntArray, margin: float) -> LinearBounds:
+        """Return the rows score_k >= score_j + margin, one for each pair."""
+        offset = self._decision_offset
+        loses = (j > k) if self.last_of_ties else (j < k)
+        return _half_spaces(
+            self.matrix[j] - self.matrix[k], offset[k] - offset[j] - margin, loses & (margin == 0.0)
+        )
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
@@ -369,7 +380,7 @@ class Votes(AffineForm):
             used = sign != 0
             rows = -sign[used, None] * self.matrix[used]
             high = sign[used] * self.offset[used] - least
-            pieces.append(_half_spaces(rows, high, (sign[used] > 0) & (least == 0.0)))
+            pieces.append(Region((_half_spaces(rows, high, (sign[used] > 0) & (least == 0.0)),)))
         return tuple(pieces)
 
     def _cells(self, wanted: BoolArray) -> list[NDArray[np.int8]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import final
+from typing import final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,14 @@ from counterpoint.numerics import (
     gamma,
     relative,
 )
-from counterpoint.programs.region import Coupling, Cut, Domain
+from counterpoint.programs.region import Coupling, Cut, Domain, Region
 
 __all__ = [
     "INTEGRAL",
     "AtMost",
     "Box",
     "Cone",
+    "HalfSpaces",
     "LinearBounds",
     "MinimumChange",
     "OneOf",
@@ -272,6 +274,10 @@ class LinearBounds(Coupling):
     def normals(self) -> FloatArray:
         return self.matrix
 
+    def take(self, rows: slice) -> LinearBounds:
+        """Some of the rows."""
+        return LinearBounds(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     def stacked(self, other: LinearBounds) -> LinearBounds:
         """The rows of both."""
         names = (field.name for field in fields(self))
@@ -363,6 +369,27 @@ class LinearBounds(Coupling):
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HalfSpaces(Sequence[Region]):
+    """Regions of one linear row each, whose union is a target; made when they are asked for."""
+
+    rows: LinearBounds
+
+    def __len__(self) -> int:
+        return self.rows.size
+
+    @overload
+    def __getitem__(self, s: int) -> Region: ...
+    @overload
+    def __getitem__(self, s: slice) -> HalfSpaces: ...
+    def __getitem__(self, s: int | slice) -> Region | HalfSpaces:
+        if isinstance(s, slice):
+            return HalfSpaces(self.rows.take(s))
+        s = range(len(self))[s]  # beyond the end there is none
+        return Region((self.rows.take(slice(s, s + 1)),))
 
 
 @final

@@ -34,7 +34,7 @@ from counterpoint.programs.separable import Diagonal, SeparableDomain
 if TYPE_CHECKING:
     from counterpoint.problem.costs import EncodedCost
 
-__all__ = ["Duality", "OneRow"]
+__all__ = ["Duality", "LinearRows"]
 
 
 CANCELLED = 128 * UNIT
@@ -174,27 +174,54 @@ class Duality:
 
 
 @final
-class OneRow:
-    """What one linear row (d,) proves of a separable price over columns without bounds."""
+class LinearRows:
+    """What single linear rows (s, d) prove of a separable price over columns without bounds.
 
-    def __init__(self, encoded_cost: EncodedCost, row: FloatArray) -> None:
+    Columns that are not ``free`` stay where they are.
+    """
+
+    def __init__(self, encoded_cost: EncodedCost, rows: FloatArray, free: BoolArray | None = None):
+        moving = rows if free is None else np.where(free, rows, 0.0)
         flat = encoded_cost.quadratic == 0
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            steepest = np.nan_to_num(np.abs(row[flat]) / encoded_cost.absolute[flat])
-            self._curved = (row[~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum()
-        self._row, self._size, self._steepest = row, np.abs(row), steepest.max(initial=0.0)
+            steepest = np.nan_to_num(np.abs(moving[:, flat]) / encoded_cost.absolute[flat])
+            self._curved = (moving[:, ~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum(1)
+        self._rows, self._sizes = rows, np.abs(rows)
+        self._steepest = steepest.max(axis=1, initial=0.0)
+        self.moves = (self._curved > 0.0) | (
+            self._steepest > 0.0
+        )  # (s,) whether rows have an effect
+
+    def nearest(
+        self, x: FloatArray, missed: FloatArray, high: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n, s) multipliers of rows · y <= high that bound most, and their bounds.
+
+        ``missed`` (n, s) is by how much points, with their margins, miss the rows.
+        """
+        flat = self._steepest > 0.0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            weight = np.where(flat, 1.0 / self._steepest, missed / (2.0 * self._curved))
+        weight = np.where((missed > 0.0) & self.moves, weight, 0.0)
+        return weight, self.bound(x, weight, weight * high)
 
     def bound(self, x: FloatArray, weight: FloatArray, offset: FloatArray) -> FloatArray:
-        """(n,) `Duality.bound`, without an (n, d) array, by (n,) weights of the row and offsets."""
+        """(n, s) `Duality.bound` by weights of the rows and offsets, both (n, s)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._steepest > 0.0:
+            if self._steepest.any():
                 shrink = SHY / np.maximum(np.abs(weight) * self._steepest, SHY)
                 weight, offset = weight * shrink, offset * shrink
             least = weight * weight * self._curved
-            size = np.abs(weight) * dots(np.abs(x), self._size) + np.abs(offset) + least
-            lost = gamma(depth(len(self._row)) + 12) * size + TINY
+            size = np.abs(weight) * _products(np.abs(x), self._sizes) + np.abs(offset) + least
+            lost = gamma(self._rows.shape[1] + 12) * size + TINY
             # what overflows is not a number in the end, and proves nothing.
-            return np.fmax(weight * dots(x, self._row) - least - offset - lost, 0.0)
+            bound = weight * _products(x, self._rows) - least - offset - lost
+            return np.fmax(bound, 0.0)
+
+
+def _products(x: FloatArray, rows: FloatArray) -> FloatArray:
+    """(n, s) the products of points and rows."""
+    return dots(x, rows[0])[:, None] if len(rows) == 1 else np.asarray(x @ rows.T)
 
 
 def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:

@@ -136,6 +136,32 @@ class Evidence(Bounding):
 
 @final
 @dataclass(frozen=True, eq=False)
+class HalfSpaceEvidence(Bounding):
+    """What bounds many pieces at once, each of one linear row within a box."""
+
+    multipliers: FloatArray  # (n, pieces) of each row
+    proved: FloatArray  # (n, pieces) what they prove; infinite where they refute the piece
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def kept(self) -> Kept | None:
+        return None
+
+    @property
+    def kept_of_pieces(self) -> list[Kept | None]:
+        """What proves the bounds of each piece."""
+        return [Kept(multipliers[:, None]) for multipliers in self.multipliers.T]
+
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+        bound = self.proved.min(axis=1)
+        return bound, bound
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class RowEvidence(Bounding):
     """What is known of each row by itself: for each, what bounds each of its pieces."""
 

@@ -28,7 +28,7 @@ from counterpoint.programs.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.programs.duality import Duality, OneRow
+from counterpoint.programs.duality import Duality, LinearRows
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.region import (
     Cases,
@@ -338,9 +338,9 @@ class Program:
         )
 
     @cached_property
-    def _one_row(self) -> OneRow:
+    def _one_row(self) -> LinearRows:
         """What its only row proves."""
-        return OneRow(self.encoded_cost, self.affine.matrix[0])
+        return LinearRows(self.encoded_cost, self.affine.matrix)
 
     def bound(
         self,
@@ -358,10 +358,10 @@ class Program:
         """
         if self._is_one_row and cases.unbounded:
             weighed = self.affine.cut_weights(multipliers)
-            weight, offset = weighed[0][:, 0], weighed[1][:, 0]
+            weight, offset = weighed
             if margin is not None:
-                offset = offset - np.abs(weight) * self.affine.closed_in(margin)[:, 0]
-            return self._one_row.bound(cases.x, weight, offset)
+                offset = offset - np.abs(weight) * self.affine.closed_in(margin)
+            return self._one_row.bound(cases.x, weight, offset)[:, 0]
         cut = self.cut(multipliers)
         if margin is not None:
             cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))

@@ -181,8 +181,8 @@ def _answer(
             for each in found:
                 index = each.rows.index
                 out.put(index, *each.run())
-                pieces = len(each.pieces.proof_programs)
-                out.keep(index, [evidence.kept for evidence in each.found.evidence], pieces)
+                pieces = 1 if each.pieces.lazy is not None else len(each.pieces)
+                out.keep(index, each.found.kept, pieces)
                 answered[each.rows.at] = out.certificates.valid[index]
                 tell(len(index))
         tell = _nobody

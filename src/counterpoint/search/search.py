@@ -20,12 +20,13 @@ import numpy as np
 from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
-from counterpoint.programs.evidence import Bounding, Evidence
+from counterpoint.programs.evidence import Bounding, Evidence, Kept
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
     from counterpoint.search.union import Subproblem, Union
+    from counterpoint.solvers.halfspace import NearestHalfSpace
 
 __all__ = ["Found", "Incumbents", "SafetyMargins", "highest_probability", "search", "search_listed"]
 
@@ -83,6 +84,13 @@ class Found:
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out
         self.closed = np.ones(n, dtype=bool)  # whether closed forms alone settled the row
         self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
+        # the same of pieces that were searched together, for records
+        self.kept_of_pieces: list[Kept | None] | None = None
+
+    @property
+    def kept(self) -> list[Kept | None]:
+        """What proves the bounds of each piece, for a record."""
+        return self.kept_of_pieces or [evidence.kept for evidence in self.evidence]
 
     def worth_beating(self) -> FloatArray:
         """(n,) a piece with a bound from here on is not searched."""
@@ -121,7 +129,19 @@ def search(
                 raise NoSolver(lack(pieces.program))
             found.evidence = family.SEARCHES[kind](found, pieces, safety_margins)
             return found
+    if pieces.half_spaces is not None and _nearest_half_space(found, pieces.half_spaces):
+        return found
     return search_listed(found, pieces.listed)
+
+
+def _nearest_half_space(found: Found, half_spaces: NearestHalfSpace) -> bool:
+    """Search many half-spaces at once; whether all rows are settled by that."""
+    points, objective, piece, evidence = half_spaces.solve(found.cases, found.effort.gap)
+    if not ((piece >= 0) | np.isposinf(evidence.proved).all(axis=1)).all():
+        return False
+    found.points, found.objective, found.piece = points, objective, piece
+    found.evidence, found.kept_of_pieces = [evidence], evidence.kept_of_pieces
+    return True
 
 
 def search_listed(found: Found, pieces: Sequence[Subproblem]) -> Found:

@@ -16,7 +16,7 @@ from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.problem.constraints import Constraint
 from counterpoint.problem.costs import Cost, EncodedCost, Manhattan
 from counterpoint.problem.targets import Requirement, Target
-from counterpoint.programs.conditions import AtMost, LinearBounds, OneOf, Whole
+from counterpoint.programs.conditions import AtMost, HalfSpaces, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Cases, CutOracle, Domain, LazyUnion, Region
 from counterpoint.rows import lattice
@@ -25,6 +25,7 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.search import SafetyMargins, highest_probability
 from counterpoint.solvers import Effort, Solver, all_solvers, applicable
+from counterpoint.solvers.halfspace import NearestHalfSpace
 
 if TYPE_CHECKING:
     from counterpoint.models.reading import Reading
@@ -148,26 +149,49 @@ class StartHint:
 
 
 @final
+class _Pieces(Sequence[Subproblem]):
+    """The pieces of some regions, each made when it is asked for."""
+
+    def __init__(self, program: Program, regions: Sequence[Region]) -> None:
+        self._program, self._regions = program, regions
+        self._held: Memo[int, Subproblem] = Memo(len(regions))
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    @overload
+    def __getitem__(self, s: int) -> Subproblem: ...
+    @overload
+    def __getitem__(self, s: slice) -> Sequence[Subproblem]: ...
+    def __getitem__(self, s: int | slice) -> Subproblem | Sequence[Subproblem]:
+        if isinstance(s, slice):
+            return tuple(self[k] for k in range(*s.indices(len(self))))
+        return self._held.made(s, lambda: Subproblem.of(self._program, self._regions[s]))
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Union(Sequence[Subproblem]):
     """The programs whose union is a target."""
 
     program: Program  # the cost over what is possible, without the target
-    listed: tuple[Subproblem, ...]  # all of them, unless the union is lazy
+    listed: Sequence[Subproblem]  # all of them, unless the union is lazy
     # the union itself, where its regions have too many rows to be listed
     lazy: LazyUnion | None = None
     aim: StartHint = field(default_factory=StartHint)  # where to look
+    half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
 
     @classmethod
     def of(cls, program: Program, regions: Sequence[Region], aim: StartHint | None = None) -> Union:
         """What is possible without the target, within the regions whose union is the target."""
         if isinstance(regions, LazyUnion) and regions.size > LISTED:
             return cls(program, (), regions)
-        return cls(
-            program,
-            tuple(Subproblem.of(program, region) for region in regions),
-            aim=aim or StartHint(),
-        )
+        if isinstance(regions, HalfSpaces) and len(regions) > 1:
+            half_spaces = NearestHalfSpace.of(program, regions.rows)
+            if half_spaces is not None:
+                return cls(program, _Pieces(program, regions), half_spaces=half_spaces)
+        listed = tuple(Subproblem.of(program, region) for region in regions)
+        return cls(program, listed, aim=aim or StartHint())
 
     def __len__(self) -> int:
         return len(self.listed if self.lazy is None else self.lazy)
@@ -179,7 +203,7 @@ class Union(Sequence[Subproblem]):
     def __getitem__(self, s: int | slice) -> Subproblem | Union:
         if isinstance(s, slice):
             lazy = None if self.lazy is None else self.lazy.some(s)
-            return replace(self, listed=self.listed[s], lazy=lazy)
+            return replace(self, listed=self.listed[s], lazy=lazy, half_spaces=None)
         return self.listed[s] if self.lazy is None else Subproblem.of(self.program, self.lazy[s])
 
     def ties_resolved(self, units: FloatArray) -> Union:
@@ -189,9 +213,16 @@ class Union(Sequence[Subproblem]):
         return replace(self, listed=tuple(piece.ties_resolved(units) for piece in self.listed))
 
     @cached_property
+    def _programs(self) -> tuple[Program, ...]:
+        """Programs that have all conditions of the pieces, if these are written down."""
+        if self.half_spaces is not None:
+            return (self.half_spaces.program,)
+        return tuple(piece.program for piece in self.listed)
+
+    @cached_property
     def asked(self) -> Program:
         """The cost over what is possible, with what the target charges but not its demands."""
-        charged = (piece.program for piece in self.listed if piece.program.objective_terms)
+        charged = (program for program in self._programs if program.objective_terms)
         return next(charged, self.program)
 
     @cached_property
@@ -205,7 +236,7 @@ class Union(Sequence[Subproblem]):
     def condition_types(self) -> frozenset[type]:
         """The types of all conditions and of their prices, and of the union if it is lazy."""
         return frozenset(
-            {type(self.lazy)}.union(*(piece.program.condition_types for piece in self.listed))
+            {type(self.lazy)}.union(*(program.condition_types for program in self._programs))
         )
 
     @cached_property
@@ -213,27 +244,29 @@ class Union(Sequence[Subproblem]):
         """Whether some linear row of the target may lose a tie."""
         if self.lazy is not None:
             return self.lazy.has_ties
-        return any(piece.program.affine.lost.any() for piece in self.listed)
+        return any(program.affine.lost.any() for program in self._programs)
 
     @cached_property
     def is_integral(self) -> bool:
         """Whether the optimum may rest on a branch and bound."""
-        return any(piece.is_integral for piece in self.listed or (Subproblem(self.program),))
+        return any(Subproblem(p).is_integral for p in self._programs or (self.program,))
 
     @cached_property
     def is_quick(self) -> bool:
         """Whether there is a closed form to try on all rows at once, in each of them."""
+        if self.half_spaces is not None:
+            return True
         return self.lazy is None and all(piece.closed_form is not None for piece in self.listed)
 
     @cached_property
     def size(self) -> int:
         """How many multipliers of what is listed are kept for each row."""
-        return sum(piece.program.size for piece in self.listed)
+        return sum(program.size for program in self._programs)
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
         if self.lazy is None:
-            return self.listed[0].program.moves_smoothly(cases)
+            return self._programs[0].moves_smoothly(cases)
         smooth = (self.program.steps == 0) & self.program.numeric & self.lazy.moving
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 

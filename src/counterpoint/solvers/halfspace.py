@@ -7,6 +7,9 @@ knapsack (fill the features in the order of score gained for a unit of cost); wi
 cost, a root of a monotone function of one multiplier; with Mahalanobis cost, one division.
 What is integral is relaxed too: whole columns are rounded outwards, and points that then miss some
 condition are dropped, but not what their multipliers prove.
+
+Where any one of many half-spaces will do (no longer the own class, of many), `NearestHalfSpace`
+bounds each by its distance without the box, and meets those that may be the nearest.
 """
 
 from __future__ import annotations
@@ -17,19 +20,30 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.numerics import EPS, LEAST, STEP_SLACK, UNIT, FloatArray, IntArray
+from counterpoint.numerics import (
+    EPS,
+    LEAST,
+    STEP_SLACK,
+    UNIT,
+    FloatArray,
+    IntArray,
+    dots,
+)
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
+from counterpoint.programs.duality import LinearRows
+from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Cases, Region
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["HalfSpace"]
-
+__all__ = ["HalfSpace", "NearestHalfSpace"]
 
 ROUNDED = 4.0 * UNIT
 """What a sum may be off by, relative to it, that counts as met."""
+CELLS = 1 << 18
+"""Numbers that are held at once for pairs of a row and a half-space: they fit into the cache."""
 Moves = tuple[FloatArray, FloatArray]
 """(n, d) where moves lead that meet one demand at the least cost, NaN where the box leaves no way
 to meet it; (n,) the multipliers of its row."""
@@ -64,8 +78,8 @@ class HalfSpace(Solver):
         return np.append(lower, upper), np.repeat([1.0, -1.0], [len(lower), len(upper)])
 
     @cached_property
-    def _normals(self) -> FloatArray:
-        """(s, d) the normals a."""
+    def normals(self) -> FloatArray:
+        """(s, d) the normals a of the demands."""
         rows, signs = self._rows
         return self.program.affine.matrix[rows] * signs[:, None]
 
@@ -79,7 +93,7 @@ class HalfSpace(Solver):
     def _effect(self) -> FloatArray:
         """(s,) how much score one unit of (the root of) cost buys at best, without a box."""
         encoded_cost = self.program.encoded_cost
-        demands = np.abs(self._normals)
+        demands = np.abs(self.normals)
         if encoded_cost.kind is Manhattan:
             weight = np.where(
                 self.program.numeric, encoded_cost.absolute, 2.0 * encoded_cost.absolute
@@ -87,26 +101,20 @@ class HalfSpace(Solver):
             return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
         if encoded_cost.quadratic.ndim == 1:
             return np.asarray(np.sqrt((demands**2 / encoded_cost.quadratic).sum(axis=1)))
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self._normals, self._directions)))
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.normals, self._directions)))
 
     @cached_property
     def _directions(self) -> FloatArray:
         """(s, d) the rows of (quadratic⁻¹ a)."""
-        return np.asarray(np.linalg.solve(self.program.encoded_cost.quadratic, self._normals.T).T)
+        return np.asarray(np.linalg.solve(self.program.encoded_cost.quadratic, self.normals.T).T)
 
     @cached_property
-    def _buys(self) -> list[tuple[FloatArray, IntArray]]:
-        """For each demand what a unit of score costs, and the columns that give any, best first."""
-        gains = np.abs(self._normals)
-        encoded_cost = np.broadcast_to(self.program.encoded_cost.absolute, gains.shape)
-        cost_cutoff = np.divide(
-            encoded_cost, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0
-        )
-        order, some = (
-            np.argsort(cost_cutoff, axis=1, kind="stable"),
-            np.count_nonzero(gains, axis=1),
-        )
-        return [(cost_cutoff[s], order[s, :count]) for s, count in enumerate(some.tolist())]
+    def _buys(self) -> tuple[FloatArray, IntArray]:
+        """(s, d) the cost of a unit of score in each column, and the columns, best first."""
+        gains = np.abs(self.normals)
+        weights = np.broadcast_to(self.program.encoded_cost.absolute, gains.shape)
+        costs = np.divide(weights, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
+        return costs, np.argsort(costs, axis=1, kind="stable")
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         start = cases.x
@@ -114,7 +122,7 @@ class HalfSpace(Solver):
             start = np.clip(start, cases.low, cases.high)
             for group in self.program.groups:  # a forbidden category is left as it is
                 start[:, group] = cases.x[:, group]
-        short = self._shortfall(start, cases)
+        short = self.shortfall(start, cases)
         free = (short <= 0.0).all(axis=1)
         if (
             self.program.encoded_cost.quadratic.ndim == 2
@@ -140,9 +148,9 @@ class HalfSpace(Solver):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         satisfied = ~blocked
-        if len(self._normals) > 1 or self._is_integral:
+        if len(self.normals) > 1 or self._is_integral:
             points = np.nan_to_num(out.points)
-            rest, size = self._shortfall(points, cases), np.abs(points) @ np.abs(self._normals.T)
+            rest, size = self.shortfall(points, cases), np.abs(points) @ np.abs(self.normals.T)
             satisfied &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
         if self._is_integral:
             satisfied &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
@@ -162,9 +170,9 @@ class HalfSpace(Solver):
         points[:, whole] = np.minimum(np.maximum(lattice.number(x, count, step), low), high)
         return points
 
-    def _shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
+    def shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
-        short = self._limits - y @ self._normals.T
+        short = self._limits - y @ self.normals.T
         if cases.margin.any():
             short += self.program.affine.closed_in(cases.margin)[:, self._rows[0]]
         return np.asarray(short)
@@ -177,19 +185,27 @@ class HalfSpace(Solver):
         return np.asarray(np.nan_to_num(encoded_cost, posinf=np.inf).argmax(axis=1))
 
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
-        encoded_cost = self.program.encoded_cost
-        demand = self._normals[side]
+        if self.program.encoded_cost.kind is Mahalanobis:
+            return self._meet_full(side, start, short, cases)
+        if self.program.groups:
+            return _filled_with_categories(self.program, self.normals[side], start, short, cases)
+        if not self.normals[side].any():
+            return np.full_like(start, np.nan), np.ones(len(start))
+        return self.meet_each(slice(side, side + 1), start, short, cases)
+
+    def meet_each(
+        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Cases
+    ) -> Moves:
+        """Meet one demand in all rows, or one of (n,) in each, none of them without an effect."""
+        demand, encoded_cost = self.normals[sides], self.program.encoded_cost
         if encoded_cost.kind is Manhattan:
-            if self.program.groups:
-                return _filled_with_categories(self.program, demand, start, short, cases)
-            return _filled(self._buys[side], demand, start, short, cases)
-        if encoded_cost.kind is SquaredEuclidean:
-            return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
-        return self._meet_full(side, start, short, cases)
+            costs, order = self._buys
+            return _filled(costs[sides], order[sides], demand, start, short, cases)
+        return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
 
     def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
-        demand, direction = self._normals[side], self._directions[side]
+        demand, direction = self.normals[side], self._directions[side]
         if not demand.any():
             return np.full_like(start, np.nan), np.ones(len(start))
         length = short / float(demand @ direction)
@@ -199,28 +215,116 @@ class HalfSpace(Solver):
         return np.where(inside[:, None], points, np.nan), 2.0 * length
 
 
+@final
+class NearestHalfSpace:
+    """The nearest of many half-spaces within one box, under a separable cost, for whole batches.
+
+    Each is bounded by its distance without the box, in which columns that never change are held.
+    Only those that may still be nearer than the best point are met exactly.
+    """
+
+    def __init__(self, program: Program, rows: LinearBounds) -> None:
+        self.program = Program(program.encoded_cost, program.region & Region((rows,)))
+        box = self.program.box
+        free = (box.least < 0.0) | (box.most > 0.0)
+        self.solver = HalfSpace(self.program)
+        self.distance = LinearRows(program.encoded_cost, rows.matrix, free)
+
+    @classmethod
+    def of(cls, program: Program, rows: LinearBounds) -> NearestHalfSpace | None:
+        """A search for what is possible beyond any of some rows; None if it needs another solver.
+
+        It takes boxes and upper limits of rows.
+        """
+        encoded_cost = program.encoded_cost
+        prices = {Manhattan: encoded_cost.absolute, SquaredEuclidean: encoded_cost.diagonal}
+        priced = encoded_cost.kind in prices and prices[encoded_cost.kind].all()
+        plain = program.condition_types <= {Manhattan, SquaredEuclidean, Box}
+        limited = np.isneginf(rows.low) & np.isfinite(rows.high)
+        return cls(program, rows) if priced and plain and limited.all() else None
+
+    def solve(
+        self, cases: Cases, gap: float
+    ) -> tuple[FloatArray, FloatArray, IntArray, HalfSpaceEvidence]:
+        """The nearest points, what they cost, their half-spaces, and what bounds all others.
+
+        Where there is no point, it is NaN, its cost infinite, and its half-space −1.
+        A half-space that is nearer by no more than a relative ``gap`` is not looked at.
+        """
+        start, n = np.clip(cases.x, cases.low, cases.high), len(cases)
+        missed = self.solver.shortfall(cases.x, cases)
+        multipliers, proved = self.distance.nearest(cases.x, missed, self.program.affine.high)
+        points, cost, piece = np.full(start.shape, np.nan), np.full(n, np.inf), np.full(n, -1)
+        unsolved = np.ones(proved.shape, dtype=bool)
+        rows, sides = np.arange(n), np.where(self.distance.moves, proved, np.inf).argmin(axis=1)
+        for _ in range(2):  # first the one that seems nearest, then all that may be nearer still
+            size = max(1, CELLS // max(self.program.size, start.shape[1]))
+            for first in range(0, len(rows), size):
+                i, s = rows[first : first + size], sides[first : first + size]
+                y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], s)
+                proved[i, s], unsolved[i, s] = np.maximum(bound, proved[i, s]), False
+                price = np.where(np.isnan(y[:, 0]), np.inf, self.program.cost(y, cases.x[i]))
+                order = np.lexsort((price, i))
+                best = order[np.unique(i[order], return_index=True)[1]]  # of each row
+                best = best[price[best] < cost[i[best]]]
+                points[i[best]], cost[i[best]], piece[i[best]] = y[best], price[best], s[best]
+            cutoff = np.where(piece < 0, np.inf, cost * (1.0 - gap))
+            rows, sides = np.nonzero(unsolved & (proved < cutoff[:, None]))
+        return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
+
+    def _meet(
+        self, cases: Cases, start: FloatArray, sides: IntArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The nearest point of one half-space for each row, its multiplier, and what that proves.
+
+        The bound is infinite where the multiplier refutes the half-space.
+        """
+        everyone = np.arange(len(start))
+        short = self.solver.shortfall(start, cases)[everyone, sides]
+        y, weights = np.array(start), np.where(short > 0.0, 1.0, 0.0)
+        y[(short > 0.0) | cases.empty] = np.nan
+        rows = np.flatnonzero((short > 0.0) & self.solver.normals[sides].any(axis=1))
+        if len(rows):
+            y[rows], weights[rows] = self.solver.meet_each(
+                sides[rows], start[rows], short[rows], cases.take(rows)
+            )
+        y[cases.empty] = np.nan
+        multipliers = np.zeros((len(start), self.program.size))
+        multipliers[everyone, sides] = weights
+        bound = self.program.bound(cases, multipliers)
+        blocked = np.flatnonzero(np.isnan(y[:, 0]))
+        if len(blocked):
+            refuted = self.program.refutes(cases.take(blocked), multipliers[blocked])
+            bound[blocked[refuted]] = np.inf
+        return y, weights, bound
+
+
 def _meet_diagonal(
     demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
 ) -> Moves:
-    """min Σ q δ² s.t. a·δ >= short: δ(λ) = clip(λ a / 2q) with λ the root of a·δ(λ) = short."""
+    """min Σ q δ² s.t. a·δ >= short: δ(λ) = clip(λ a / 2q) with λ the root of a·δ(λ) = short.
+
+    The demands a are (n, d), or (1, d) for all rows.
+    """
     direction = demand / (2.0 * quadratic)
-    rate = float(demand @ direction)
-    if rate == 0.0:
-        return np.full_like(start, np.nan), np.ones(len(start))
     x, low, high = cases.x, cases.low, cases.high
-    multiplier = short / rate
+    multiplier = short / _along(direction, demand)
     if cases.unbounded:
-        points = np.multiply.outer(multiplier, direction)
+        points = multiplier[:, None] * direction
         points += x
         return points, multiplier
-    total, low, high = short + (start - x) @ demand, low - x, high - x
-    some = slice(None) if demand.all() else np.flatnonzero(demand)
-    reach = np.where(demand[some] > 0.0, high[:, some], low[:, some]) @ demand[some]
-    possible = reach >= total * (1.0 - ROUNDED)
+    total, low, high = short + _along(start - x, demand), low - x, high - x
+    ends = np.where(demand > 0.0, high, np.where(demand < 0.0, low, 0.0))
+    possible = _along(ends, demand) >= total * (1.0 - ROUNDED)
     multiplier = _root(direction, demand, total, low, high, np.abs(multiplier))
     points = np.clip(x + multiplier[:, None] * direction, cases.low, cases.high)
     points[~possible] = np.nan
     return points, np.where(possible, multiplier, 1.0)
+
+
+def _along(values: FloatArray, demand: FloatArray) -> FloatArray:
+    """(n,) the products of (n, d) values with demands, which may be (1, d) for all rows."""
+    return np.asarray(values @ demand[0]) if len(demand) == 1 else dots(values, demand)
 
 
 def _root(
@@ -233,71 +337,88 @@ def _root(
 ) -> FloatArray:
     """(n,) λ >= 0 with demand · clip(λ direction, low, high) = total: Newton kept in a bracket.
 
-    Each row until it is met, whatever the others are.
+    Each row is iterated until it meets its total, whatever the others are.
     """
     lower, upper = np.zeros(len(total)), np.full(len(total), np.inf)
-    root, left, slopes = np.array(guess), np.arange(len(total)), demand * direction
+    root, open_, alike = np.array(guess), np.arange(len(total)), len(demand) == 1
     for _ in range(60):  # some 5 do; halving the bracket takes all of them
-        part = slice(None) if len(left) == len(total) else left
-        at, move = root[part], np.multiply.outer(root[part], direction)
-        clipped = np.maximum(move, low[part])
-        np.minimum(clipped, high[part], out=clipped)
-        excess = clipped @ demand - total[part]
-        off = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[part])
-        left, at, excess = left[off], at[off], excess[off]
-        if not len(left):
+        rows = slice(None) if len(open_) == len(total) else open_
+        own = slice(None) if alike else rows
+        current, move = root[rows], root[rows][:, None] * direction[own]
+        clipped = np.maximum(move, low[rows])
+        np.minimum(clipped, high[rows], out=clipped)
+        excess = _along(clipped, demand[own]) - total[rows]
+        unmet = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[rows])
+        open_, current, excess = open_[unmet], current[unmet], excess[unmet]
+        if not len(open_):
             break
-        lower[left] = np.where(excess <= 0, at, lower[left])
-        upper[left] = np.where(excess >= 0, at, upper[left])
-        slope = np.where(clipped[off] == move[off], slopes, 0.0).sum(axis=1)
+        lower[open_] = np.where(excess <= 0, current, lower[open_])
+        upper[open_] = np.where(excess >= 0, current, upper[open_])
+        own = slice(None) if alike else open_
+        slopes = demand[own] * direction[own]
+        slope = np.where(clipped[unmet] == move[unmet], slopes, 0.0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            newton = at - excess / slope
-        above = upper[left]
-        middle = np.where(np.isinf(above), 2.0 * at + guess[left], 0.5 * (lower[left] + above))
-        usable = (newton > lower[left]) & (newton < above) & np.isfinite(newton)
-        root[left] = np.where(usable, newton, middle)
-        left = left[root[left] != at]
+            newton = current - excess / slope
+        above = upper[open_]
+        middle = 0.5 * (lower[open_] + above)
+        middle = np.where(np.isinf(above), 2.0 * current + guess[open_], middle)
+        usable = (newton > lower[open_]) & (newton < above) & np.isfinite(newton)
+        root[open_] = np.where(usable, newton, middle)
+        open_ = open_[root[open_] != current]
     return root
 
 
 def _filled(
-    buys: tuple[FloatArray, IntArray],
+    costs: FloatArray,
+    order: IntArray,
     demand: FloatArray,
     start: FloatArray,
     short: FloatArray,
     cases: Cases,
 ) -> Moves:
-    """One demand under weighted Manhattan cost: a knapsack, filled with the best buys first.
+    """Meet demands under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
-    A column gives the score that its interval leaves room for, in the demand's direction.
+    A column gives the score that its interval leaves room for, in the demand's direction. The
+    demands, what a unit of score costs in each column, and the columns from the best are (n, d), or
+    (1, d) for all rows.
     """
-    cost_cutoff, order = buys
-    if not len(order):
-        return np.full_like(start, np.nan), np.ones(len(start))
-    points, gain = np.array(start), np.abs(demand)
+    alike, points, everyone = len(demand) == 1, np.array(start), np.arange(len(start))
     if cases.unbounded:  # then the best column gives all
-        points[:, order[0]] += np.maximum(short, 0.0) / demand[order[0]]
-        return points, np.full(len(start), cost_cutoff[order[0]])
-    worths, left, width = np.ones(len(start)), np.arange(len(start)), 1
-    while len(left):  # most rows need the first few columns only
-        ways, some = order[:width], cases if len(left) == len(start) else cases.take(left)
-        at, low, high = start[left[:, None], ways], some.low[:, ways], some.high[:, ways]
-        room = np.maximum(np.where(demand[ways] > 0.0, high - at, at - low), 0.0) * gain[ways]
-        so_far, rows = np.cumsum(room, axis=1), np.arange(len(left))
-        last = np.count_nonzero(so_far < short[left, None] * (1.0 - ROUNDED), axis=1)
-        satisfied, last = last < len(ways), np.minimum(last, len(ways) - 1)
-        amount = np.where(np.arange(len(ways)) < last[:, None], room, 0.0)
-        before = np.where(last > 0, so_far[rows, last - 1], 0.0)
-        amount[rows, last] = np.maximum(short[left] - before, 0.0)
-        moved = np.minimum(np.maximum(at + amount / demand[ways], low), high)
-        points[left[satisfied, None], ways], worths[left[satisfied]] = (
-            moved[satisfied],
-            cost_cutoff[ways[last[satisfied]]],
+        rows, best = (0 if alike else everyone), order[:, 0]
+        points[everyone, best] += np.maximum(short, 0.0) / demand[rows, best]
+        return points, np.broadcast_to(costs[rows, best], short.shape)
+    worths, open_, width = np.ones(len(start)), everyone, 1
+    used = int(np.isfinite(costs).sum(axis=1).max())
+    while len(open_):  # most rows need the first few columns only
+        width = min(width, used)
+        own: int | IntArray = 0 if alike else open_[:, None]
+        ways = order[0, :width] if alike else order[open_, :width]
+        unit, price = demand[own, ways], costs[own, ways]
+        some = cases if len(open_) == len(start) else cases.take(open_)
+        here = np.arange(len(open_))
+        current, low, high = (
+            start[open_[:, None], ways],
+            some.low[here[:, None], ways],
+            some.high[here[:, None], ways],
         )
-        left, width = left[~satisfied], 4 * width
-        if len(ways) == len(order):
-            points[left] = np.nan
+        room = np.where(unit > 0.0, high - current, current - low)
+        room = np.where(unit == 0.0, 0.0, np.maximum(room, 0.0)) * np.abs(unit)
+        so_far = np.cumsum(room, axis=1)
+        last = np.count_nonzero(so_far < short[open_, None] * (1.0 - ROUNDED), axis=1)
+        satisfied, last = last < width, np.minimum(last, width - 1)
+        amount = np.where(np.arange(width) < last[:, None], room, 0.0)
+        before = np.where(last > 0, so_far[here, last - 1], 0.0)
+        amount[here, last] = np.maximum(short[open_] - before, 0.0)
+        change = np.divide(amount, unit, out=np.zeros(amount.shape), where=unit != 0.0)
+        moved = np.minimum(np.maximum(current + change, low), high)
+        filled = open_[satisfied]
+        points[filled[:, None], np.broadcast_to(ways, moved.shape)[satisfied]] = moved[satisfied]
+        worths[filled] = np.broadcast_to(price, moved.shape)[here, last][satisfied]
+        open_ = open_[~satisfied]
+        if width == used:
+            points[open_] = np.nan
             break
+        width *= 4
     return points, worths
 
 

@@ -8,7 +8,7 @@ of the label; that is at least p where the lead is at least the p-quantile of φ
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast, final
@@ -158,7 +158,7 @@ class UncertainScores(UncertainForm):
             return self.sure_margin(X, target)
         return self.scores.margin(X, target)
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
+    def regions(self, target: Target) -> Sequence[Region]:
         """Closed convex pieces whose union is where the target holds."""
         if not isinstance(target, Robust):
             return self.scores.regions(target)
@@ -245,7 +245,7 @@ class FourierScores(UncertainForm):
         sign, asked = self._wanted(target)
         return np.asarray(sign * self.score(X) - asked)
 
-    def regions(self, target: Target) -> tuple[Region, ...]:
+    def regions(self, target: Target) -> Sequence[Region]:
         """One piece, which is closed and not convex."""
         law, p = None, 0.5
         if isinstance(target, Robust):

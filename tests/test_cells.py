@@ -368,7 +368,6 @@ def test_a_margin_is_a_lead_besides():
         given = np.array([[margin, 0.0]])
         expected = [2.0 + margin / 8.0]
         np.testing.assert_allclose(relaxation.each(margin=given), expected)
-        np.testing.assert_allclose(relaxation.bounds(np.ones(1), given)[0], expected)
 
 
 def test_only_what_was_reached_needs_to_be_refuted():

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, final, overload
 
 import numpy as np
 
+from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_point
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
@@ -222,8 +223,10 @@ class OpenedCell(NamedTuple):
         """The same as a record holds it, with the proof as of any piece of a target."""
         kept = self.evidence.kept
         assert kept is not None  # noqa: S101 (what is listed keeps its multipliers)
-        (proof,) = proofs_of([kept], np.zeros(1, dtype=np.intp))
-        pieces = as_pieces(proof, [kept.multipliers.shape[1]])
+        proof: Any = kept.multipliers[0]
+        if kept.trees:
+            (proof,) = proofs_of([kept], np.zeros(1, dtype=np.intp))
+        pieces = as_pieces(proof, [len(kept.multipliers[0])])
         return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
 
 
@@ -277,13 +280,21 @@ class CellRelaxation(Bounding):
         return Kept(none, own=[CellProof(int(self.rivals[0]), opened)])
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        proved = self.each(float(reached[0]))
+        proved = np.array(self.unopened)
         best = np.array(proved)
         for cell, _, evidence in self.opened:
             bound, told = evidence.bounds(reached)
             proved[cell] = max(proved[cell], bound[0])
             best[cell] = max(best[cell], told[0])
+        if proved.min() < reached[0] * (1.0 - CLOSED):
+            refuted = np.isposinf(self.each(float(reached[0])))
+            proved[refuted] = best[refuted] = np.inf
         return proved.min(keepdims=True), best.min(keepdims=True)
+
+    @cached_property
+    def unopened(self) -> FloatArray:
+        """(S,) `each` without refutations."""
+        return self.each(0.0)
 
     def each(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
@@ -407,11 +418,12 @@ class _CellSearch:
         scores = distances.scores[self.cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         # The rivals that a cell is opened with: those that lead most, the first first.
-        self.pool = near[np.argsort(-scores[near], kind="stable")]
-        self.relaxation = CellRelaxation.begun(distances, int(self.pool[0]))
+        self.pool: list[int] = near[np.argsort(-scores[near], kind="stable")].tolist()
+        self.relaxation = CellRelaxation.begun(distances, self.pool[0])
         self.opened = self.relaxation.opened
+        self.is_plain = is_plain(self.program)
         # (S,) lower bounds; infinite for a cell that is out of reach, or done with
-        self.bounds = self.relaxation.each()
+        self.bounds = np.array(self.relaxation.unopened)
 
     def _worth(self) -> float:
         """A cell with a bound from here on is not opened."""
@@ -424,40 +436,51 @@ class _CellSearch:
                 self.found.limited[self.row] = True
                 return
             added = self._open(s)
-            self.pool = np.append(self.pool, added[~np.isin(added, self.pool)])
+            self.pool += [rival for rival in added if rival not in self.pool]
             self.bounds[s] = np.inf
 
-    def _open(self, s: int) -> IntArray:
-        """One cell: with a few rivals, then with those that are missed, which are returned."""
-        cells, found, row = self.cells, self.found, self.row
-        gains, _ = self.distances.against(np.array([s]), self.pool)
+    def _open(self, s: int) -> list[int]:
+        """Search one cell with a few rivals, then with those that are missed; return the latter."""
+        found, row, pool = self.found, self.row, np.array(self.pool)
+        gains, _ = self.distances.against(np.array([s]), pool)
         order = np.argsort(-gains[0], kind="stable")[:4]
-        rivals = first = np.unique(np.append(self.pool[order], self.relaxation.rivals[s]))
-        bound, known = -np.inf, len(self.opened)
+        rivals = sorted({*pool[order].tolist(), int(self.relaxation.rivals[s])})
+        first, bound, opened = len(rivals), -np.inf, len(self.opened)
         while True:
-            piece = Subproblem.of(self.program, Region((cells.rows(s, rivals),)))
-            part = self._relaxed(piece)
-            (evidence,) = part.evidence
-            told = evidence.bounds(np.where(part.piece < 0, found.objective[row], 0.0))[1][0]
-            if told > bound:
-                bound = told
-                self.opened[known:] = [OpenedCell(s, rivals, evidence)]
-            found.limited[row] |= part.limited
-            found.closed[row] &= part.closed
-            missed = rivals[:0]
-            if part.piece[0] >= 0:
-                missed = cells.missed(s, part.points[0], self.case.margin[0])
-                missed = missed[~np.isin(missed, rivals)]
-                if not len(missed):
-                    cost = piece.program.objective(part.points, self.case)
-                    found.offer(s, row, part.points, cost)
-            if not len(missed) or part.limited[0] or bound >= self._worth():
-                return np.setdiff1d(rivals, first)
-            rivals = np.append(rivals, missed[:8])
+            evidence, point = self._relaxed(s, np.array(rivals))
+            if point is None and self._worth() == np.inf:  # any cell may be without points
+                self.bounds = np.maximum(self.bounds, self.relaxation.each())
+            best = evidence.bounds(found.objective[row] if point is None else np.zeros(1))[1][0]
+            if best > bound:
+                bound = best
+                self.opened[opened:] = [OpenedCell(s, np.array(rivals), evidence)]
+            missed: list[int] = []
+            if point is not None:
+                missed = self.cells.missed(s, point[0], self.case.margin[0]).tolist()
+                missed = [rival for rival in missed if rival not in rivals]
+                if not missed:
+                    found.offer(s, row, point, self.program.objective(point, self.case))
+            if not missed or found.limited[row[0]] or bound >= self._worth():
+                return rivals[first:]
+            rivals += missed[:8]
 
-    def _relaxed(self, piece: Subproblem) -> Found:
-        """A cell with some of its rows: a search of its own."""
-        effort = self.found.effort
+    def _relaxed(self, s: int, rivals: IntArray) -> tuple[Bounding, FloatArray | None]:
+        """A cell with some of its rows: what bounds it, and its cheapest point (1, d), if any."""
+        found, row, rows = self.found, self.row, self.cells.rows(s, rivals)
+        piece = Subproblem.of(self.program, Region((rows,)))
+        nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
+        if nearest is not None:
+            point, multipliers = nearest
+            found.closed[row] = False
+            cut, none = rows.cut(multipliers), np.zeros(1)
+            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+            bound = self.program.duality.bound(self.case, cut, sizes)
+            return Evidence(piece.program, self.case, multipliers, None, none, proved=bound), point
+        effort = found.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        return search_listed(Found(self.case, effort, self.found.objective[self.row]), (piece,))
+        part = search_listed(Found(self.case, effort, found.objective[row]), (piece,))
+        found.limited[row] |= part.limited
+        found.closed[row] &= part.closed
+        (evidence,) = part.evidence
+        return evidence, part.points if part.piece[0] >= 0 else None

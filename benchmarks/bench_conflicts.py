@@ -14,7 +14,7 @@ from harness.timing import milliseconds, timed
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.noise import ProjectedGaussian
+from counterpoint.privacy.noise import ProjectedGaussian
 
 TEXT = """
 Rows that no change can help within constraints drawn at random: features that stay, bounds, one

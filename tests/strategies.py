@@ -21,11 +21,11 @@ from counterpoint.families.additive.form import Additive
 from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
 from counterpoint.families.prototypes.nearer import QuadraticDifference
 from counterpoint.families.uncertain.form import FourierScores, UncertainScores
-from counterpoint.families.uncertain.waves import Waves
+from counterpoint.families.uncertain.fourier import FourierFeatures
 from counterpoint.models import read
 from counterpoint.models.form import AffineMap
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
-from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
+from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions
 from counterpoint.programs.losses import LogSumExp
 from counterpoint.programs.program import Program, kinds_region
@@ -185,7 +185,7 @@ def waves(rng: np.random.Generator, width: int, kind: str) -> FourierScores:
     """Random Fourier features with weights of about the size that decides, and a constant one."""
     frequencies, weights = rng.normal(size=(12, width)), np.append(rng.normal(size=24), 0.2)
     law = {**laws(rng, 25), "gaussian": ProjectedGaussian.isotropic(0.05, 25)}[kind]
-    features = Waves(frequencies, np.zeros(12), 0.5)
+    features = FourierFeatures(frequencies, np.zeros(12), 0.5)
     return FourierScores(features, weights, np.array(["no", "yes"]), law)
 
 

@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
-from counterpoint.noise import ProjectedGaussian
+from counterpoint.privacy.noise import ProjectedGaussian
 
 NAMES = list("abcd")
 

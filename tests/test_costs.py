@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from strategies import seeds, spd
 
 import counterpoint as cp
-from counterpoint.noise import ProjectedGaussian
+from counterpoint.privacy.noise import ProjectedGaussian
 from counterpoint.problem.costs import EncodedCost
 
 

@@ -19,12 +19,12 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.families.uncertain.form import FourierScores
-from counterpoint.families.uncertain.search import RowSearch
-from counterpoint.families.uncertain.wave_bounds import SumsOfWaves, WaveLeads
-from counterpoint.families.uncertain.waves import FourierConstraint, Waves, parabola
+from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures, parabola
+from counterpoint.families.uncertain.fourier_bounds import CosineSumBounds, FourierMargins
+from counterpoint.families.uncertain.fourier_search import RowSearch
 from counterpoint.models import read
-from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import PrivateSVC
+from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
@@ -157,10 +157,10 @@ def test_preprocessing_is_seen_through():
         check_reader(model, X)
 
 
-def waves(seed: int, k: int = 6, d: int = 3) -> tuple[Waves, np.ndarray, np.ndarray]:
+def waves(seed: int, k: int = 6, d: int = 3) -> tuple[FourierFeatures, np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     weights = random.normal(size=2 * k + 1)
-    return Waves(random.normal(size=(k, d)), random.normal(size=k), 0.5), weights, random
+    return FourierFeatures(random.normal(size=(k, d)), random.normal(size=k), 0.5), weights, random
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -191,7 +191,7 @@ def test_slopes_are_those_of_differences(seed: int):
         np.testing.assert_allclose(total.slope(y)[:, j], rise, atol=1e-8)
         asked = [law.quantile(P, features(y + sign * step)) for sign in (1, -1)]
         rise = (asked[0] - asked[1]) / (2 * h)
-        np.testing.assert_allclose(features.pulled(y, pull)[:, j], rise, atol=1e-7)
+        np.testing.assert_allclose(features.gradients(y, pull)[:, j], rise, atol=1e-7)
         turn = (total.slope(y[:1] + step) - total.slope(y[:1] - step))[0] / (2 * h)
         np.testing.assert_allclose(total.hessian(y[0])[j], turn, atol=1e-7)
 
@@ -210,7 +210,7 @@ def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
     rng = np.random.default_rng(seed)
     root, bent = rng.normal(size=(2, 3, 3))
     encoded_cost = EncodedCost(np.zeros(3), root @ root.T + np.eye(3))
-    waves = Waves(rng.normal(size=(4, 3)), rng.normal(size=4))
+    waves = FourierFeatures(rng.normal(size=(4, 3)), rng.normal(size=4))
     program = Program(encoded_cost, Region((FourierConstraint(waves, rng.normal(size=8)),)))
     case = program.cases(rng.normal(size=(1, 3)))
     row = RowSearch(program, case, Effort(), StartHint(), None)
@@ -492,7 +492,7 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
         question = Question.ask(read(model), features, limits, cost)
         safety_margins = target.safety_margins(question, factual(fitted(), "yes").to_numpy())
-        assert isinstance(safety_margins, WaveLeads)
+        assert isinstance(safety_margins, FourierMargins)
         asked.append(safety_margins.balls)
     np.testing.assert_array_equal(*asked)
 
@@ -571,15 +571,15 @@ def test_nothing_changes_by_a_trace():
 # Sums of waves
 
 
-def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> SumsOfWaves:
+def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> CosineSumBounds:
     random = np.random.default_rng(seed)
     sizes = random.exponential(size=(n, k))
     angles = random.uniform(-9.0, 9.0, size=(n, k))
     constants = random.normal(size=n)
-    return SumsOfWaves(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
+    return CosineSumBounds(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
 
 
-def values(sums: SumsOfWaves, i: int, y: np.ndarray) -> np.ndarray:
+def values(sums: CosineSumBounds, i: int, y: np.ndarray) -> np.ndarray:
     angle = sums.angles[i] + y @ sums.frequencies.T
     return np.asarray((sums.sizes[i] * np.cos(angle)).sum(axis=-1) + sums.constants[i])
 

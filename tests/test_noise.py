@@ -14,13 +14,13 @@ from scipy.integrate import quad
 from scipy.special import gammaln, kve
 
 from counterpoint.errors import InvalidInput
-from counterpoint.noise import (
+from counterpoint.privacy.contour import Contour
+from counterpoint.privacy.noise import (
     NoiseLaw,
     ProjectedGamma,
     ProjectedGaussian,
     ProjectedLaplace,
 )
-from counterpoint.noise.contour import Contour
 
 LEVELS = (0.5 + 1e-6, 0.6, 0.75, 0.9, 0.99, 0.9999, 1.0 - 1e-9)
 DISTANCES = (1e-6, 0.1, 1.0, 3.0, 8.0, 14.0)  # in units of ‖φ‖: tails from ½ to 1e-9 and below

@@ -33,7 +33,6 @@ from skops.io import dumps, get_untrusted_types, loads
 
 import counterpoint
 from counterpoint.errors import InvalidInput, MissingExtra, SolverFailure
-from counterpoint.noise import ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.privacy import (
     BudgetAccountant,
     BudgetError,
@@ -50,6 +49,7 @@ from counterpoint.privacy.mechanisms import (
     opendp_noise,
     tight_sensitivity,
 )
+from counterpoint.privacy.noise import ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.testing import check_reader
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {

@@ -29,19 +29,21 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.cli import app
 from counterpoint.families.uncertain import attainable
-from counterpoint.families.uncertain.attainable import said_of_attainable
-from counterpoint.families.uncertain.chance import Chance, Reach, SafetyMargin, corners
+from counterpoint.families.uncertain.attainable import attainable_sentence
+from counterpoint.families.uncertain.chance import Chance
+from counterpoint.families.uncertain.draws import polygon_corners
+from counterpoint.families.uncertain.dual_norms import DualNorms
 from counterpoint.families.uncertain.form import UncertainScores
+from counterpoint.families.uncertain.linear_margins import DistanceMargin, LinearMargins
 from counterpoint.families.uncertain.refine import purified_evidence, shortest
-from counterpoint.families.uncertain.safety_margins import LinearLeads
 from counterpoint.models import read
-from counterpoint.noise import (
+from counterpoint.privacy import PrivateSVC
+from counterpoint.privacy.noise import (
     NoiseLaw,
     ProjectedGamma,
     ProjectedGaussian,
     ProjectedLaplace,
 )
-from counterpoint.privacy import PrivateSVC
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Evidence
@@ -548,14 +550,14 @@ def band(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(n, V) both coordinates of the corners of each row's polygon."""
     program, noise = question(kind, cost, constraints).actionable, LAWS[kind].draw(10_000, 0)
-    reach = Reach(program, program.cases(ROWS)).of(noise[:, :D])
-    return corners(np.stack([noise @ lifted(x) for x in ROWS]), reach, p)
+    reach = DualNorms(program, program.cases(ROWS)).of(noise[:, :D])
+    return polygon_corners(np.stack([noise @ lifted(x) for x in ROWS]), reach, p)
 
 
 def asked_of(kind: str, cost: str, p: float, constraints: Sequence[cp.Constraint] = ()) -> Any:
     found = cp.Robust("yes", p, "selection").safety_margins(question(kind, cost, constraints), ROWS)
-    assert isinstance(found, LinearLeads)
-    return found.safety_margins
+    assert isinstance(found, LinearMargins)
+    return found.rows
 
 
 def dual(cost: str, pulls: np.ndarray, free: Sequence[int] = range(D)) -> np.ndarray:
@@ -637,7 +639,7 @@ def test_no_point_that_is_certified_is_wrong_more_often_whoever_chose_it(kind: s
                     cp.SquaredEuclidean(np.ones(d)),
                 )
                 target = cp.Robust("yes", p, "selection", draws=4000)
-                (condition,) = target.safety_margins(asked, x[None]).safety_margins
+                (condition,) = target.safety_margins(asked, x[None]).rows
                 satisfied = (y @ w[:d] + w[d] >= 0.0) & (condition.excess(y) <= 0.0)
                 wrong += bool(satisfied.any())
             assert wrong <= 0.1 * draws + 3.0 * np.sqrt(0.09 * draws)
@@ -655,12 +657,12 @@ def test_moves_that_are_closed_to_a_row_pull_at_nothing(cost: str):
         assert (less == 0.0).all() if same else (less < 0.0).all()
     pulls = np.random.default_rng(0).normal(size=(50, D))
     asked = question("laplace", cost, [cp.Immutable("a", "c")])
-    reach = Reach(asked.actionable, asked.actionable.cases(ROWS[:1])).of(pulls)[0]
+    reach = DualNorms(asked.actionable, asked.actionable.cases(ROWS[:1])).of(pulls)[0]
     np.testing.assert_allclose(reach, dual(cost, pulls, [1, 3]), rtol=1e-12)
     if cost != "mahalanobis":  # there a column that only rises counts as one that moves both ways
         rises = question("laplace", cost, [cp.Monotone("a", "increasing")]).actionable
         upwards = np.hstack([np.maximum(pulls[:, :1], 0.0), pulls[:, 1:]])
-        reach = Reach(rises, rises.cases(ROWS[:1])).of(pulls)[0]
+        reach = DualNorms(rises, rises.cases(ROWS[:1])).of(pulls)[0]
         np.testing.assert_allclose(reach, dual(cost, upwards), rtol=1e-12)
 
 
@@ -716,7 +718,7 @@ def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     x = x[: len(y)]
     assert len(y) > 20
     gains = rng.normal(size=(30, described.width))
-    reach = Reach(plain, plain.cases(x[:1])).of(gains)[0]
+    reach = DualNorms(plain, plain.cases(x[:1])).of(gains)[0]
     encoded_cost = plain.cost(y, x)
     distance = encoded_cost if cost == "manhattan" else np.sqrt(encoded_cost)
     assert ((y - x) @ gains.T <= reach * distance[:, None] * (1.0 + 1e-12)).all()
@@ -966,8 +968,10 @@ def test_what_could_be_had_is_searched_for_once(monkeypatch: pytest.MonkeyPatch)
     limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
     answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
     searched: list[Any] = []
-    look = attainable.attainable_of
-    monkeypatch.setattr(attainable, "attainable_of", lambda *a: (searched.append(a), look(*a))[1])
+    look = attainable.remark_without_answer
+    monkeypatch.setattr(
+        attainable, "remark_without_answer", lambda *a: (searched.append(a), look(*a))[1]
+    )
     first = answers[0].message
     assert answers.report()["message"].tolist() == [first, answers[1].message, answers[2].message]
     assert len(searched) == len(answers) == 3
@@ -1032,7 +1036,7 @@ def test_what_could_be_had_says_what_it_is_a_probability_of():
         (cp.Robust("yes", 0.9, "fixed"), " for a fixed point"),
         (cp.Robust("yes", 0.9, "selection"), " (a promise only if it was settled on beforehand)"),
     ):
-        told = said_of_attainable(asked, 0.75, None, None)
+        told = attainable_sentence(asked, 0.75, None, None)
         assert told == f"A probability of 0.750 is attainable{said}."
 
 
@@ -1207,7 +1211,7 @@ def test_what_cannot_be_robust_is_said_with_what_to_do():
         ({}, "Expected a covariance or a law; got neither"),
         ({"covariance": np.eye(D + 1), "law": ProjectedLaplace(1.0, D + 1)}, "got both"),
         ({"covariance": np.eye(D)}, rf"Expected noise on {D + 1} numbers, {D} weights and then"),
-        ({"law": "laplace"}, "Expected a law of counterpoint.noise; got 'laplace'"),
+        ({"law": "laplace"}, "Expected a law of counterpoint.privacy.noise; got 'laplace'"),
         ({"covariance": -np.eye(D + 1)}, "Expected a positive semi-definite covariance"),
     ],
 )
@@ -1271,7 +1275,7 @@ def test_every_half_space_of_a_chance_holds_its_points(kind: str):
 def test_every_half_space_of_a_lead_holds_its_points():
     rng = np.random.default_rng(3)
     slope, norm = rng.normal(size=3), EncodedCost(np.zeros(3), np.eye(3))
-    safety_margin = SafetyMargin(
+    safety_margin = DistanceMargin(
         np.zeros(3), np.array([0.5]), np.array([0.4]), slope, -0.3, 0.0, norm
     )
     y = 3.0 * rng.normal(size=(400, 3))

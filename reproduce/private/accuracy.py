@@ -7,7 +7,7 @@ from harness.figures import panels, plain
 from harness.report import Claim, Section
 from harness.timing import number
 
-from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedLaplace
+from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedLaplace
 from private.paper import BETAS as TEN_BETAS
 from private.paper import F, along_beta, repository
 

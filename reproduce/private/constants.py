@@ -8,7 +8,7 @@ import numpy as np
 from harness.report import Claim, Section
 from scipy.optimize import brentq
 
-from counterpoint.noise import ProjectedLaplace
+from counterpoint.privacy.noise import ProjectedLaplace
 from private.paper import F, k_paper, repository, true_model
 
 PS = (0.6, 0.75, 0.9, 0.95, 0.99, 0.999)

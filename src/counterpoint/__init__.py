@@ -57,8 +57,8 @@ from counterpoint.rows.features import Categorical, Continuous, Features, Intege
 
 if TYPE_CHECKING:
     from counterpoint.audits import Audit, audit
+    from counterpoint.families.uncertain.classifier import UncertainClassifier
     from counterpoint.families.uncertain.target import Robust
-    from counterpoint.families.uncertain.uncertain import UncertainClassifier
     from counterpoint.letters import Letter, letter
     from counterpoint.models import LastLayer, read
     from counterpoint.records import Recheck, recheck
@@ -140,7 +140,7 @@ LATER = {
     "Recheck": "records",
     "Relaxation": "search.conflicts",
     "Robust": "families.uncertain.target",
-    "UncertainClassifier": "families.uncertain.uncertain",
+    "UncertainClassifier": "families.uncertain.classifier",
     "audit": "audits",
     "letter": "letters",
     "read": "models",

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.special import gammainccinv, log_ndtr
 
 from counterpoint.errors import MissingExtra, SolverFailure
-from counterpoint.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.numerics import EPS, FloatArray
+from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 
 __all__ = [
     "MECHANISMS",

@@ -18,12 +18,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from counterpoint.errors import InvalidInput, PrivacyLeakWarning, among, check_parameters, some
-from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.accountant import BudgetAccountant, learned_before
 from counterpoint.privacy.features import largest, lift, read_bounds, scaled
 from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, tight_sensitivity
+from counterpoint.privacy.noise import NoiseLaw
 
 __all__ = ["PrivateSVC"]
 

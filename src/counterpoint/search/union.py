@@ -316,9 +316,9 @@ class Question:
             return held
 
         def made() -> Union:
-            chance = target.requirement.chance
+            regions, chance = self._regions(target), target.requirement.chance
             hint = None if chance is None else chance.start_hint(self)
-            return Union.of(self.actionable, self._regions(target), hint)
+            return Union.of(self.actionable, regions, hint)
 
         return self._pieces.made(target.requirement, made)
 

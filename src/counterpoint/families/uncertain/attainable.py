@@ -1,6 +1,6 @@
 """What is attainable for a row that has no answer: a lower probability, or one with less noise.
 
-Both are found by trying: what is told was reached by some point. More may be possible.
+Both are searched for: some point reaches what is said, and more may be possible.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from counterpoint.search.union import Question, Union
 from counterpoint.solvers import Effort
 
 __all__ = [
-    "attainable_of",
-    "said_of_attainable",
-    "said_of_promise",
-    "said_of_prototype",
+    "attainable_sentence",
+    "promise_sentence",
+    "prototype_sentence",
+    "remark_without_answer",
     "surest",
 ]
 
 SECONDS, IN_ALL = 0.5, 4.0
-"""Time for one try, and for all of them."""
+"""Time for one search, and for all of them."""
 
 
-def attainable_of(question: Question, target: Robust, x: FloatArray) -> str:
-    """What is attainable for one row (1, d), of a form with noise, in a sentence."""
+def remark_without_answer(question: Question, target: Robust, x: FloatArray) -> str:
+    """Say what is attainable for one row (1, d), of a form with noise."""
     form = question.form
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     slow = isinstance(form, FourierScores) and target.search != "segment"
@@ -42,48 +42,48 @@ def attainable_of(question: Question, target: Robust, x: FloatArray) -> str:
     if _point(question, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
     probability = surest(question, target, x, finely, end)
-    share = _quietest(question, target, x, roughly, end)
+    share = _largest_share(question, form, target, x, roughly, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
-    return said_of_attainable(target, probability, share, epsilon)
+    return attainable_sentence(target, probability, share, epsilon)
 
 
-def said_of_attainable(
+def attainable_sentence(
     target: Robust, probability: float | None, share: float | None, epsilon: float | None
 ) -> str:
-    """The sentence on the highest probability and the largest share of the noise that do."""
-    if probability is None:
-        told = "Not even a probability of 0.5 was reached"
-    else:
-        means = " for a fixed point"
-        if target.selects:  # whoever asks for it now has looked at the weights
-            means = " (a promise only if it was settled on beforehand)"
-        told = f"A probability of {rounded_down(probability)} is attainable{means}"
+    """Say which probability, and which share of the noise with its ε, is attainable."""
+    sentence = "Not even a probability of 0.5 was reached"
+    if probability is not None:
+        # Whoever asks for it now has looked at the weights.
+        condition = "a promise only if it was settled on beforehand"
+        meaning = f"({condition})" if target.selects else "for a fixed point"
+        sentence = f"A probability of {rounded_down(probability)} is attainable {meaning}"
     if share is not None:
-        more = "" if epsilon is None else f" (epsilon = {epsilon:g})"
-        told += (
-            f"; {float(target.probability)!r} is attainable with {share:g} times the noise{more}, "
-            "were the known weights the same"
-        )
-    return f"{told}."
+        noise = f"{share:g} times the noise"
+        noise += "" if epsilon is None else f" (epsilon = {epsilon:g})"
+        probability = float(target.probability)
+        sentence += f"; {probability!r} is attainable with {noise}, were the known weights the same"
+    return f"{sentence}."
 
 
-def said_of_promise(target: Robust, share: float | None) -> str:
-    """What is promised of an answer, however chosen; and the share of questions that get one."""
+def promise_sentence(target: Robust, share: float | None) -> str:
+    """Say what is promised of an answer, however chosen; and the share of questions with one."""
     allowed = 1.0 - target.probability
-    told = f"Of all questions asked like this, at most {100.0 * allowed:.3g} % get a wrong answer."
+    promise = (
+        f"Of all questions asked like this, at most {100.0 * allowed:.3g} % get a wrong answer."
+    )
     if share is None:
-        return told
-    told += f" About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
-    little = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
-    return f"{told}{little}."
+        return promise
+    answered = f"About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
+    few = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
+    return f"{promise} {answered}{few}."
 
 
-def said_of_prototype(
+def prototype_sentence(
     question: Question, target: Robust, x: FloatArray, y: FloatArray | None
 ) -> str:
-    """What is to be said of the prototype of a target, for a row (1, d) that owes nothing to it."""
+    """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
     form, z = question.form, target.prototype_point(question.features)
     if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
         return ""
@@ -93,9 +93,10 @@ def said_of_prototype(
         sure = float(form.certainty(z[None], target.label)[0])
         return f"The prototype itself has a probability of {rounded_down(sure)}, had it been fixed."
     cases = question.actionable.cases(x)
-    way, gone = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
-    off = gone - float(way @ gone) / max(float(way @ way), TINY) * way
-    if target.selects or np.abs(off).max() <= 1e-7 * np.abs(way).max():  # but for rounding
+    segment, delta = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
+    apart = delta - float(segment @ delta) / max(float(segment @ segment), TINY) * segment
+    is_on = np.abs(apart).max() <= 1e-7 * np.abs(segment).max()  # but for rounding
+    if target.selects or is_on:
         return ""
     return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
 
@@ -103,45 +104,48 @@ def said_of_prototype(
 def surest(
     question: Question, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
-    """The highest probability that was reached for one row (1, d); None if not even ½ was.
+    """Return the highest probability reached for one row (1, d); None if not even ½ was.
 
-    The distance to what cannot be had is halved so often, in units of −log (1 − p), until ``end``
-    in the seconds of ``thread_time``.
+    The interval of −log (1 − p) that it may lie in is halved so often, until ``end`` in the seconds
+    of ``thread_time``.
     """
     form, best = question.form, None
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
     low, high = np.log(2.0), -np.log1p(-target.probability)
     for k in range(halvings + 1):
         middle = 0.5 * (low + high) if k else low
-        asked = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
-        point = _point(question, asked, x, end)
+        goal = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
+        point = _point(question, goal, x, end)
         if point is not None:
-            best = asked.probability
-            if not asked.selects:  # it may have more, for nothing
-                sure = float(form.certainty(point[None], asked.label)[0])
+            best = goal.probability
+            if not goal.selects:  # the point may have more, for nothing
+                sure = float(form.certainty(point[None], goal.label)[0])
                 best = min(max(sure, best), target.probability)
             low = -np.log1p(-best)
         elif k:
             high = middle
-        told_apart = np.exp(-low) - np.exp(-high) > 5e-4  # in three digits of a probability
-        if best is None or not told_apart or thread_time() >= end:
+        differ = np.exp(-low) - np.exp(-high) > 5e-4  # in three digits of a probability
+        if best is None or not differ or thread_time() >= end:
             break
     return best
 
 
-def _quietest(
-    question: Question, target: Robust, x: FloatArray, halvings: int, end: float
+def _largest_share(
+    question: Question,
+    form: UncertainForm,
+    target: Robust,
+    x: FloatArray,
+    halvings: int,
+    end: float,
 ) -> float | None:
-    """The largest share of the noise, from 1/256 on, with which there is a point, in two digits."""
-    form = question.form
-    assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
+    """Return the largest share of the noise, from 1/256 on, with which there is a point."""
 
-    def is_found(share: float) -> bool:
+    def is_enough(share: float) -> bool:
         quieter = replace(question, form=form.with_noise(share))
         return _point(quieter, target, x, end) is not None
 
-    high, low = 0.999, 0.5  # below 1, since what is told is rounded down
-    while not is_found(low):
+    high, low = 0.999, 0.5  # below 1, since the result is rounded down
+    while not is_enough(low):
         high, low = low, 0.5 * low
         if low < 1.0 / 256.0 or thread_time() >= end:
             return None
@@ -149,7 +153,7 @@ def _quietest(
         if thread_time() >= end:
             break
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if is_found(middle) else (low, middle)
+        low, high = (middle, high) if is_enough(middle) else (low, middle)
     return _rounded(low, 2, ROUND_FLOOR)
 
 
@@ -157,17 +161,16 @@ def _point(
     question: Question, target: Label | Robust, x: FloatArray, end: float
 ) -> FloatArray | None:
     """(d,) any point that meets a target; None if time runs out."""
-    left = end - thread_time()
-    if left <= 0.0:
+    seconds = end - thread_time()
+    if seconds <= 0.0:
         return None
     safety_margins, chance = question.safety_margins(target, x), target.requirement.chance
     hint = None if chance is None else chance.start_hint(question)
     pieces = Union.of(question.actionable, question.form.regions(target), hint)
-    cases, effort = question.actionable.cases(x), Effort(1.0, min(SECONDS, left))
-    found = search(pieces, cases, effort, safety_margins)
-    return found.points[0] if found.piece[0] >= 0 else None
+    effort = Effort(1.0, min(SECONDS, seconds))
+    result = search(pieces, question.actionable.cases(x), effort, safety_margins)
+    return result.points[0] if result.piece[0] >= 0 else None
 
 
-def _rounded(value: float, digits: int, way: str) -> float:
-    """To so many digits, up or down."""
-    return float(Context(prec=digits, rounding=way).create_decimal(value))
+def _rounded(value: float, digits: int, rounding: str) -> float:
+    return float(Context(prec=digits, rounding=rounding).create_decimal(value))

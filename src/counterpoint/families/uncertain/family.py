@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from counterpoint.families.uncertain import form  # noqa: F401 (registers its readers)
-from counterpoint.families.uncertain.chance import Chance, SafetyMargin
+from counterpoint.families.uncertain.chance import Chance
+from counterpoint.families.uncertain.fourier import FourierConstraint
+from counterpoint.families.uncertain.fourier_bounds import FourierMargins
+from counterpoint.families.uncertain.fourier_search import search_fourier
+from counterpoint.families.uncertain.linear_margins import DistanceMargin, LinearMargins
 from counterpoint.families.uncertain.refine import cutting_planes
-from counterpoint.families.uncertain.safety_margins import LinearLeads
-from counterpoint.families.uncertain.search import search_waves
-from counterpoint.families.uncertain.wave_bounds import WaveLeads
-from counterpoint.families.uncertain.waves import FourierConstraint
 from counterpoint.programs.evidence import Bounding
 
 __all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
@@ -20,7 +20,7 @@ SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = False
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
-    **dict.fromkeys((Chance, SafetyMargin, LinearLeads), cutting_planes),
-    **dict.fromkeys((FourierConstraint, WaveLeads), search_waves),
+    **dict.fromkeys((Chance, DistanceMargin, LinearMargins), cutting_planes),
+    **dict.fromkeys((FourierConstraint, FourierMargins), search_fourier),
 }
 PROOFS: dict[type, Callable[..., Bounding]] = {}

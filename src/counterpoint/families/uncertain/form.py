@@ -1,8 +1,8 @@
 """Binary scores whose weights are known up to the law of their noise, and how they are read.
 
-What is known are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
-beforehand its sign is the label's with probability P(φᵀμ < lead), the lead being φᵀw̃ with the sign
-of the label; that is at least p where the lead is at least the p-quantile of φᵀμ.
+What are known are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
+beforehand its sign is the label's with probability P(φᵀμ < s), s being φᵀw̃ with the sign of the
+label; that is at least p where s is at least the p-quantile of φᵀμ.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.families.uncertain.chance import Chance
-from counterpoint.families.uncertain.safety_margins import linear_leads, share_answered
+from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures
+from counterpoint.families.uncertain.fourier_bounds import SHARE, fourier_margins
+from counterpoint.families.uncertain.linear_margins import linear_margins, share_answered
 from counterpoint.families.uncertain.target import Robust
-from counterpoint.families.uncertain.wave_bounds import SHARE, wave_leads
-from counterpoint.families.uncertain.waves import FourierConstraint, Waves
 from counterpoint.models.dispatch import (
     Inputs,
     by_name,
@@ -34,8 +34,8 @@ from counterpoint.models.dispatch import (
 )
 from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
 from counterpoint.models.linear import LinearScores
-from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, FloatArray
+from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
@@ -66,29 +66,29 @@ class UncertainForm(Form):
         return quieter
 
     @abstractmethod
-    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
-        """(n,) by how much the known weights are for a label, in score units."""
+    def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
+        """(n,) the score of a label by the known weights, positive where they are for it."""
 
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
         """(n,) the probability that the true weights are for it, at points fixed beforehand."""
-        return 1.0 - self.law.tail(self.safety_margin(X, label), self.phi(X))
+        return 1.0 - self.law.tail(self.score_for(X, label), self.phi(X))
 
     def demanded(self, target: Robust) -> NoiseLaw | None:
-        """The law whose quantile a lead is to exceed; None if no quantile is demanded.
+        """Return the law whose quantile a score is to exceed; None if no quantile is demanded.
 
-        What an answer to a `Robust` that ``selects`` has to lead by is said by `safety_margins`.
+        The margins of answers to a `Robust` that ``selects`` are those of `safety_margins`.
         """
         return None if target.selects or target.probability == 0.5 else self.law
 
     def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
-        """(n,) by how much points lead more than is demanded."""
-        safety_margin, law = self.safety_margin(X, target.label), self.demanded(target)
+        """(n,) by how much scores of the label exceed what is demanded."""
+        score, law = self.score_for(X, target.label), self.demanded(target)
         if law is None:
-            return safety_margin
-        return np.asarray(safety_margin - law.quantile(target.probability, self.phi(X)))
+            return score
+        return np.asarray(score - law.quantile(target.probability, self.phi(X)))
 
-    def doubt(self, X: FloatArray) -> FloatArray:
-        """(n,) what a quantile may be off by: some roundings, relative to the deviation."""
+    def quantile_error(self, X: FloatArray) -> FloatArray:
+        """(n,) a bound on the rounding error of a quantile, relative to the deviation."""
         return np.asarray(16 * EPS * self.law.deviation(self.phi(X)))
 
     def sign(self, label: Hashable) -> float:
@@ -97,7 +97,7 @@ class UncertainForm(Form):
 
     @cached_property
     def draws(self) -> Memo[tuple[int, int], Any]:
-        """What is drawn of the noise, by how many draws and their seed."""
+        """Draws of the noise, by their number and seed."""
         return Memo()
 
     @abstractmethod
@@ -113,11 +113,11 @@ class UncertainForm(Form):
 
     @abstractmethod
     def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
-        """By how much an answer has to lead at a distance from (n, d) rows, however chosen."""
+        """Return how much answers to (n, d) rows have to lead by their distance."""
 
     @abstractmethod
     def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
-        """How many of the questions like that of a row (1, d) get an answer; None if not known."""
+        """Return the share of questions like that of a row (1, d) with an answer, if known."""
 
 
 @final
@@ -144,13 +144,13 @@ class UncertainScores(UncertainForm):
         return self.scores.predict(X)
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        return np.asarray(self.scores.noise(X, eps) + eps / EPS * self.doubt(X))
+        return np.asarray(self.scores.noise(X, eps) + eps / EPS * self.quantile_error(X))
 
     def through(self, before: AffineMap) -> UncertainScores:
         phi = AffineMap(*before.followed_by(self.phi.matrix, self.phi.offset))
         return replace(self, scores=self.scores.through(before), phi=phi)
 
-    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
+    def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
@@ -165,12 +165,12 @@ class UncertainScores(UncertainForm):
         predicted, law = self.scores.regions(Label(target.label)), self.demanded(target)
         if law is None:
             return predicted
-        safety_margin, phi = self.leading(target.label), self.phi
-        chance = Chance(law, target.probability, phi.matrix, phi.offset, *safety_margin)
+        score, phi = self.affine_score(target.label), self.phi
+        chance = Chance(law, target.probability, phi.matrix, phi.offset, *score)
         return (predicted[0] & Region((chance,)),)
 
-    def leading(self, label: Hashable) -> tuple[FloatArray, float]:
-        """(d,) and a number: the lead of a label as a function slope · x + constant."""
+    def affine_score(self, label: Hashable) -> tuple[FloatArray, float]:
+        """(d,) and a number: the score of a label as a function slope · x + constant."""
         sign, matrix, offset = self.sign(label), self.scores.matrix, self.scores.offset
         slope = sign * (matrix[1] - matrix[0])
         return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
@@ -184,24 +184,21 @@ class UncertainScores(UncertainForm):
         return StartHint()
 
     def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
-        rows = question.actionable.cases(x)
-        about = self._moves(target), target.probability, question.actionable, rows
-        return linear_leads(*about, self.leading(target.label))
+        return linear_margins(*self._noise_on(target, question, x))
 
     def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
-        rows = question.actionable.cases(x)
-        about = self._moves(target), target.probability, question.actionable, rows
-        return share_answered(*about, self.leading(target.label))
+        return share_answered(*self._noise_on(target, question, x))
 
-    def _moves(self, target: Robust) -> tuple[FloatArray, FloatArray]:
-        """(N, d) and (N,): draws of the noise move the score at y by slope · y + constant."""
-        key = target.draws, target.random_state
+    def _noise_on(self, target: Robust, question: Question, x: FloatArray) -> Any:
+        """Return the arguments of `linear_margins` for (n, d) rows."""
+        key, actionable = (target.draws, target.random_state), question.actionable
 
         def drawn() -> tuple[FloatArray, FloatArray]:
             noise = self.law.draw(*key)
             return noise @ self.phi.matrix, noise @ self.phi.offset
 
-        return self.draws.made(key, drawn)
+        moves, score = self.draws.made(key, drawn), self.affine_score(target.label)
+        return moves, target.probability, actionable, actionable.cases(x), score
 
 
 @final
@@ -209,7 +206,7 @@ class UncertainScores(UncertainForm):
 class FourierScores(UncertainForm):
     """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first."""
 
-    phi: Waves
+    phi: FourierFeatures
     weights: FloatArray
     """(F,) as they are known."""
     classes: NDArray[Any]
@@ -230,41 +227,40 @@ class FourierScores(UncertainForm):
         return np.asarray(self.classes[(self.score(X) >= 0.0).astype(np.intp)])
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        own = self.phi.rounding(X, self.weights)
-        return np.asarray(eps / EPS * (own + self.doubt(X)))
+        error = self.phi.rounding(X, self.weights) + self.quantile_error(X)
+        return np.asarray(eps / EPS * error)
 
     def through(self, before: AffineMap) -> FourierScores:
         return replace(self, phi=self.phi.through(before.matrix, before.offset))
 
-    def safety_margin(self, X: FloatArray, label: Hashable) -> FloatArray:
+    def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         if isinstance(target, Robust):
             return self.sure_margin(X, target)
-        sign, asked = self._wanted(target)
-        return np.asarray(sign * self.score(X) - asked)
+        sign, margin = self._sign_and_margin(target)
+        return np.asarray(sign * self.score(X) - margin)
 
     def regions(self, target: Target) -> Sequence[Region]:
         """One piece, which is closed and not convex."""
         law, p = None, 0.5
         if isinstance(target, Robust):
-            sign, asked = self.sign(target.label), 0.0
+            sign, margin = self.sign(target.label), 0.0
             law, p = self.demanded(target), target.probability
         else:
-            sign, asked = self._wanted(target)
-        lost = float(sign < 0.0 and asked == 0.0 and law is None)
-        return (Region((FourierConstraint(self.phi, sign * self.weights, asked, law, p, lost),)),)
+            sign, margin = self._sign_and_margin(target)
+        tie = float(sign < 0.0 and margin == 0.0 and law is None)  # ties are the second class's
+        return (Region((FourierConstraint(self.phi, sign * self.weights, margin, law, p, tie),)),)
 
-    def _wanted(self, target: Target) -> tuple[float, float]:
-        """The sign of the class, and the margin."""
+    def _sign_and_margin(self, target: Target) -> tuple[float, float]:
         if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: a support vector machine has "
                 "none. Use Label with a margin in score units, or Robust."
             )
-        wanted, asked = split(target, self.classes, "Label, OtherLabel or Robust")
-        return (1.0 if wanted[1] else -1.0), asked
+        wanted, margin = split(target, self.classes, "Label, OtherLabel or Robust")
+        return (1.0 if wanted[1] else -1.0), margin
 
     def start_hint(self, target: Robust, features: Features) -> StartHint:
         prototype = target.prototype_point(features)
@@ -285,7 +281,7 @@ class FourierScores(UncertainForm):
     def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
-        return wave_leads(self.phi, noise, target, question, x)
+        return fourier_margins(self.phi, noise, target, question, x)
 
     def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
         return None
@@ -336,8 +332,8 @@ def _(model: Any) -> Form:
                 f"{len(model.classes_)}. Fit it to one class against the others."
             )
         frequencies = dense(model.frequencies_)
-        waves = Waves(frequencies, np.zeros(len(frequencies)), float(constant))
-        form = FourierScores(waves, weights, model.classes_, model.noise_, released)
+        features = FourierFeatures(frequencies, np.zeros(len(frequencies)), float(constant))
+        form = FourierScores(features, weights, model.classes_, model.noise_, released)
         return form.through(AffineMap(scaled, shift))
     if constant:
         scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)

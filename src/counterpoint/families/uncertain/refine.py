@@ -2,7 +2,7 @@
 
 A relaxation knows a few half-spaces of a convex condition; any solver takes it, and its bound
 holds. Where its optimum misses a condition, the half-space that it misses most is added, and so on
-(Kelley 1960). Whole steps and categories are found in the relaxation by a branch and bound; then
+(Kelley 1960). Whole steps and categories are settled in the relaxation by a branch and bound; then
 they are held, and the other columns are refined by themselves (Duran & Grossmann 1986).
 """
 
@@ -16,7 +16,7 @@ from typing import final
 import numpy as np
 from scipy.optimize import nnls
 
-from counterpoint.families.uncertain.safety_margins import LinearLeads
+from counterpoint.families.uncertain.linear_margins import LinearMargins
 from counterpoint.numerics import TINY, VIOLATION, FloatArray
 from counterpoint.problem.costs import Manhattan
 from counterpoint.programs.conditions import LinearBounds
@@ -32,7 +32,7 @@ __all__ = ["Refinement", "cutting_planes", "purified_evidence", "shortest"]
 
 EXACT = 1e-9
 """The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
-in whole steps a tenth of what is asked for will do."""
+in whole steps a tenth of the gap of the effort will do."""
 NEARLY = 0.1 * EXACT
 """Where a point misses a condition by what costs such a share of its own cost, the next one is to
 be a little inside. What it costs more is then a part of the gap that is aimed at."""
@@ -40,7 +40,7 @@ be a little inside. What it costs more is then a part of the gap that is aimed a
 
 @final
 class Refinement:
-    """One row in one piece.
+    """The search for one row in one subproblem.
 
     ``cuts`` are half-spaces to begin with, and ``end`` is when to stop, in the seconds of
     ``perf_counter``, if not what the conditions and the effort say; ``held`` says that the case
@@ -87,11 +87,11 @@ class Refinement:
         self.accepted = NEARLY if effort.gap < 1.0 else 1.0
 
     def run(self, cost_cutoff: float) -> None:
-        """Until the gap is closed, or no point that costs less than ``cutoff`` is left."""
+        """Search until the gap is closed, or no point below the cutoff remains."""
         if self.branches and not self.piece.free.is_integral:
             self._start_from(self.piece.free, cost_cutoff)
         self._approach()
-        for k in range(1000):  # some 10 do; for absolute prices and much noise some hundreds
+        for k in range(1000):  # some 10 do; for absolute costs and much noise some hundreds
             if self._is_closed(k) or self.bound >= cost_cutoff:
                 return
             y = self._relaxed(cost_cutoff)
@@ -109,7 +109,7 @@ class Refinement:
             self._go_inwards(y, missed)
 
     def _approach(self) -> None:
-        """Half-spaces about the nearest point within them alone, as far as bounds do not matter."""
+        """Add half-spaces about the nearest point within them alone, while bounds do not matter."""
         encoded_cost, case, y = self.piece.program.encoded_cost, self.case, self.case.x
         euclidean = encoded_cost.kind is not Manhattan and encoded_cost.quadratic.ndim == 1
         if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
@@ -120,8 +120,8 @@ class Refinement:
         for _ in range(10):  # 6 will do
             if self._cut(y) <= 1e-10 * self._missed_at_first:
                 return
-            far = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
-            step = shortest(self.cuts.matrix * unit, far)
+            distance = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
+            step = shortest(self.cuts.matrix * unit, distance)
             if step is None:
                 return
             y = case.x + unit * step
@@ -129,8 +129,8 @@ class Refinement:
                 return
 
     def _goes_on(self, cost_cutoff: float) -> bool:
-        """Whether there may be a point after all, where a relaxation has none."""
-        if self.inwards:  # what was asked for besides may be too much
+        """Return whether there may be a point after all, where a relaxation has none."""
+        if self.inwards:  # which may be too much
             self.inwards, self.accepted = 0.0, max(0.01 * self.accepted, NEARLY)
             return True
         if self.fenced or self.bound >= cost_cutoff:
@@ -139,10 +139,10 @@ class Refinement:
         # rounding alone lets points far out meet them, and what solvers rightly hold to be
         # impossible cannot be refuted. Half-spaces hardly turn from so far on.
         self.fenced, x = True, self.case.x
-        far = 1e3 * np.maximum(np.abs(self.last - x), np.abs(x))
-        for ends, way in ((self.case.low, -1.0), (self.case.high, 1.0)):
+        distance = 1e3 * np.maximum(np.abs(self.last - x), np.abs(x))
+        for ends, sign in ((self.case.low, -1.0), (self.case.high, 1.0)):
             for j in np.flatnonzero(np.isinf(ends[0])):
-                self._cut(x + way * np.where(np.arange(x.shape[1]) == j, far, 0.0))
+                self._cut(x + sign * np.where(np.arange(x.shape[1]) == j, distance, 0.0))
         return True
 
     def _go_inwards(self, y: FloatArray, missed: float) -> None:
@@ -151,7 +151,7 @@ class Refinement:
         rows, first = self.evidence.program.affine, self._missed_at_first
         unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.tight)
         unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
-        # A solver that misses nearly the same again does not do better: its rows have errors.
+        # A solver that misses nearly the same twice does not do better: its rows have errors.
         stuck = abs(missed - self.missed) <= 1e-3 * missed
         self.missed = missed
         if missed * unit < max(self.accepted, VIOLATION if stuck else 0.0) * cost:
@@ -169,9 +169,13 @@ class Refinement:
     def _hold(self, y: FloatArray, cost_cutoff: float) -> None:
         """Refine the other columns where whole steps and categories are those of a point."""
         held = self.piece.program.held(y, self.case.x)
-        case = self.case.holding(held, y)
         inner = Refinement(
-            self.piece.free, case, self.effort, cuts=self.cuts, end=self.end, held=True
+            self.piece.free,
+            self.case.holding(held, y),
+            self.effort,
+            cuts=self.cuts,
+            end=self.end,
+            held=True,
         )
         inner.run(min(cost_cutoff, self.cost))
         self.cuts = inner.cuts
@@ -199,9 +203,9 @@ class Refinement:
                 point = solution.points
             elif prepared is closed:  # more than one row decides
                 continue
-            at = (case.x if point is None else point) if program.has_tangents else None
-            told = Evidence(program, case, solution.multipliers, at, solution.reported)
-            self._learn(purified_evidence(told) if point is None else told, cost_cutoff)
+            tangent = (case.x if point is None else point) if program.has_tangents else None
+            evidence = Evidence(program, case, solution.multipliers, tangent, solution.reported)
+            self._learn(purified_evidence(evidence) if point is None else evidence, cost_cutoff)
             # A branch and bound that had to leave a node open has a point all the same.
             self.limited = solution.outcomes[0] == Outcome.LIMIT and (
                 point is None or perf_counter() >= self.end
@@ -211,14 +215,14 @@ class Refinement:
         return None if self.limited or self.bound >= cost_cutoff else point
 
     def _learn(self, evidence: Evidence, cost_cutoff: float) -> None:
-        """Keep what bounds the cost best."""
+        """Keep the evidence that bounds the cost best."""
         self.evidence = evidence
-        told = float(evidence.bounds(np.array([cost_cutoff]))[1][0])
-        if told > self.bound:
-            self.best, self.bound = evidence, told
+        bound = float(evidence.bounds(np.array([cost_cutoff]))[1][0])
+        if bound > self.bound:
+            self.best, self.bound = evidence, bound
 
     def _effort(self) -> Effort:
-        """That of a relaxation: sharper than what is asked, and half of the time that is left."""
+        """The effort of a relaxation: a sharper gap, and half of the time that remains."""
         effort = self.effort
         if not self.branches:
             effort = replace(effort, gap=min(effort.gap, EXACT))
@@ -227,7 +231,7 @@ class Refinement:
         return effort
 
     def _cut(self, y: FloatArray) -> float:
-        """By how much a point misses the conditions; from now on their half-spaces there count."""
+        """Add the half-spaces of all conditions at a point; return how much it misses them by."""
         missed = -np.inf
         for condition in self.piece.supported:
             excess, support = condition.supports(y)
@@ -241,33 +245,33 @@ class Refinement:
             self.point, self.cost = y, cost
 
     def _is_closed(self, k: int) -> bool:
-        """Whether the gap is as small as is aimed at after so many rounds."""
-        if k == 150:  # from then on a tenth of the gap that is asked for will do
+        """Return whether the gap is as small as is aimed at after so many rounds."""
+        if k == 150:  # from then on a tenth of the effort's gap will do
             self.accepted = max(self.accepted, 0.1 * self.effort.gap)
         if self.effort.gap >= 1.0 or np.isinf(self.cost):
             return np.isfinite(self.cost)
-        wanted = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
-        return self.cost - self.bound <= wanted * self.cost
+        gap = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
+        return self.cost - self.bound <= gap * self.cost
 
 
-def shortest(rows: FloatArray, far: FloatArray) -> FloatArray | None:
-    """(d,) the shortest z with rows · z <= −far; None if it is not seen.
+def shortest(rows: FloatArray, distance: FloatArray) -> FloatArray | None:
+    """(d,) the shortest z with rows · z <= −distance; None if it is not seen.
 
     One problem of non-negative least squares (Lawson & Hanson 1974, LDP): far less than a program.
     """
-    scale = (far / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
+    scale = (distance / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
     if not 0.0 < scale < np.inf:
         return None
-    last, rest = np.append(np.zeros(rows.shape[1]), 1.0), np.vstack([-rows.T, far / scale])
+    unit, matrix = np.append(np.zeros(rows.shape[1]), 1.0), np.vstack([-rows.T, distance / scale])
     try:
-        rest = rest @ nnls(rest, last)[0] - last
+        residual = matrix @ nnls(matrix, unit)[0] - unit
     except RuntimeError:  # too many iterations
         return None
-    return -scale * rest[:-1] / rest[-1] if rest[-1] < -1e-9 else None
+    return -scale * residual[:-1] / residual[-1] if residual[-1] < -1e-9 else None
 
 
 def purified_evidence(evidence: Evidence) -> Evidence:
-    """What nearly refutes a row, without the noise of the solver that found it."""
+    """Return what nearly refutes a row without the rounding noise of its solver."""
     program, ray = evidence.program, evidence.multipliers
     if program.refutes(evidence.cases, ray)[0]:
         return evidence
@@ -275,28 +279,26 @@ def purified_evidence(evidence: Evidence) -> Evidence:
 
 
 def cutting_planes(
-    found: Found, pieces: Union, safety_margins: LinearLeads | None
+    result: Found, pieces: Union, safety_margins: LinearMargins | None
 ) -> list[Bounding]:
-    """Pieces with conditions that no solver takes, one row after the other; what bounds them.
+    """Search programs with conditions that no solver takes, row by row; return what bounds them.
 
-    ``safety_margins`` are what each row has to meet besides. The time of each row is shared evenly
-    among the pieces.
+    ``safety_margins`` are conditions of each row. The time of each row is shared evenly among the
+    programs.
     """
-    effort, known = found.effort.shared(len(pieces)), []
-    found.closed[:] = False
-    for i in range(len(found.cases)):
+    effort, evidence = result.effort.shared(len(pieces)), []
+    result.closed[:] = False
+    for i in range(len(result.cases)):
         row, best = np.array([i]), []
-        for s, piece in enumerate(pieces.listed):
-            part = (
-                piece
-                if safety_margins is None
-                else piece.within(Region((safety_margins.safety_margins[i],)))
-            )
-            refinement = Refinement(part, part.sees(found.cases).take(row), effort)
-            refinement.run(float(found.worth_beating()[i]))
-            found.limited[i] |= refinement.limited
+        for s, listed in enumerate(pieces.listed):
+            piece = listed
+            if safety_margins is not None:
+                piece = listed.within(Region((safety_margins.rows[i],)))
+            refinement = Refinement(piece, piece.sees(result.cases).take(row), effort)
+            refinement.run(float(result.worth_beating()[i]))
+            result.limited[i] |= refinement.limited
             if refinement.point is not None:
-                found.offer(s, row, refinement.point, np.array([refinement.cost]))
+                result.offer(s, row, refinement.point, np.array([refinement.cost]))
             best.append(refinement.best)
-        known.append(best)
-    return [RowEvidence(known)]
+        evidence.append(best)
+    return [RowEvidence(evidence)]

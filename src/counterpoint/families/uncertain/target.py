@@ -139,22 +139,21 @@ class Robust(Target, VaryingMargin):
             yield [(self, np.arange(len(predicted)))]
             return
         yield [(replace(self, guarantee="selection"), np.arange(len(predicted)))]
-        left = np.flatnonzero(~answered)
-        if len(left):
-            yield [(replace(self, guarantee="fixed"), left)]
+        unanswered = np.flatnonzero(~answered)
+        if len(unanswered):
+            yield [(replace(self, guarantee="fixed"), unanswered)]
 
     def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
-        uncertain = _uncertain(form)
-        return self._is_sure(said, uncertain.certainty(x, self.label))
+        return self._is_sure(said, _uncertain(form).certainty(x, self.label))
 
     def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
         probability = _uncertain(form).certainty(x, self.label)
-        promised = probability >= self.probability
+        is_sure = self._is_sure(said, probability)
         return Validation(
-            self._is_sure(said, probability),
+            is_sure,
             form.margin(x, self),
             probability,
-            np.where(promised, self.promise.code, Guarantee.NONE.code).astype(np.int8),
+            np.where(is_sure, self.promise.code, Guarantee.NONE.code).astype(np.int8),
             self.requirement.rounding(form, x, eps),
         )
 
@@ -188,20 +187,22 @@ class Robust(Target, VaryingMargin):
 
     def remark(self, answers: Counterfactuals, i: int) -> str:
         from counterpoint.families.uncertain.attainable import (
-            attainable_of,
-            said_of_promise,
-            said_of_prototype,
+            promise_sentence,
+            prototype_sentence,
+            remark_without_answer,
         )
 
         question, certificate = answers.question, answers.certificates[i]
-        both = answers.before, answers.after
-        x, y = (answers.features.expand(codes[i : i + 1]) for codes in both)
-        if certificate.valid and certificate.guarantee is Guarantee.SELECTION:
-            first = said_of_promise(self, _uncertain(question.form).answered(self, question, x))
-        else:
-            first = "" if certificate.valid else attainable_of(question, self, x)
-        about = said_of_prototype(question, self, x, y if certificate.valid else None)
-        return " ".join(filter(None, (first, about)))
+        codes = answers.before, answers.after
+        x, y = (answers.features.expand(rows[i : i + 1]) for rows in codes)
+        sentence = ""
+        if not certificate.valid:
+            sentence = remark_without_answer(question, self, x)
+        elif certificate.guarantee is Guarantee.SELECTION:
+            share = _uncertain(question.form).answered(self, question, x)
+            sentence = promise_sentence(self, share)
+        about = prototype_sentence(question, self, x, y if certificate.valid else None)
+        return " ".join(filter(None, (sentence, about)))
 
     def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
         from counterpoint.families.uncertain.attainable import surest

@@ -1,17 +1,15 @@
 """What random Fourier features prove: how far noise can push a score, and how near answers can be.
 
-The noise μ moves the score at y by φ(y)ᵀμ, a sum of waves. An answer that was chosen by looking at
-w̃ is as sure as p if it leads by T of a set that it was looked for in: with probability p no point
-of the set is pushed by more than T, and T was fixed without a look at w̃. Sets are here
+The noise μ moves the score at y by φ(y)ᵀμ, a sum of cosines. An answer that was chosen by looking
+at w̃ is as sure as p if it leads by T of a set that it was looked for in: with probability p no
+point of the set is pushed by more than T, and T was fixed without a look at w̃. Sets are balls
+about the row, for many radii at once, and the segment from the row to a prototype; the radius is a
+cost if that is a norm, else its root.
 
-- the points at the distance ρ or nearer to the row (the distance is the cost if that is a norm,
-  else its root), for many ρ at once: T grows with ρ;
-- the segment from the row to a prototype.
-
-For each draw of μ the largest push over a set is **bounded from above** (`SumsOfWaves`), not
-searched for, so that the probability is kept, and T is larger than it would have to be: for balls
-in which angles change by 2 by some hundredths, and in large ones by up to a half. All T hold at
-once, see `joint_quantiles`, so that an answer may also be the best of several.
+For each draw of μ the largest push over a set is **bounded from above** (`CosineSumBounds`), not
+searched for: for balls in which angles change by 2 T is too large by some hundredths, in large ones
+by up to a half. All T hold at once, see `joint_quantiles`, so that an answer may also be the best
+of several.
 
 How much an answer costs at least follows from a parabola above the score, see `DistanceBounds`.
 """
@@ -25,8 +23,8 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from counterpoint.errors import InvalidInput
-from counterpoint.families.uncertain.chance import joint_quantiles, least_draws
-from counterpoint.families.uncertain.waves import FourierConstraint, Waves, sharpest
+from counterpoint.families.uncertain.draws import joint_quantiles, least_draws
+from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures, sharpest
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.evidence import Bounding, Kept
@@ -39,31 +37,31 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SHARE",
+    "CosineSumBounds",
     "DistanceBounds",
-    "SumsOfWaves",
-    "WaveLeads",
+    "FourierMargins",
     "diagonalised",
+    "fourier_margins",
     "metric_of",
-    "wave_leads",
 ]
 
 SHARE = 10
-"""Of so many draws one is used: a ball takes more work than a linear score does."""
+"""One draw in so many is used: a ball takes more work than a linear score does."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class WaveLeads(SafetyMargins):
+class FourierMargins(SafetyMargins):
     """T for each of n rows."""
 
-    radii: FloatArray  # (n, V) distances ρ in increasing order, the last infinite
+    radii: FloatArray  # (n, V) in increasing order, the last infinite
     balls: FloatArray  # (n, V) T of the balls; infinite if answers are not looked for there
     segments: FloatArray  # (n,) T of the segments; infinite if answers are not looked for there
     starts: FloatArray  # (n, d) of the segments
     ends: FloatArray
     is_root: bool  # whether the distance is the root of the cost
 
-    def take(self, rows: IntArray | BoolArray) -> WaveLeads:
+    def take(self, rows: IntArray | BoolArray) -> FourierMargins:
         names = ("radii", "balls", "segments", "starts", "ends")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
@@ -74,17 +72,17 @@ class WaveLeads(SafetyMargins):
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
         ball = self.balls[np.arange(len(y)), self.places(cost)]
-        way, gone = self.ends - self.starts, y - self.starts
-        square = np.maximum((way * way).sum(axis=1), TINY)
-        share = np.clip((way * gone).sum(axis=1) / square, 0.0, 1.0)
-        off = gone - share[:, None] * way
-        is_on = (off * off).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
+        segment, delta = self.ends - self.starts, y - self.starts
+        square = np.maximum((segment * segment).sum(axis=1), TINY)
+        share = np.clip((segment * delta).sum(axis=1) / square, 0.0, 1.0)
+        apart = delta - share[:, None] * segment
+        is_on = (apart * apart).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
         return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
 
 
-def wave_leads(
-    waves: Waves, noise: FloatArray, target: Robust, question: Question, x: FloatArray
-) -> WaveLeads:
+def fourier_margins(
+    features: FourierFeatures, noise: FloatArray, target: Robust, question: Question, x: FloatArray
+) -> FourierMargins:
     """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
 
     Where that is must not depend on the known weights: so a segment counts even if they take its
@@ -102,42 +100,38 @@ def wave_leads(
             f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
             f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
-    encoded_cost, cases = question.actionable.encoded_cost, question.actionable.cases(x)
+    cost, cases = question.actionable.encoded_cost, question.actionable.cases(x)
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
-    is_norm, metric, can_move = (
-        encoded_cost.kind is Manhattan,
-        metric_of(encoded_cost),
-        _movable(cases),
-    )
-    unit = encoded_cost.absolute if is_norm else np.sqrt(np.diag(metric))
-    # in units in which the angles of waves change by 1, see `SumsOfWaves`
+    is_norm, metric, movable = cost.kind is Manhattan, metric_of(cost), _movable(cases)
+    unit = cost.absolute if is_norm else np.sqrt(np.diag(metric))
+    # in units in which angles change by 1, see `CosineSumBounds`
     radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
-    radii = radii * _reach(waves.frequencies / unit)
+    radii = radii * _unit_distance(features.frequencies / unit)
     balls, segments = np.full((len(x), len(radii)), np.inf), np.full(len(x), np.inf)
-    sizes, shifts, constants = waves.polar(noise)
+    sizes, shifts, constants = features.polar(noise)
     for i, row in enumerate(x):
-        angles = waves.frequencies @ row + waves.phases + shifts
-        about = SumsOfWaves(sizes, angles, constants, waves.frequencies, is_round=not is_norm)
-        pushes = [] if ends is None else [about.on_segment(ends[i] - row)]
+        angles = features.frequencies @ row + features.phases + shifts
+        sums = CosineSumBounds(sizes, angles, constants, features.frequencies, is_round=not is_norm)
+        pushes = [] if ends is None else [sums.on_segment(ends[i] - row)]
         if target.search != "segment":
-            free = can_move[i]
-            own = waves.frequencies[:, free]
+            free = movable[i]
+            scaled = features.frequencies[:, free]
             if is_norm:
-                own = own / unit[free]
+                scaled = scaled / unit[free]
             else:
-                own = own @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
-            pushes += list(replace(about, frequencies=own).in_balls(radii).T)
-        # A point that counts as on a segment is 1e-9 of its length off: waves that turn by less
-        # than a thousand on the way turn by no more than 1e-6 there. So much covers rounding, too.
-        found = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
+                scaled = scaled @ np.linalg.inv(np.linalg.cholesky(metric[np.ix_(free, free)])).T
+            pushes += list(replace(sums, frequencies=scaled).in_balls(radii).T)
+        # A point that counts as on a segment is 1e-9 of its length away: angles that change by less
+        # than a thousand along it change by no more than 1e-6. So much covers rounding, too.
+        quantiles = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
         if ends is not None:
-            segments[i], found = found[0], found[1:]
-        if len(found):
-            balls[i] = np.maximum.accumulate(found)
+            segments[i], quantiles = quantiles[0], quantiles[1:]
+        if len(quantiles):
+            balls[i] = np.maximum.accumulate(quantiles)
     table = np.broadcast_to(radii, balls.shape)
-    return WaveLeads(table, balls, segments, x, x if ends is None else ends, not is_norm)
+    return FourierMargins(table, balls, segments, x, x if ends is None else ends, not is_norm)
 
 
 def _movable(cases: Cases) -> BoolArray:
@@ -146,11 +140,11 @@ def _movable(cases: Cases) -> BoolArray:
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
-def metric_of(encoded_cost: EncodedCost) -> FloatArray:
+def metric_of(cost: EncodedCost) -> FloatArray:
     """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
-    quadratic = encoded_cost.quadratic
+    quadratic = cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
-    return np.asarray(full + np.diag(encoded_cost.absolute))
+    return np.asarray(full + np.diag(cost.absolute))
 
 
 def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -160,7 +154,7 @@ def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, Floa
     return bends, root.T @ towards
 
 
-def _reach(frequencies: FloatArray) -> float:
+def _unit_distance(frequencies: FloatArray) -> float:
     """The distance at which an angle changes by about 1."""
     steep = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
     return 1.0 / steep if steep > 0.0 else 1.0
@@ -168,18 +162,17 @@ def _reach(frequencies: FloatArray) -> float:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SumsOfWaves:
-    """Upper bounds on N sums of waves over balls and segments about one point.
+class CosineSumBounds:
+    """Upper bounds on N sums of cosines over balls and segments about one point.
 
     The largest value of u(δ) = Σ_j r_j cos(ψ_j + ω_j · δ) over a ball is hard to find in many
-    dimensions. What is needed is a number that it does not exceed.
-
-    Each wave lies below the parabola that touches it at some angle a_j, the anchor, so
-    the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there are. Its
-    largest value over a Euclidean ball is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
-    every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at the centre it is sharp for
-    small balls; anchored near a point at which u is large, for larger ones; and at the nearest
-    tops of waves it is the constant Σ r_j. Several are made for each u and the least counts.
+    dimensions. But each cosine lies below the parabola that touches it at some angle a_j, the
+    anchor, so the sum lies below a convex parabola c + b · δ + ½ δᵀQ δ, whichever anchors there
+    are. Its largest value over a Euclidean ball is bounded by weak duality,
+    ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for every ν > Q, and over a ball of ‖·‖₁ it is at a corner. Anchored at
+    the centre it is sharp for small balls; anchored near a point at which u is large, for larger
+    ones; and at the nearest tops of cosines it is the constant Σ r_j. Several are made for each u
+    and the least counts.
     """
 
     sizes: FloatArray  # (N, K) r
@@ -190,17 +183,17 @@ class SumsOfWaves:
 
     def on_segment(self, to: FloatArray) -> FloatArray:
         """(N,) bounds on the values between the point and another, (f,) from it."""
-        there, parts = self.frequencies @ to, 256
-        value = self._values(np.linspace(0.0, 1.0, parts + 1)[:, None] * there).max(axis=1)
-        return np.asarray(value + self.sizes @ (there * there) / (8.0 * parts**2))
+        turns, steps = self.frequencies @ to, 256
+        value = self._values(np.linspace(0.0, 1.0, steps + 1)[:, None] * turns).max(axis=1)
+        return np.asarray(value + self.sizes @ (turns * turns) / (8.0 * steps**2))
 
     def in_balls(self, radii: FloatArray) -> FloatArray:
         """(N, V) bounds on the values at the radii or nearer; they may be infinite."""
         if not self.frequencies.shape[1]:
             return np.repeat(self._values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
-        found = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
+        by_anchor = np.min([self._by_parabola(a, radii) for a in self._anchors()], axis=0)
         anywhere = self.sizes.sum(axis=1) + self.constants
-        return np.minimum(found, anywhere[:, None])
+        return np.minimum(by_anchor, anywhere[:, None])
 
     def _values(self, turns: FloatArray) -> FloatArray:
         """(N, T) at points where the angles have turned by (T, K)."""
@@ -220,12 +213,12 @@ class SumsOfWaves:
         return np.asarray(np.linalg.eigvalsh(self._forms(self.sizes))[:, -1])
 
     def _anchors(self) -> list[FloatArray]:
-        """(N, K) angles by which waves have turned where parabolas touch them.
+        """(N, K) changes of the angles where parabolas touch.
 
-        Some share of the way to a point where the sum is large, in balls in which angles change by
-        2 and by 4, and from there some share of the way to the tops of the waves.
+        Some share of those at a point where the sum is large, in balls in which angles change by
+        2 and by 4, and from there some share of the way to the tops of the cosines.
         """
-        out, unit = [], _reach(self.frequencies)
+        anchors, unit = [], _unit_distance(self.frequencies)
         for radius, shares in (
             (2.0, ((0.0, 0.0), (0.5, 0.0), (0.75, 0.0), (0.75, 0.3))),
             (4.0, ((0.75, 0.0), (0.75, 0.3), (0.75, 0.5), (0.75, 0.7))),
@@ -233,19 +226,19 @@ class SumsOfWaves:
             high = self._high(radius * unit)
             for share, top in shares:
                 turn = share * high
-                there = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
-                out.append(turn - top * there)
-        return out
+                angle = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
+                anchors.append(turn - top * angle)
+        return anchors
 
     def _high(self, radius: float) -> FloatArray:
-        """(N, K) turns at points of a ball at which sums are large: 40 steps uphill."""
+        """(N, K) changes of the angles at points of a ball at which sums are large."""
         rows = self.frequencies
         if not self.is_round:
             turns = np.concatenate([radius * rows.T, -radius * rows.T])
             return np.asarray(turns[self._values(turns).argmax(axis=1)])
         y = np.zeros((len(self.sizes), rows.shape[1]))
         step = 2.5 / np.maximum(self._steepest, TINY)[:, None]
-        for _ in range(40):
+        for _ in range(40):  # steps uphill
             y = y - step * ((self.sizes * np.sin(self.angles + y @ rows.T)) @ rows)
             length = np.linalg.norm(y, axis=1, keepdims=True)
             y *= radius / np.maximum(length, radius)
@@ -253,57 +246,57 @@ class SumsOfWaves:
 
     def _by_parabola(self, anchors: FloatArray, radii: FloatArray) -> FloatArray:
         """(N, V) bounds by the parabolas that touch at anchors."""
-        there = self.angles + anchors
-        bend, slope = self.sizes * sharpest(there - np.pi), -self.sizes * np.sin(there)
-        at = (self.sizes * np.cos(there) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
+        angle = self.angles + anchors
+        bend, slope = self.sizes * sharpest(angle - np.pi), -self.sizes * np.sin(angle)
+        value = (self.sizes * np.cos(angle) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
         along = (slope - bend * anchors) @ self.frequencies
         finite = np.isfinite(radii)
         if self.is_round:
-            far = self._grown(along, bend, radii[finite])
+            growth = self._growth(along, bend, radii[finite])
         else:
             steep, square = np.abs(along), bend @ self.frequencies**2
-            grown = [(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii[finite]]
-            far = np.stack(grown, axis=1)
-        out = np.full((len(there), len(radii)), np.inf)
-        out[:, finite] = (at + self.constants)[:, None] + far
-        return out
+            corners = [(steep * r + 0.5 * square * r * r).max(axis=1) for r in radii[finite]]
+            growth = np.stack(corners, axis=1)
+        bounds = np.full((len(angle), len(radii)), np.inf)
+        bounds[:, finite] = (value + self.constants)[:, None] + growth
+        return bounds
 
-    def _grown(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
-        """By multipliers ν so many times larger than the largest curvature; the best counts.
+    def _growth(self, along: FloatArray, bend: FloatArray, radii: FloatArray) -> FloatArray:
+        """(N, V) bounds on along · δ + ½ δᵀQ δ within radii, by the best of several multipliers ν.
 
-        They are as far apart as bounds allow, which are flat near the best: small balls need large
-        ones, and in large balls nothing but the curvature counts.
+        Small balls need a ν far above the largest curvature, large ones one just above it; between
+        neighbours of the list bounds differ by little.
         """
         bends, towards = np.linalg.eigh(self._forms(bend))
         squares = np.einsum("nij,ni->nj", towards, along) ** 2
         best = np.full((len(bends), len(radii)), np.inf)
         for times in (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0):
             nu = times * np.maximum(bends[:, -1:], TINY / EPS)
-            rest = (squares / (nu - bends)).sum(axis=1)
-            best = np.minimum(best, 0.5 * (nu * radii**2 + rest[:, None]))
+            gain = (squares / (nu - bends)).sum(axis=1)
+            best = np.minimum(best, 0.5 * (nu * radii**2 + gain[:, None]))
         return best
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DistanceBounds(Bounding):
-    """What is proved of a piece with one `FourierConstraint`, everywhere.
+    """Lower bounds on what any point of a program with one `FourierConstraint` costs.
 
-    Where the parabola above a sum of waves u that touches it at x, u(x) + ∇u(x) · δ + ½ δᵀQ δ, is
-    below what is asked, so is u. Under a quadratic price δᵀP δ, for any
-    ν >= 0 with 2 P − ν Q positive definite, weak duality gives
+    Where the parabola above a sum of cosines u that touches it at x, u(x) + ∇u(x) · δ + ½ δᵀQ δ, is
+    below the score s that is required, so is u. Under a quadratic cost δᵀP δ, for any ν >= 0 with
+    2 P − ν Q positive definite, weak duality gives
 
-        price  >=  ν (asked − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
+        cost  >=  ν (s − u(x)) − ½ ν² ∇u(x)ᵀ (2 P − ν Q)⁻¹ ∇u(x).
 
     Under Σ w_j |δ_j| the parabola is largest over a ball at one of its corners, so the nearest
-    point moves one column alone. Bounds and whole steps are not looked at. Where u is below what is
-    asked at the tops of all its waves, there is no point at all.
+    point moves one column alone. Bounds and whole steps are not looked at. Where u is below s at
+    the tops of all its cosines, there is no point at all.
     """
 
-    encoded_cost: EncodedCost
+    cost: EncodedCost
     limit: FourierConstraint
     cases: Cases
-    safety_margins: WaveLeads | None = None  # by how much more the score has to lead
+    safety_margins: FourierMargins | None = None  # by how much more the score has to lead
 
     @property
     def is_local(self) -> bool:
@@ -327,9 +320,9 @@ class DistanceBounds(Bounding):
     def _bound(self, i: int) -> float:
         if self.safety_margins is None:
             return float(self._least(i, np.zeros(1))[0])
-        radii, asked = self.safety_margins.radii[i], self.safety_margins.balls[i]
-        *nearest, on_segment = self._least(i, np.append(asked, self.safety_margins.segments[i]))
-        # Between two radii points lead by what the outer one asks for.
+        radii, margins = self.safety_margins.radii[i], self.safety_margins.balls[i]
+        *nearest, on_segment = self._least(i, np.append(margins, self.safety_margins.segments[i]))
+        # Between two radii points need the margin of the outer one.
         outer = radii**2 if self.safety_margins.is_root else radii
         inner = np.append(0.0, outer[:-1])
         shells = np.where(nearest <= outer, np.maximum(nearest, inner), np.inf)
@@ -337,37 +330,33 @@ class DistanceBounds(Bounding):
 
     def _least(self, i: int, safety_margins: FloatArray) -> FloatArray:
         """(V,) what any point costs at which the score leads by so much; infinite if none does."""
-        encoded_cost, limit, x, free = (
-            self.encoded_cost,
-            self.limit,
-            self.cases.x[i],
-            _movable(self.cases)[i],
-        )
-        score, size = limit.score, float(limit.score.sizes.sum()) + abs(limit.score.constant)
-        off = 4096.0 * EPS * size + float(limit.waves.rounding(x[None], limit.weights)[0])
-        asked, here = limit.least_asked - off + safety_margins, float(score.value(x[None])[0])
-        missing = np.minimum(asked, score.most) - here
+        cost, limit, x = self.cost, self.limit, self.cases.x[i]
+        score, free = limit.score, _movable(self.cases)[i]
+        size = float(score.sizes.sum()) + abs(score.constant)
+        error = 4096.0 * EPS * size + float(limit.features.rounding(x[None], limit.weights)[0])
+        required = limit.least_score - error + safety_margins
+        missing = np.minimum(required, score.most) - float(score.value(x[None])[0])
         slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
         if not free.any():
             nearest = np.full(len(safety_margins), np.inf)
-        elif encoded_cost.kind is Manhattan:
-            nearest = _at_corner(missing, np.abs(slope), np.diag(form), encoded_cost.absolute[free])
+        elif cost.kind is Manhattan:
+            nearest = _at_corner(missing, np.abs(slope), np.diag(form), cost.absolute[free])
         else:
-            bends, axes = diagonalised(form, metric_of(encoded_cost)[np.ix_(free, free)])
+            bends, axes = diagonalised(form, metric_of(cost)[np.ix_(free, free)])
             nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
         nearest = np.where(missing > 0.0, (1.0 - 1e-9) * nearest, 0.0)  # for what rounding may do
-        return np.where(asked > score.most, np.inf, nearest)
+        return np.where(required > score.most, np.inf, nearest)
 
 
 def _at_corner(
-    missing: FloatArray, steep: FloatArray, bends: FloatArray, encoded_cost: FloatArray
+    missing: FloatArray, steep: FloatArray, bends: FloatArray, cost: FloatArray
 ) -> FloatArray:
-    """(V,) the least of costs t · price_j with steep_j t + ½ bends_j t² >= missing."""
+    """(V,) the least of costs t · cost_j with steep_j t + ½ bends_j t² >= missing."""
     missing = np.maximum(missing, 0.0)[:, None]
     root = np.sqrt(steep**2 + 2.0 * np.maximum(bends, 0.0) * missing)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cost = encoded_cost * 2.0 * missing / (steep + root)
-    return np.asarray(np.where(encoded_cost > 0.0, cost, 0.0).min(axis=1))
+        cost = cost * 2.0 * missing / (steep + root)
+    return np.asarray(np.where(cost > 0.0, cost, 0.0).min(axis=1))
 
 
 def _by_duality(missing: FloatArray, squares: FloatArray, bends: FloatArray) -> FloatArray:

@@ -11,13 +11,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.noise import NoiseLaw, ProjectedGaussian
+from counterpoint.privacy.noise import NoiseLaw, ProjectedGaussian
 
 __all__ = ["UncertainClassifier"]
 
 
 def _has(name: str) -> Any:
-    """Whether the classifier has a method: then so has what wraps it."""
+    """Give the wrapper a method only if the classifier has it."""
     return available_if(lambda self: getattr(self.estimator, name) is not None)
 
 
@@ -128,13 +128,13 @@ class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def noise_(self) -> NoiseLaw:
         """The law of the noise on the weights and the intercept."""
         if (self.covariance is None) == (self.law is None):
-            given = "neither" if self.law is None else "both"
-            raise InvalidInput(f"Expected a covariance or a law; got {given}. Pass one of them.")
+            got = "neither" if self.law is None else "both"
+            raise InvalidInput(f"Expected a covariance or a law; got {got}. Pass one of them.")
         law = self.law if self.covariance is None else ProjectedGaussian.of(self.covariance)
         if not isinstance(law, NoiseLaw):
             raise InvalidInput(
-                f"Expected a law of counterpoint.noise; got {shown(law)}. For normal noise, pass "
-                "covariance=..."
+                f"Expected a law of counterpoint.privacy.noise; got {shown(law)}. For normal "
+                "noise, pass covariance=..."
             )
         size = self.n_features_in_ + 1
         if law.n_features != size:

@@ -1,6 +1,6 @@
-"""Random Fourier features of affine inputs, sums of them, and scores of them that lead.
+"""Random Fourier features of affine inputs, sums of cosines, and constraints on their scores.
 
-A sum of waves u(y) = Σ_j r_j cos(ω_j · y + ψ_j) + constant is not convex, but each wave lies
+A sum of cosines u(y) = Σ_j r_j cos(ω_j · y + ψ_j) + constant is not convex, but each cosine lies
 between two parabolas that touch it at a given point, and no narrower ones do (de Leeuw & Lange,
 2009):
 
@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from counterpoint.noise import NoiseLaw
 from counterpoint.numerics import EPS, TINY, FloatArray, relative
+from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.region import NonConvex, Region
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = ["FourierConstraint", "WaveSum", "Waves", "parabola", "sharpest"]
+__all__ = ["CosineSum", "FourierConstraint", "FourierFeatures", "parabola", "sharpest"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Waves:
+class FourierFeatures:
     """φ(y) = (cos(Ω y + ψ) / √K, sin(Ω y + ψ) / √K, B): F = 2 K features, and a constant one."""
 
     frequencies: FloatArray  # (K, d) Ω
@@ -52,14 +52,14 @@ class Waves:
             return pairs
         return np.concatenate([pairs, np.full((len(y), 1), self.intercept)], axis=1)
 
-    def pulled(self, y: FloatArray, directions: FloatArray) -> FloatArray:
+    def gradients(self, y: FloatArray, directions: FloatArray) -> FloatArray:
         """(n, d) the gradients of φ(y) · direction, for one direction (n, F) each."""
         k = len(self.phases)
         angle = y @ self.frequencies.T + self.phases
         turn = directions[:, k : 2 * k] * np.cos(angle) - directions[:, :k] * np.sin(angle)
         return np.asarray(turn @ self.frequencies / np.sqrt(k))
 
-    def through(self, matrix: FloatArray, offset: FloatArray) -> Waves:
+    def through(self, matrix: FloatArray, offset: FloatArray) -> FourierFeatures:
         """The same features of z = matrix y + offset."""
         phases = self.frequencies @ offset + self.phases
         return replace(self, frequencies=self.frequencies @ matrix, phases=phases)
@@ -71,10 +71,10 @@ class Waves:
         constant = weights[:, 2 * k :].sum(axis=1) * self.intercept
         return np.hypot(cosine, sine) / np.sqrt(k), -np.arctan2(sine, cosine), constant
 
-    def sum(self, weights: FloatArray) -> WaveSum:
-        """weights · φ as a sum of waves, for (F,) weights."""
+    def sum(self, weights: FloatArray) -> CosineSum:
+        """weights · φ as a sum of cosines, for (F,) weights."""
         size, shift, constant = self.polar(weights[None])
-        return WaveSum(self.frequencies, self.phases + shift[0], size[0], float(constant[0]))
+        return CosineSum(self.frequencies, self.phases + shift[0], size[0], float(constant[0]))
 
     @property
     def least(self) -> FloatArray:
@@ -88,15 +88,15 @@ class Waves:
 
     def rounding(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n,) a bound on the rounding error of weights · φ(y)."""
-        wave, f = self.sum(weights), len(weights)
+        score, f = self.sum(weights), len(weights)
         angle = np.abs(y) @ np.abs(self.frequencies).T + np.abs(self.phases)
-        off = (self.width + 6) * EPS * angle + (f + 8) * EPS
-        return np.asarray(2.0 * (off @ wave.sizes + f * EPS * abs(wave.constant)))
+        error = (self.width + 6) * EPS * angle + (f + 8) * EPS
+        return np.asarray(2.0 * (error @ score.sizes + f * EPS * abs(score.constant)))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class WaveSum:
+class CosineSum:
     """u(y) = Σ_j sizes_j cos(frequencies_j · y + phases_j) + constant."""
 
     frequencies: FloatArray  # (K, d)
@@ -145,62 +145,62 @@ def sharpest(angle: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class FourierConstraint(NonConvex):
-    """weights · φ(y) >= asked + q_p(φ(y)), with q_p the p-quantile of the noise φᵀμ on a score.
+    """weights · φ(y) >= margin + q_p(φ(y)), with q_p the p-quantile of the noise φᵀμ on a score.
 
-    Smooth and not convex: the score is a sum of waves. ‖φ(y)‖ is the same everywhere, so the
+    Smooth and not convex: the score is a sum of cosines. ‖φ(y)‖ is the same everywhere, so the
     quantile of spherical noise is a constant; that of Laplace noise changes a little with y.
     """
 
-    waves: Waves
+    features: FourierFeatures
     weights: FloatArray  # (F,): the score that is to lead
-    asked: float = 0.0  # by how much, in score units
+    margin: float = 0.0  # in score units
     law: NoiseLaw | None = None  # that of μ (F,); None for no noise
     probability: float = 0.5
-    lost: float = 0.0  # 1 if a tie is lost, else 0
+    tie_coefficient: float = 0.0  # 1 if a tie is the other class's, else 0
 
     @cached_property
-    def score(self) -> WaveSum:
+    def score(self) -> CosineSum:
         """weights · φ."""
-        return self.waves.sum(self.weights)
+        return self.features.sum(self.weights)
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n,) by how much more (n, 2) margins ask for."""
-        return np.asarray(margin @ np.array([1.0, self.lost]))
+        """(n,) what (n, 2) margins of rows add to the constraint's own."""
+        return np.asarray(margin @ np.array([1.0, self.tie_coefficient]))
 
     def excess(self, y: FloatArray) -> FloatArray:
-        missed = self.asked - self.score.value(y)
+        missed = self.margin - self.score.value(y)
         if self.law is None:
             return np.asarray(missed)
-        return np.asarray(missed + self.law.quantile(self.probability, self.waves(y)))
+        return np.asarray(missed + self.law.quantile(self.probability, self.features(y)))
 
     def excess_with_slope(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n,) the excess, and its gradients (n, d)."""
-        missed, slope = self.asked - self.score.value(y), -self.score.slope(y)
+        missed, slope = self.margin - self.score.value(y), -self.score.slope(y)
         if self.law is None:
             return np.asarray(missed), np.asarray(slope)
-        asked, pull = self.law.quantile_with_gradient(self.probability, self.waves(y))
-        return np.asarray(missed + asked), np.asarray(slope + self.waves.pulled(y, pull))
+        quantile, pull = self.law.quantile_with_gradient(self.probability, self.features(y))
+        return np.asarray(missed + quantile), np.asarray(slope + self.features.gradients(y, pull))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        size = self.score.sizes.sum() + abs(self.score.constant) + abs(self.asked)
+        size = self.score.sizes.sum() + abs(self.score.constant) + abs(self.margin)
         return relative(self.excess(y) - 64.0 * EPS * size, size)
 
     def duality(self, program: Program) -> None:
-        """None: bounds come from parabolas above the score, see `DistanceBounds`."""
-        return
+        """Return None: bounds come from parabolas above the score, see `DistanceBounds`."""
 
     @cached_property
-    def least_asked(self) -> float:
+    def least_score(self) -> float:
         """What the score has to be at least, at any point that meets it.
 
         The quantile of noise is a norm of φ; one that treats features and signs alike, as that of
-        every law of a `PrivateSVC`, is at least that of `Waves.least`.
+        every law of a `PrivateSVC`, is at least that of `FourierFeatures.least`.
         """
         if self.law is None:
-            return self.asked
-        constant = self.law.elliptical
-        phi = self.waves(np.zeros((1, self.waves.width)))[0] if constant else self.waves.least
-        return self.asked + float(self.law.quantile(self.probability, phi)) * (1.0 - 64.0 * EPS)
+            return self.margin
+        phi = self.features.least
+        if self.law.elliptical:  # a multiple of ‖φ(y)‖, which is the same everywhere
+            phi = self.features(np.zeros((1, self.features.width)))[0]
+        return self.margin + float(self.law.quantile(self.probability, phi)) * (1.0 - 64.0 * EPS)
 
 
 def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) -> Region:
@@ -209,8 +209,8 @@ def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) 
     With ‖M δ‖² = ½ δᵀ form δ and s = −value − slope · δ: ‖(2 M δ, s/σ − σ)‖ <= s/σ + σ.
     """
     sizes, towards = np.linalg.eigh(form)
-    kept = sizes > 4096.0 * EPS * max(float(sizes[-1]), TINY)
-    matrix = np.sqrt(2.0 * sizes[kept])[:, None] * towards[:, kept].T
+    curved = sizes > 4096.0 * EPS * max(float(sizes[-1]), TINY)
+    matrix = np.sqrt(2.0 * sizes[curved])[:, None] * towards[:, curved].T
     sigma = float(np.sqrt(max(abs(value), float(np.abs(slope).max()), TINY)))
     along, constant = -slope / sigma, (-value + float(slope @ at)) / sigma
     rows, offset = np.vstack([matrix, along]), np.append(-matrix @ at, constant - sigma)

@@ -1,4 +1,17 @@
-"""Laws of a random vector of weights, seen through its projections φᵀμ."""
+"""Laws of noise on the weights of a linear score, and what they do to it: exact quantiles of φᵀμ.
+
+Weights w̃ that were released with noise, were estimated from a sample, or would come out a little
+different after another training, decide by φᵀw̃ = φᵀw + φᵀμ. How sure a decision is depends on the
+law of one number, φᵀμ, and that law is exact here.
+
+======================  ====================================  ==========================
+law                     μ                                     quantile of φᵀμ
+======================  ====================================  ==========================
+`ProjectedLaplace`      independent Laplace variables         a norm of φ, by integration
+`ProjectedGamma`        density ∝ exp(−‖μ‖₂ / s)              a multiple of ‖φ‖₂
+`ProjectedGaussian`     normal, any covariance                Φ⁻¹(p) ‖factorᵀ φ‖₂
+======================  ====================================  ==========================
+"""
 
 from __future__ import annotations
 
@@ -11,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.errors import InvalidInput
-from counterpoint.noise.contour import blocks, log_tails, upper_quantiles
 from counterpoint.numerics import FloatArray
+from counterpoint.privacy.contour import blocks, log_tails, upper_quantiles
 
 __all__ = [
     "NoiseLaw",
@@ -147,8 +160,8 @@ class NoiseLaw(ABC):
 class ProjectedLaplace(NoiseLaw):
     """Independent Laplace variables: φᵀμ = λ Σ φ_j L_j.
 
-    The law of each projection is exact, by contour integration (see `counterpoint.noise.contour`):
-    relative errors of tails and quantiles are around 1e-15, whatever φ.
+    The law of each projection is exact, by contour integration: relative errors of tails and
+    quantiles are around 1e-15, whatever φ.
 
     Parameters
     ----------

@@ -1,0 +1,372 @@
+"""Answers for scores of random Fourier features: on the segment to a prototype, and by descents.
+
+The constraint is smooth and not convex, so that answers are local optima; `DistanceBounds` says how
+far they may be from the best.
+
+A step of a descent minimises the cost where a parabola that stands in for the constraint is not
+positive: one with the constraint's own value and slope at the point and, as far as that can be, its
+curvature. Under a quadratic cost and without linear constraints that is one root (the S-lemma), and
+the curvature is the constraint's own, so that it is Newton's method; else it is a convex program,
+without the negative curvature. What a step misses the constraint by is added to its margin, and
+every point is held against the constraint itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from time import perf_counter
+from typing import final
+
+import numpy as np
+
+from counterpoint.errors import InvalidInput
+from counterpoint.families.uncertain.fourier import FourierConstraint, parabola
+from counterpoint.families.uncertain.fourier_bounds import (
+    DistanceBounds,
+    FourierMargins,
+    diagonalised,
+    metric_of,
+)
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
+from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.conditions import AtMost, OneOf, Whole
+from counterpoint.programs.evidence import Bounding
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, Region
+from counterpoint.search.search import Found
+from counterpoint.search.union import StartHint, Subproblem, Union
+from counterpoint.solvers import Effort, Optimality, Outcome
+
+__all__ = ["RowSearch", "search_fourier"]
+
+
+def search_fourier(
+    result: Found, pieces: Union, safety_margins: FourierMargins | None
+) -> list[Bounding]:
+    """Search programs with a `FourierConstraint` row by row, and return what bounds them."""
+    result.closed[:] = False
+    if result.effort.optimality is Optimality.GLOBAL:
+        raise InvalidInput(
+            "Expected optimality='local' for a model with random features: nothing here "
+            "searches all of its optima. The bound of an answer says how good one could be."
+        )
+    evidence: list[Bounding] = []
+    for s, piece in enumerate(pieces.listed):
+        program = piece.program
+        if program.at_most is not None:
+            raise InvalidInput(
+                "Expected no MaxChanges for a model with random features: its answers move all "
+                "columns a little. Hold columns with Immutable instead."
+            )
+        limit, cases = _limit_of(program), piece.sees(result.cases)
+        evidence.append(DistanceBounds(program.encoded_cost, limit, cases, safety_margins))
+        # Whole columns and categories stay.
+        held = cases.holding((program.steps > 0.0) | ~program.numeric, cases.x)
+        for i in np.flatnonzero(~held.empty).tolist():
+            row = np.array([i])
+            margins = None if safety_margins is None else safety_margins.take(row)
+            search = RowSearch(program, held.take(row), result.effort, pieces.aim, margins)
+            point = search.run()
+            result.limited[i] |= search.limited
+            if point is not None:
+                result.offer(s, row, point[None], np.array([search.cost_of(point)]))
+    return evidence
+
+
+def _limit_of(program: Program) -> FourierConstraint:
+    (limit,) = (c for c in program.region if isinstance(c, FourierConstraint))
+    return limit
+
+
+@final
+class RowSearch:
+    """The search for one row, whose whole columns and categories are held.
+
+    Attributes
+    ----------
+    limited
+        Whether time ran out.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        case: Cases,
+        effort: Effort,
+        hint: StartHint,
+        safety_margins: FourierMargins | None,
+    ) -> None:
+        dropped = (FourierConstraint, Whole, OneOf, AtMost)
+        convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
+        self.constraint, self.convex = _limit_of(program), Program(program.encoded_cost, convex)
+        self.numeric = program.numeric
+        self.has_bounds_only = not self.convex.affine.size and not self.convex.nonlinear
+        self.case, self.effort = case, effort
+        self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
+        self.free = self.low < self.high
+        self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+        self.hint, self.safety_margins, self.limited = hint, safety_margins, False
+        self.start = self._clipped(self.x)
+        self._set_margin(0.0)
+
+    def run(self) -> FloatArray | None:
+        """Return the cheapest point (d,) that is seen; None without one."""
+        hint, margins, points = self.hint, self.safety_margins, list[FloatArray]()
+        if hint.prototype is not None and hint.on_segment:
+            self._set_margin(0.0 if margins is None else float(margins.segments[0]))
+            point = self._enter(self.start, self._clipped(hint.prototype))
+            points += [] if point is None else [point]
+        if hint.anywhere or (hint.otherwise and not points):
+            point = self._nearest(points if margins is None else [])
+            points += [] if point is None else [point]
+        return min(points, key=self.cost_of, default=None)
+
+    def cost_of(self, y: FloatArray) -> float:
+        """Return what a point (d,) costs."""
+        return float(self.convex.encoded_cost(y[None], self.x[None])[0])
+
+    def _set_margin(self, margin: float) -> None:
+        """Require so much more than the constraint itself from now on."""
+        margin += float(self.constraint.closed_in(self.case.margin)[0])
+        self.limit = replace(self.constraint, margin=self.constraint.margin + margin)
+
+    def _nearest(self, points: list[FloatArray]) -> FloatArray | None:
+        """The nearest point that leads by the margin of its own distance: radii from below."""
+        margins = np.zeros(1) if self.safety_margins is None else self.safety_margins.balls[0]
+        best, v = None, 0
+        while v < len(margins):
+            self._set_margin(float(margins[v]))
+            if margins[v] > self.limit.score.most:
+                return None
+            starts = points if best is None else self._entered(best, best[None])
+            if best is None or not starts:
+                starts = starts + self._entered(self.start, self._around())
+            best = self._descended(starts)
+            if best is None or self.safety_margins is None:
+                return best
+            place = int(self.safety_margins.places(np.array([self.cost_of(best)]))[0])
+            if place <= v:
+                return best
+            v = place
+        return None
+
+    def _descended(self, starts: list[FloatArray]) -> FloatArray | None:
+        """The best of descents from the three cheapest of some points within."""
+        best: FloatArray | None = None
+        for start in sorted(starts, key=self.cost_of)[:3]:
+            point = self._descend(start, 1e-2)
+            if best is None or self.cost_of(point) < self.cost_of(best):
+                best = point
+            if perf_counter() > self.end:
+                self.limited = True
+                return best
+        if best is None or self.effort.gap >= 1.0:  # any point will do
+            return best
+        return self._tidied(self._descend(best, 1e-11))
+
+    # Ways in
+
+    def _entered(self, start: FloatArray, feet: FloatArray) -> list[FloatArray]:
+        """Points within, the first ones on the way from a start to tops of climbs from feet."""
+        steps = (self._first_within(start, self._climbed(foot)) for foot in feet)
+        return [step[1] for step in steps if step is not None]
+
+    def _around(self) -> FloatArray:
+        """(S, d) points about the row, the same for every row, where angles change by 0 to 2."""
+        features, distances = self.limit.features, np.array([0.0, 0.7, 0.7, 2.0])
+        steep = np.sqrt((features.frequencies**2).sum(axis=0))
+        size = np.where(self.free & (steep > 0.0), 1.0 / np.where(steep > 0.0, steep, 1.0), 0.0)
+        size *= np.sqrt(len(features.phases) / max(int(self.free.sum()), 1))
+        moves = np.random.default_rng(0).normal(size=(len(distances), features.width)) * size
+        return self._clipped(self.start + distances[:, None] * moves)
+
+    def _climbed(self, y: FloatArray) -> FloatArray:
+        """Climb, each step to the top of a parabola below, to a little more than is required."""
+        enough = self.limit.margin + 1.05 * self._noise
+        for _ in range(60):
+            is_high = self.limit.score.value(y[None])[0] >= enough
+            if is_high and self._is_feasible(y[None])[0]:
+                break
+            higher = self._higher(y)
+            if higher is None or np.abs(higher - y).max() <= 1e-9 * np.abs(higher).max():
+                break
+            y = higher
+        return y
+
+    def _higher(self, y: FloatArray) -> FloatArray | None:
+        """(d,) the top of the parabola below the score, as far as constraints let one go."""
+        score, free = self.limit.score, np.flatnonzero(self.free)
+        if not len(free):
+            return None
+        form = score.below(y)[np.ix_(free, free)]
+        ridge = 1e-3 * max(float(np.trace(form)) / len(free), TINY)
+        top = np.array(y)
+        slope = score.slope(y[None])[0][free]
+        top[free] += np.linalg.solve(form + ridge * np.eye(len(free)), slope)
+        if self.has_bounds_only:
+            return self._clipped(top)
+        return self._optimum(Region(), replace(self.case, x=top[None]))
+
+    @cached_property
+    def _noise(self) -> float:
+        """The quantile of the noise at the row; elsewhere it is not much less, or more."""
+        limit, x = self.constraint, self.case.x
+        return float(limit.excess(x)[0] + limit.score.value(x)[0] - limit.margin)
+
+    def _first_within(
+        self, start: FloatArray, end: FloatArray
+    ) -> tuple[FloatArray | None, FloatArray] | None:
+        """The first point of a grid that is within, after its predecessor if that is feasible."""
+        points = start + np.linspace(0.0, 1.0, 97)[:, None] * (end - start)
+        points[-1] = end
+        feasible, score = self._is_feasible(points), self.limit.score.value(points)
+        # The quantile is not computed where the score is well below the noise at the row.
+        enough = self.limit.margin + 0.9 * self._noise
+        for i in np.flatnonzero(feasible & (score >= enough)).tolist():
+            if self._excess(points[i]) <= 0.0:
+                return (points[i - 1] if i and feasible[i - 1] else None), points[i]
+        return None
+
+    def _enter(self, start: FloatArray, end: FloatArray) -> FloatArray | None:
+        """(d,) the first point that is seen on a segment to meet everything; None without one."""
+        from scipy.optimize import brentq
+
+        step = self._first_within(start, end)
+        if step is None or step[0] is None:
+            return None if step is None else step[1]
+        outside, inside = step[0], step[1]
+        if self._excess(outside) <= 0.0:
+            return outside
+        length, accuracy = inside - outside, 1e-13  # a share of a step of the grid
+        share = brentq(lambda t: self._excess(outside + t * length), 0.0, 1.0, xtol=accuracy)
+        points = (outside + (share + k * accuracy) * length for k in range(4))
+        return next((point for point in points if self._excess(point) <= 0.0), inside)
+
+    # Descents
+
+    def _descend(self, start: FloatArray, settled: float) -> FloatArray:
+        """(d,) a local optimum, from a point within; the last step gains a share of ``settled``."""
+        y, cost = start, self.cost_of(start)
+        for _ in range(60):
+            point = self._step(y)
+            if point is None:
+                break
+            point_cost = self.cost_of(point)
+            gain = cost - point_cost
+            if gain > 0.0:
+                y, cost = point, point_cost
+            if gain <= settled * cost:
+                break
+        return y
+
+    def _step(self, y: FloatArray) -> FloatArray | None:
+        """A cheaper point within, or None; what a model misses is added to its margin."""
+        value, slope = (values[0] for values in self.limit.excess_with_slope(y[None]))
+        hessian, margin = -self.limit.score.hessian(y), 0.0
+        for _ in range(4):
+            point = self._of_model(y, float(value) + margin, slope, hessian)
+            if point is None:
+                return None
+            missed = self._excess(point)
+            if missed <= 0.0:
+                return point if self.cost_of(point) < self.cost_of(y) else None
+            margin += 1.1 * missed
+        return None
+
+    def _tidied(self, y: FloatArray) -> FloatArray:
+        """(d,) the point without traces of changes, under an absolute cost; else the same."""
+        cost = self.convex.encoded_cost
+        paid = cost.absolute * np.abs(y - self.x)
+        traces = (paid > 0.0) & (paid <= 1e-4 * paid.sum())  # no change that anyone would make
+        if cost.kind is not Manhattan or not traces.any():
+            return y
+        point = np.where(traces, self.x, y)
+        is_within = self._excess(point) <= 0.0 and self._is_feasible(point[None])[0]
+        return point if is_within else y
+
+    def _of_model(
+        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
+    ) -> FloatArray | None:
+        """(d,) the optimum of a model of the limit; None if there is none, or it is not seen."""
+        point = self._by_root(y, value, slope, hessian)
+        if point is not None:
+            return point
+        sizes, axes = np.linalg.eigh(hessian)
+        positive = (axes * np.maximum(sizes, 0.0)) @ axes.T
+        return self._optimum(parabola(y, value, slope, positive), self.case)
+
+    def _by_root(
+        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
+    ) -> FloatArray | None:
+        """The same under a quadratic cost, if no linear constraint or bound is active (S-lemma).
+
+        In coordinates in which the cost is ‖z‖² and the model c + b · z + ½ Σ h z², the optimum is
+        z = −ν b / (2 + ν h) for the ν > 0 at which the model is 0.
+        """
+        free, cost = self.free, self.convex.encoded_cost
+        if not (self.has_bounds_only and cost.diagonal[self.numeric].all()):
+            return None
+        metric = metric_of(cost)
+        if (metric[np.ix_(free, ~free)] @ (self.start - self.x)[~free]).any():
+            return None
+        form, delta = hessian[np.ix_(free, free)], (y - self.x)[free]
+        bends, axes = diagonalised(form, metric[np.ix_(free, free)])
+        constant = value - slope[free] @ delta + 0.5 * delta @ form @ delta
+        z = _root(constant, axes.T @ (slope[free] - form @ delta), bends)
+        if z is None:
+            return None
+        point = np.array(self.start)
+        point[free] = self.x[free] + axes @ z
+        return point if (self._clipped(point) == point).all() else None
+
+    def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
+        """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
+        effort = replace(self.effort, gap=min(self.effort.gap, 1e-9))
+        program = Program(self.convex.encoded_cost, self.convex.region & model)
+        for prepared in Subproblem(program).complete(exhaustive=False):
+            solution = prepared.solve(case.with_margin(np.zeros((1, 2))), effort)
+            if solution.outcomes[0] == Outcome.FOUND:
+                return self._clipped(solution.points[0])
+        return None
+
+    # Points
+
+    def _excess(self, y: FloatArray) -> float:
+        """How much a point (d,) misses the limit by."""
+        return float(self.limit.excess(y[None])[0])
+
+    def _clipped(self, y: FloatArray) -> FloatArray:
+        """Points moved between the bounds."""
+        return np.minimum(np.maximum(y, self.low), self.high)
+
+    def _is_feasible(self, y: FloatArray) -> BoolArray:
+        """(k,): which points (k, d) meet all but the limit, as far as rounding can tell."""
+        inside = ((self.low <= y) & (y <= self.high)).all(axis=1)
+        if self.has_bounds_only:
+            return np.asarray(inside)
+        missed = self.convex.violation(y, np.broadcast_to(self.x, y.shape))
+        return np.asarray(inside & (missed <= 4096.0 * EPS))
+
+
+def _root(constant: float, along: FloatArray, bends: FloatArray) -> FloatArray | None:
+    """(k,) the nearest z to 0 with constant + along · z + ½ Σ bends z² <= 0; None without one."""
+    from scipy.optimize import brentq
+
+    if constant <= 0.0:
+        return np.zeros_like(along)
+
+    def point(nu: float) -> FloatArray:
+        return -nu * along / (2.0 + nu * bends)
+
+    def value(nu: float) -> float:
+        z = point(nu)
+        return constant + float(along @ z + 0.5 * (bends * z) @ z)
+
+    end = 2.0 / -float(bends[0]) if bends[0] < 0.0 else np.inf
+    high = 1.0 if np.isinf(end) else 0.5 * end
+    for _ in range(100):
+        if value(high) <= 0.0:
+            return point(brentq(value, 0.0, high, xtol=TINY, rtol=4.0 * EPS) * (1.0 + 4.0 * EPS))
+        high = 2.0 * high if np.isinf(end) else 0.5 * (high + end)
+    return None

@@ -1,0 +1,186 @@
+"""What an answer of a linear score has to lead by, however it was chosen, row by row.
+
+At y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
+distance (the cost if that is a norm, else its root), and N the dual norm of Mᵀμ over the moves that
+are open to the row. The margin at the distance ρ is T(ρ), the largest a + ρN in a polygon that
+holds the pair (a, N) with probability p. That it suffices at all points at once is proved on the
+page *When the weights are uncertain*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from counterpoint.families.uncertain.chance import half_spaces
+from counterpoint.families.uncertain.draws import polygon_corners
+from counterpoint.families.uncertain.dual_norms import DualNorms
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, relative
+from counterpoint.problem.costs import EncodedCost, Manhattan
+from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, CutOracle
+from counterpoint.search.search import SafetyMargins
+
+__all__ = ["DistanceMargin", "LinearMargins", "linear_margins", "share_answered"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DistanceMargin(CutOracle):
+    """start_v + rate_v ‖y − x‖ <= slope · y + constant for each v, about one row x.
+
+    The norm is that of a cost: Σ absolute |δ|, or √(δᵀ quadratic δ). Each linear function whose
+    dual norm is at most rate_v supports the condition, which is the intersection of half-spaces.
+    """
+
+    x: FloatArray  # (d,)
+    start: FloatArray  # (V,) at the corners of a polygon, in score units
+    rate: FloatArray  # (V,) in score units for a unit of distance, not negative
+    slope: FloatArray  # (d,) and a number: the score that is to lead
+    constant: float
+    least: float  # what it leads by at least where it leads by enough; infinite if it never does
+    norm: EncodedCost  # the norm, or its square
+
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        """(n,) the margins that points (n, d) which cost (n,) need."""
+        distance = cost if self.norm.kind is Manhattan else np.sqrt(np.maximum(cost, 0.0))
+        return np.asarray((self.start + self.rate * distance[:, None]).max(axis=1))
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        return self.supports(y)[0]
+
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
+        delta = y - self.x
+        distance, functional = _length(self.norm, delta)
+        if self.norm.kind is Manhattan:  # where nothing moves, along the slope
+            along = self.norm.absolute * np.sign(self.slope)
+            functional = np.where(delta == 0.0, along, functional)
+        needed = self.start + self.rate * distance[:, None]
+        corner = needed.argmax(axis=1)
+        pull = self.rate[corner, None] * functional
+        high = self.constant + pull @ self.x - self.start[corner]
+        excess = needed.max(axis=1) - (y @ self.slope + self.constant)
+        return np.asarray(excess), half_spaces(pull - self.slope, high)
+
+    def first(self) -> LinearBounds:
+        """Return the least margin that can be enough; or a contradiction, if none can."""
+        if np.isinf(self.least):
+            return half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
+        return half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(self.x)
+        size = reach @ np.abs(self.slope) + abs(self.constant)
+        size = size + np.abs(self.start).max() + self.rate.max() * _length(self.norm, reach)[0]
+        return relative(self.excess(y) - 16.0 * EPS * size, size)
+
+
+def _length(norm: EncodedCost, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(n,) norms of (n, d) changes; and functionals of dual norm 1, or 0, that gain as much."""
+    if norm.kind is Manhattan:
+        return norm(delta, np.zeros_like(delta)), norm.absolute * np.sign(delta)
+    full = norm.quadratic.ndim == 2
+    weighed = delta @ norm.quadratic if full else delta * norm.quadratic
+    length = np.sqrt(np.maximum((delta * weighed).sum(axis=1), 0.0))
+    return length, weighed / np.where(length > 0.0, length, 1.0)[:, None]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearMargins(SafetyMargins):
+    """The `DistanceMargin` of each row."""
+
+    rows: tuple[DistanceMargin, ...]
+
+    def take(self, rows: IntArray | BoolArray) -> LinearMargins:
+        return LinearMargins(tuple(self.rows[i] for i in np.arange(len(self.rows))[rows]))
+
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        points = zip(self.rows, y[:, None], cost[:, None], strict=True)
+        return np.array([float(row.required(*point)[0]) for row, *point in points])
+
+
+def linear_margins(
+    moves: tuple[FloatArray, FloatArray],
+    probability: float,
+    program: Program,
+    cases: Cases,
+    score: tuple[FloatArray, float],
+) -> LinearMargins:
+    """The margins for rows of a program, by which a score (slope (d,), constant) has to lead.
+
+    Each of N draws of the noise ``moves`` the score at y by slope · y + constant, (N, d) and (N,).
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws for the probability.
+    """
+    slope, constant = moves
+    norm = cost = program.encoded_cost
+    if cost.kind is not Manhattan:  # categories count a half of δ² for |δ|
+        full = cost.quadratic.ndim == 2
+        square = cost.quadratic + (np.diag(cost.absolute) if full else cost.absolute)
+        norm = EncodedCost(np.zeros(program.width), square)
+    margins: list[DistanceMargin] = []
+    size = max(1, (1 << 16) // len(slope))  # a number for each draw in the cache
+    for first in range(0, len(cases), size):
+        block = cases.take(slice(first, first + size))
+        norms = DualNorms(program, block)
+        room, most = norms.room(score[0])
+        level = (block.x @ score[0] + score[1])[:, None] + room
+        start, rate = polygon_corners(block.x @ slope.T + constant, norms.of(slope), probability)
+        least = _least_margin(start, rate, level, most)
+        rows = zip(block.x, start, rate, least.tolist(), strict=True)
+        margins += [DistanceMargin(x, a, n, *score, c, norm) for x, a, n, c in rows]
+    return LinearMargins(tuple(margins))
+
+
+def _least_margin(
+    start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray
+) -> FloatArray:
+    """(n,) the least margin that can be enough; infinite if none can.
+
+    The score is at most each ``level + most · ρ``, (n, 2), at the distance ρ. Where that is above
+    each line of T is an interval of ρ; its lower end counts.
+    """
+    n = len(start)
+    behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
+    gain = (most[:, None, :] - rate[:, :, None]).reshape(n, -1)
+    rises = gain > 0.0
+    nearest = np.divide(behind, gain, out=np.zeros_like(gain), where=rises).max(axis=1).clip(0.0)
+    never = (~rises & (behind > gain * nearest[:, None])).any(axis=1) | np.isinf(nearest)
+    nearest[never] = 0.0
+    needed = (start + rate * nearest[:, None]).max(axis=1)
+    # Lowered by what rounding may have lifted it, thousands of roundings.
+    return np.where(never, np.inf, needed - 1e-12 * np.abs(needed))
+
+
+def share_answered(
+    moves: tuple[FloatArray, FloatArray],
+    probability: float,
+    program: Program,
+    case: Cases,
+    score: tuple[FloatArray, float],
+) -> float:
+    """About how often a release leaves room for an answer to one row, from public numbers alone.
+
+    True weights are not known; those that are known, shrunk by as much as noise is expected to have
+    lengthened them, stand for them, and are released with 100 draws of the noise.
+    """
+    slope, constant = moves
+    norms, x = DualNorms(program, case), case.x
+    pulls = norms.of(slope)
+    start, rate = polygon_corners(x @ slope.T + constant, pulls, probability)
+    square = float(norms.of(score[0][None])[0, 0]) ** 2
+    size = np.sqrt(max(1.0 - float((pulls**2).mean()) / square, 0.0)) if square > 0.0 else 0.0
+    answered = 0
+    for g, h in zip(slope[:100], constant[:100], strict=True):
+        v, c = size * score[0] + g, size * score[1] + h
+        room, most = norms.room(v)
+        least = _least_margin(start, rate, (x @ v + c)[:, None] + room, most)
+        answered += bool(np.isfinite(least[0]))
+    return answered / len(slope[:100])

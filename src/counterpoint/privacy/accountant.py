@@ -114,15 +114,15 @@ class BudgetAccountant:
             raise InvalidInput(f"Expected a whole number of at least 1 for k; got {shown(k)}.")
         epsilon, delta = self.total()
         if self.composition == "basic":
-            left = self.epsilon - epsilon, self.delta - delta
-            return max(left[0], 0.0) / k, max(left[1], 0.0) / k
+            remaining = self.epsilon - epsilon, self.delta - delta
+            return max(remaining[0], 0.0) / k, max(remaining[1], 0.0) / k
         low, high = 0.0, self.epsilon
         if not np.isfinite(high):
             return inf, 0.0
         for _ in range(60):
             middle = 0.5 * (low + high)
-            more = [(middle, 0.0, 0.5 * middle * middle)] * k
-            fits = self._composed([*self._spent, *more])[0] <= self.epsilon
+            releases = [(middle, 0.0, 0.5 * middle * middle)] * k
+            fits = self._composed([*self._spent, *releases])[0] <= self.epsilon
             low, high = (middle, high) if fits else (low, middle)
         return low, 0.0
 
@@ -212,7 +212,7 @@ class BudgetAccountant:
     def _composed(self, releases: list[tuple[float, float, float]]) -> Budget:
         if not releases:
             return 0.0, 0.0
-        epsilon, delta, rho = (fsum(part) for part in zip(*releases, strict=True))
+        epsilon, delta, rho = (fsum(values) for values in zip(*releases, strict=True))
         if self.composition == "basic":
             return epsilon, min(delta, 1.0)
         return concentrated_epsilon(rho, self.delta), self.delta
@@ -246,23 +246,23 @@ def concentrated_epsilon(rho: float, delta: float) -> float:
         return alpha * rho + (log(1.0 / delta) + shrunk) / above
 
     best = log(sqrt(max(log(1.0 / delta), 1e-3) / rho))  # where αρ + log(1/δ)/(α − 1) is least
-    found = minimize_scalar(at, bounds=(best - 9.0, best + 9.0), method="bounded")
-    return UPWARDS * max(min(float(found.fun), at(best)), 0.0)
+    least = minimize_scalar(at, bounds=(best - 9.0, best + 9.0), method="bounded")
+    return UPWARDS * max(min(float(least.fun), at(best)), 0.0)
 
 
 def learned_before(estimator: object) -> list[str]:
     """What stands before an estimator in pipelines that are being fitted, and learns."""
     # Nobody tells an estimator in which pipeline it is: the callers are looked through.
-    found, frame = [], inspect.currentframe()
+    names, frame = [], inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
         if isinstance(owner, Pipeline) and owner.steps[-1][1] is estimator:
             steps = [step for _, step in owner.steps[:-1] if step not in (None, "passthrough")]
-            found += [
+            names += [
                 type(step).__name__
                 for step in steps
                 if get_tags(step).requires_fit and not isinstance(step, FrozenEstimator)
             ]
             estimator = owner
         frame = frame.f_back
-    return found
+    return names

@@ -59,14 +59,14 @@ class Contour:
         last = _cut(squares, t, power, c)
         number = np.arange(int((last / h).max()) + 2)
         v = h[:, None] * number
-        kept = v <= (last + h)[:, None]
+        within = v <= (last + h)[:, None]
         v = np.minimum(v, (last + h)[:, None]) + 1j * ANGLE
         z = r[:, None] * np.cosh(v)
-        weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * kept
+        weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * within
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
-        for some in _columns(z, squares):
-            scale = 1.0 / _inside(some, c)[:, None, :]
-            factor = (some[:, None, :] * scale) * (z * z)[:, :, None]
+        for block in _columns(z, squares):
+            scale = 1.0 / _inside(block, c)[:, None, :]
+            factor = (block[:, None, :] * scale) * (z * z)[:, :, None]
             np.subtract(scale, factor, out=factor)
             weight /= factor.prod(axis=2) if power == 1.0 else (factor**power).prod(axis=2)
         return cls(c, -power * np.log(_inside(squares, c)).sum(axis=1), z, weight)
@@ -85,8 +85,8 @@ class Contour:
         terms = self._terms(t)
         z = self.z * self.z
         pulls = []
-        for some in _columns(z, squares):
-            factor = some[:, None, :] * z[:, :, None]
+        for block in _columns(z, squares):
+            factor = block[:, None, :] * z[:, :, None]
             np.subtract(1.0, factor, out=factor)
             np.divide((terms * z)[:, :, None], factor, out=factor)
             pulls.append(factor.imag.sum(axis=1))
@@ -113,9 +113,9 @@ def upper_quantiles(
     t, goal = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
     for _ in range(100):  # never so many
-        found = _newton(contour, t, goal)
-        near = np.abs(found - t) <= 0.05 * t  # so far a contour serves
-        t = found
+        moved = _newton(contour, t, goal)
+        near = np.abs(moved - t) <= 0.05 * t  # so far a contour serves
+        t = moved
         if near.all():
             break
         contour = Contour.through(squares, t, power)
@@ -162,9 +162,9 @@ def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
     mass = power * squares.sum(axis=1)
     c = np.maximum(t / (mass + np.hypot(mass, t)), 1.0 / np.sqrt(2.0 * mass + 1.0))
     for _ in range(100):  # never so many
-        part = squares / _inside(squares, c)
-        slope = -t - 1.0 / c + 2.0 * power * c * part.sum(axis=1)
-        grown = part * (1.0 + 2.0 * part * (c * c)[:, None])
+        ratio = squares / _inside(squares, c)
+        slope = -t - 1.0 / c + 2.0 * power * c * ratio.sum(axis=1)
+        grown = ratio * (1.0 + 2.0 * ratio * (c * c)[:, None])
         bend = 1.0 / c**2 + 2.0 * power * grown.sum(axis=1)
         decrement = np.abs(slope) / np.sqrt(bend)
         if (decrement < 0.05).all():

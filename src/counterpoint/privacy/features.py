@@ -47,10 +47,9 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
             "Expected a data frame with bounds by the name of the column; got rows without "
             "names: pass a data frame, or (low, high)."
         )
-    missing, unknown = (
-        [name for name in one if name not in other]
-        for one, other in ((names, bounds), (list(bounds), set(names)))
-    )
+    columns = set(names)
+    missing = [name for name in names if name not in bounds]
+    unknown = [name for name in bounds if name not in columns]
     if missing or unknown:
         lacks = f"none for {some(missing)}" if missing else f"some for {some(unknown)}"
         raise InvalidInput(

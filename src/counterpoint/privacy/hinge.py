@@ -41,8 +41,8 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
             gap = _complementarity(duals)
             # Rows on the margin are looked for once the gap is small, relative to C.
             near = gap <= 1e-4 * box * len(rows)
-            for found in _candidates(rows, duals, box) if near else ():
-                alpha = np.clip(found, 0.0, box)
+            for candidate in _candidates(rows, duals, box) if near else ():
+                alpha = np.clip(candidate, 0.0, box)
                 weights = alpha @ rows
                 if certified_gap(rows, alpha, weights, box) <= tol:
                     return weights
@@ -69,27 +69,27 @@ def _moved(
     stiff = 1.0 / (excess / alpha + lack / free)
     system = cho_factor(_gram(rows, stiff), overwrite_a=True, check_finite=False)
     short = 1.0 + excess - lack - rows @ weights
-    off = alpha @ rows - weights
+    residual = alpha @ rows - weights
 
     def step(upper: FloatArray | float, lower: FloatArray | float) -> tuple[FloatArray, FloatArray]:
         """Newton's, towards α excess = ``upper`` and (C/n − α) lack = ``lower``, as changes."""
         upper = upper - alpha * excess
         lower = lower - free * lack
         aim = short + upper / alpha - lower / free
-        w = cho_solve(system, off + (stiff * aim) @ rows, check_finite=False)
+        w = cho_solve(system, residual + (stiff * aim) @ rows, check_finite=False)
         a = stiff * (aim - rows @ w)
         return w, np.stack([a, -a, (upper - excess * a) / alpha, (lower + lack * a) / free])
 
-    gap, part = _complementarity(duals), 0.995  # of the way to the boundary
+    gap, share = _complementarity(duals), 0.995  # of the way to the boundary
     mean = gap / (2.0 * len(rows))
     _, trial = step(0.0, 0.0)
-    left = max(_complementarity(duals + _room(duals, trial, 1.0 / part) * trial), 0.0) / gap
-    centre = left**3 * mean
+    remaining = max(_complementarity(duals + _room(duals, trial, 1.0 / share) * trial), 0.0) / gap
+    centre = remaining**3 * mean
     w, ahead = step(centre - trial[0] * trial[2], centre - trial[1] * trial[3])
-    length = min(1.0, part * _room(duals, ahead, 1.0 / part))
+    length = min(1.0, share * _room(duals, ahead, 1.0 / share))
     if not _complementarity(duals + length * ahead) <= 0.7 * gap:
         w, ahead = step(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
-        length = min(1.0, part * _room(duals, ahead, 1.0 / part))
+        length = min(1.0, share * _room(duals, ahead, 1.0 / share))
     return weights + length * w, duals + length * ahead
 
 
@@ -121,8 +121,8 @@ def _gram(rows: FloatArray, stiff: FloatArray) -> FloatArray:
     total = np.eye(size)
     step = max(1, 2**21 // size)  # 16 MB of weighted rows at a time
     for i in range(0, len(rows), step):
-        part = rows[i : i + step]
-        total += (part.T * stiff[i : i + step]) @ part
+        block = rows[i : i + step]
+        total += (block.T * stiff[i : i + step]) @ block
     return total
 
 
@@ -137,15 +137,15 @@ def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box:
     unit = max(float(np.finfo(wide).eps), 2.0**-63)  # pairs of doubles claim more than they hold
     step = max(1, 2**16 // size)  # a megabyte in extended precision at a time
     for i in range(0, n, step):
-        part, a = rows[i : i + step].astype(wide), alpha[i : i + step].astype(wide)
-        total += a @ part
-        short = 1.0 - part @ w
+        block, a = rows[i : i + step].astype(wide), alpha[i : i + step].astype(wide)
+        total += a @ block
+        short = 1.0 - block @ w
         counted = np.where(short > 0.0, wide(box) - a, a)
         loss += (counted * np.abs(short)).sum()
-        some = np.abs(rows[i : i + step])
-        off = 2.0 * (size + 3) * unit * (some @ np.abs(weights) + 1.0)
-        hidden += float(off @ np.where(np.abs(short) > off, counted, box))  # which sign, else
-        spread += alpha[i : i + step] @ some
+        magnitudes = np.abs(rows[i : i + step])
+        error = 2.0 * (size + 3) * unit * (magnitudes @ np.abs(weights) + 1.0)
+        hidden += float(error @ np.where(np.abs(short) > error, counted, box))  # which sign, else
+        spread += alpha[i : i + step] @ magnitudes
     apart = float(np.linalg.norm((w - total).astype(np.float64)))
     apart += 2.0 * n * unit * float(np.linalg.norm(spread))
     rounded = 2.0 * n * unit * float(loss)

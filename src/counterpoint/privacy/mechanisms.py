@@ -178,8 +178,8 @@ def _opendp() -> Iterator[Any]:
     try:
         yield dp
     except OpenDPException as error:
-        said = " ".join(str(error).split())
-        raise SolverFailure(f"OpenDP refused to make this noise, and says: {said}") from error
+        message = " ".join(str(error).split())
+        raise SolverFailure(f"OpenDP refused to make this noise, and says: {message}") from error
 
 
 MECHANISMS: dict[str, Mechanism] = {

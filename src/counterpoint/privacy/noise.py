@@ -142,17 +142,17 @@ class NoiseLaw(ABC):
 
     def _rows(self, phi: ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
         """(n, F) rows, and the shape that answers for them have."""
-        given = np.asarray(phi, dtype=np.float64)
-        if given.ndim not in (1, 2) or given.shape[-1] != self.n_features:
+        features = np.asarray(phi, dtype=np.float64)
+        if features.ndim not in (1, 2) or features.shape[-1] != self.n_features:
             raise InvalidInput(
                 f"Expected features of shape ({self.n_features},) or (n, {self.n_features}); "
-                f"got {given.shape}: pass φ(x), one entry for each weight of the model."
+                f"got {features.shape}: pass φ(x), one entry for each weight of the model."
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(features).all():
             raise InvalidInput(
                 "Expected finite features; got NaN or infinity: leave such rows out."
             )
-        return given.reshape(-1, self.n_features), given.shape[:-1]
+        return features.reshape(-1, self.n_features), features.shape[:-1]
 
 
 @final
@@ -199,13 +199,13 @@ class ProjectedLaplace(NoiseLaw):
         self, q: float, rows: FloatArray, *, sloped: bool
     ) -> tuple[FloatArray, FloatArray]:
         unit, squares = self._units(rows)
-        found, slopes = np.zeros(len(rows)), np.zeros_like(rows)
-        for some in blocks((unit > 0.0) & (q < 0.5), self.n_features):
-            own = squares[some]
-            found[some], contour = upper_quantiles(own, q, _guesses(own, q))
+        values, slopes = np.zeros(len(rows)), np.zeros_like(rows)
+        for block in blocks((unit > 0.0) & (q < 0.5), self.n_features):
+            scaled = squares[block]
+            values[block], contour = upper_quantiles(scaled, q, _guesses(scaled, q))
             if sloped:
-                slopes[some] = contour.slopes(own, found[some])
-        return found * unit, slopes * self.scale * np.sign(rows)
+                slopes[block] = contour.slopes(scaled, values[block])
+        return values * unit, slopes * self.scale * np.sign(rows)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.sqrt(2.0) * self.scale * np.linalg.norm(rows, axis=1)
@@ -288,13 +288,13 @@ class ProjectedGaussian(NoiseLaw):
     factor: FloatArray
 
     def __post_init__(self) -> None:
-        given = np.array(self.factor, dtype=np.float64)
-        if given.ndim != 2 or not given.size or not np.isfinite(given).all():
+        factor = np.array(self.factor, dtype=np.float64)
+        if factor.ndim != 2 or not factor.size or not np.isfinite(factor).all():
             raise InvalidInput(
                 "Expected the factor of a covariance to be a finite array of shape (F, r); got "
-                f"shape {given.shape}: pass such an array."
+                f"shape {factor.shape}: pass such an array."
             )
-        object.__setattr__(self, "factor", given)
+        object.__setattr__(self, "factor", factor)
 
     @classmethod
     def isotropic(cls, scale: float, n_features: int) -> ProjectedGaussian:
@@ -311,14 +311,14 @@ class ProjectedGaussian(NoiseLaw):
         InvalidInput
             If it is none.
         """
-        given = np.asarray(covariance, dtype=np.float64)
-        square = given.ndim == 2 and given.shape[0] == given.shape[1] and bool(given.size)
-        if not square or not np.isfinite(given).all() or not np.allclose(given, given.T):
+        matrix = np.asarray(covariance, dtype=np.float64)
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and bool(matrix.size)
+        if not square or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
             raise InvalidInput(
-                f"Expected a finite symmetric covariance; got shape {given.shape}: pass the "
+                f"Expected a finite symmetric covariance; got shape {matrix.shape}: pass the "
                 "covariance of the weights, (F, F)."
             )
-        size, towards = np.linalg.eigh(0.5 * (given + given.T))
+        size, towards = np.linalg.eigh(0.5 * (matrix + matrix.T))
         if size[0] < -1e-10 * max(size[-1], 0.0) or size[-1] < 0.0:
             raise InvalidInput(
                 "Expected a positive semi-definite covariance, and its smallest eigenvalue is "
@@ -342,8 +342,8 @@ class ProjectedGaussian(NoiseLaw):
         from scipy.special import log_ndtr
 
         spread = self._deviation(rows)
-        found = log_ndtr(-t / np.where(spread > 0.0, spread, 1.0))
-        return np.where(spread > 0.0, found, -np.inf)
+        values = log_ndtr(-t / np.where(spread > 0.0, spread, 1.0))
+        return np.where(spread > 0.0, values, -np.inf)
 
     def _quantiles(
         self, q: float, rows: FloatArray, *, sloped: bool
@@ -367,10 +367,10 @@ def _log_tails(
     t: FloatArray, unit: FloatArray, squares: FloatArray, power: float = 1.0
 ) -> FloatArray:
     """(n,) log P(S > t) of sums whose squared weights are given in a unit; −∞ where that is 0."""
-    found = np.where(t > 0.0, -np.inf, -np.log(2.0))
-    for some in blocks((unit > 0.0) & (t > 0.0), squares.shape[1]):
-        found[some] = log_tails(squares[some], t[some] / unit[some], power)
-    return np.where((unit == 0.0) & (t >= 0.0), -np.inf, found)
+    values = np.where(t > 0.0, -np.inf, -np.log(2.0))
+    for block in blocks((unit > 0.0) & (t > 0.0), squares.shape[1]):
+        values[block] = log_tails(squares[block], t[block] / unit[block], power)
+    return np.where((unit == 0.0) & (t >= 0.0), -np.inf, values)
 
 
 def _guesses(squares: FloatArray, q: float) -> FloatArray:
@@ -394,13 +394,13 @@ def _gamma_quantile(q: float, power: float) -> float:
 
 def _levels(t: ArrayLike, n: int) -> FloatArray:
     """(n,) finite t."""
-    given = np.asarray(t, dtype=np.float64)
-    if given.shape not in ((), (n,)) or not np.isfinite(given).all():
+    levels = np.asarray(t, dtype=np.float64)
+    if levels.shape not in ((), (n,)) or not np.isfinite(levels).all():
         raise InvalidInput(
             f"Expected t to be a finite number, or one for each of {n} rows; got {t!r}: pass "
             "such numbers."
         )
-    return np.broadcast_to(given, (n,))
+    return np.broadcast_to(levels, (n,))
 
 
 def _tail_of(p: float) -> tuple[float, float]:

@@ -341,9 +341,9 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _flaws(self) -> list[str]:
         """Why the model is not private."""
-        found = ["trust_data=True"] if self.trust_data else []
+        flaws = ["trust_data=True"] if self.trust_data else []
         seeded = self.insecure_noise_seed is not None
-        return [*found, f"insecure_noise_seed={self.insecure_noise_seed}"] if seeded else found
+        return [*flaws, f"insecure_noise_seed={self.insecure_noise_seed}"] if seeded else flaws
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -426,8 +426,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _draw(self) -> tuple[FloatArray, float]:
         """W, of variance 2γ, and B, from public numbers alone: see `lift`."""
         d, fourier = self.n_features_in_, self.feature_map == "fourier"
-        given = self.intercept_scaling
-        intercept = float(given) if given is not None else 0.0 if fourier else 1.0
+        scaling = self.intercept_scaling
+        intercept = float(scaling) if scaling is not None else 0.0 if fourier else 1.0
         if not fourier:
             return np.empty((0, d)), intercept
         gamma, random = self.gamma, check_random_state(self.random_state)

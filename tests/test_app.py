@@ -285,12 +285,12 @@ def test_logs_hold_no_data(client, caplog):
 
 def test_who_waits_too_long_is_told_so(made, refused):
     app = make_app(*made, seconds=0.1)
-    from counterpoint.app import desk
+    from counterpoint.app import dashboard
 
     client = TestClient(app, "http://localhost")
     full = type("Full", (), {"acquire": lambda self, timeout: False})()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desk, "BoundedSemaphore", lambda _: full)
+        patch.setattr(dashboard, "BoundedSemaphore", lambda _: full)
         busy = TestClient(make_app(*made, seconds=0.1), "http://localhost")
     said = busy.post("/explain", json={"rows": refused})
     assert (said.status_code, said.headers["Retry-After"]) == (503, "5")

@@ -63,7 +63,7 @@ def make_app(  # noqa: PLR0913 (as an estimator: options have names)
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
         raise cp.InvalidInput("Expected a token of letters and digits of ASCII; choose another.")
     try:
-        from counterpoint.app.desk import Desk
+        from counterpoint.app.dashboard import Dashboard
         from counterpoint.app.guard import Guard
         from counterpoint.app.service import service
     except ImportError as error:
@@ -71,5 +71,5 @@ def make_app(  # noqa: PLR0913 (as an estimator: options have names)
             f"The service needs {error.name}, which is not installed. "
             "Install it with pip install 'counterpoint[app]'."
         ) from None
-    desk = Desk(model, data, problem or cp.Problem(), people, rows=rows, seconds=seconds)
-    return Guard(service(desk), token, hosts, size=size, seconds=seconds)
+    dashboard = Dashboard(model, data, problem or cp.Problem(), people, rows=rows, seconds=seconds)
+    return Guard(service(dashboard), token, hosts, size=size, seconds=seconds)

@@ -33,7 +33,7 @@ HEADERS = {
 
 
 def refusal(status: int, sentence: str, path: str = "") -> Response:
-    """A sentence for a client; what is no text in UTF-8 is replaced.
+    """Return a sentence for a client; what UTF-8 cannot hold is replaced.
 
     Under ``/v2`` it stands where the open inference protocol has it, too.
     """
@@ -66,37 +66,40 @@ class Guard:
                 await self.app(scope, receive, send)
             return
         start = perf_counter()
-        told: dict[str, Any] = {"status": 500, "bytes": 0}
+        entry: dict[str, Any] = {"status": 500, "bytes": 0}
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told["status"] = message["status"]
+                entry["status"] = message["status"]
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         answer: ASGIApp | None = self._stopped(scope)
         if answer is None and scope["path"] == OPEN:
-            answer, receive = self.app, _again(b"", receive)  # whoever asks it sends nothing more
+            answer, receive = (
+                self.app,
+                _replayed(b"", receive),
+            )  # whoever asks it sends nothing more
         elif answer is None:
             body = await self._body(scope, receive)
             if isinstance(body, bytes):
-                told["bytes"] = len(body)
-                answer, receive = self.app, _again(body, receive)
+                entry["bytes"] = len(body)
+                answer, receive = self.app, _replayed(body, receive)
             else:
                 answer = body
         try:
             await answer(scope, receive, sent)
         finally:
-            self._log(scope, told, start)
+            self._log(scope, entry, start)
 
     @staticmethod
-    def _log(scope: Scope, told: dict[str, Any], start: float) -> None:
-        told["route"] = getattr(scope.get("route"), "path", None)  # what matched; no text of theirs
-        told["ms"] = round(1e3 * (perf_counter() - start), 1)
-        LOG.info("answered", extra={"request": {"method": scope["method"], **told}})
+    def _log(scope: Scope, entry: dict[str, Any], start: float) -> None:
+        entry["route"] = getattr(scope.get("route"), "path", None)  # not what was sent
+        entry["ms"] = round(1e3 * (perf_counter() - start), 1)
+        LOG.info("answered", extra={"request": {"method": scope["method"], **entry}})
 
     def _stopped(self, scope: Scope) -> Response | None:
-        """The answer to a request that may not pass; None to one that may."""
+        """Return the refusal of a request that may not pass; None for one that may."""
         headers = Headers(scope=scope)
         if self.token is None:
             host = re.sub(r":\d*$", "", headers.get("host", ""))
@@ -106,13 +109,13 @@ class Guard:
             return refusal(421, sentence, scope["path"])
         if scope["path"] == OPEN and scope["method"] in ("GET", "HEAD"):
             return None
-        asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if asked and scope["path"] == "/" and self._fits(asked):
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        if token and scope["path"] == "/" and self._fits(token):
             response = RedirectResponse("/", 303)
-            response.set_cookie(COOKIE, asked, httponly=True, samesite="strict")
+            response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
             return response
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if self._fits(given if kind.lower() == "bearer" else _cookie(headers)):
+        kind, _, credentials = headers.get("authorization", "").partition(" ")
+        if self._fits(credentials if kind.lower() == "bearer" else _cookie(headers)):
             return None
         answer = refusal(
             401,
@@ -123,44 +126,46 @@ class Guard:
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
 
-    def _fits(self, given: str) -> bool:
-        return secrets.compare_digest(given.encode(), (self.token or "").encode())
+    def _fits(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(), (self.token or "").encode())
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | Response:
-        """The whole body, if it is small enough and comes in time."""
+        """Return the whole body, if it is small enough and arrives in time; else a refusal."""
         path = scope["path"]
-        said = f"The request is larger than {self.size} bytes; send fewer rows."
-        large = refusal(413, said, path)
+        sentence = f"The request is larger than {self.size} bytes; send fewer rows."
+        large = refusal(413, sentence, path)
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
             return refusal(400, "The header Content-Length is not a number.", path)
         if int(length) > 16 * self.size:
             return large
-        body, came = bytearray(), 0
+        body, received = bytearray(), 0
         with anyio.move_on_after(self.seconds):
-            while came <= 16 * self.size:
+            while received <= 16 * self.size:
                 message = await receive()
-                part = message.get("body", b"")
-                came += len(part)
-                if came <= self.size:  # what is more is read, for clients that listen after they
-                    body += part  # have sent everything, and thrown away
+                chunk = message.get("body", b"")
+                received += len(chunk)
+                if (
+                    received <= self.size
+                ):  # what is more is read, for clients that listen after they
+                    body += chunk  # have sent everything, and thrown away
                 if not message.get("more_body"):
-                    return bytes(body) if came <= self.size else large
+                    return bytes(body) if received <= self.size else large
             return large
-        said = f"The request did not arrive within {self.seconds:g} seconds."
-        return refusal(408, said, path)
+        sentence = f"The request did not arrive within {self.seconds:g} seconds."
+        return refusal(408, sentence, path)
 
 
 def _cookie(headers: Headers) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return found.value if found else ""
+    return cookie.value if cookie else ""
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body once more, then whatever comes after it."""
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Replay the body, then receive what comes after it."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 import counterpoint as cp
-from counterpoint.app.desk import Cell, Desk, Question, answer_of
+from counterpoint.app.dashboard import Cell, Dashboard, ExplainRequest, answer_of
 
 __all__ = ["kserve"]
 
@@ -32,8 +32,8 @@ class Tensor(BaseModel):
 
 
 @final
-class Wanted(BaseModel):
-    """An output that is asked for."""
+class OutputName(BaseModel):
+    """The name of an output."""
 
     name: str
 
@@ -45,10 +45,10 @@ class Inference(BaseModel):
     id: str | None = None
     parameters: dict[str, Any] = Field(default={}, description="``target``, as in a policy file.")
     inputs: list[Tensor] = Field(min_length=1)
-    outputs: list[Wanted] = Field(default=[], description="None of them for all.")
+    outputs: list[OutputName] = Field(default=[], description="None of them for all.")
 
 
-def kserve(desk: Desk) -> APIRouter:
+def kserve(dashboard: Dashboard) -> APIRouter:
     """The routes of the protocol, for a model by the name ``counterpoint`` in its one version."""
     routes = APIRouter(prefix="/v2")
     model = f"/models/{NAME}"
@@ -80,7 +80,8 @@ def kserve(desk: Desk) -> APIRouter:
     def metadata() -> dict[str, Any]:
         """The tensors that go in and come out."""
         columns = [
-            {"name": f.name, "datatype": _datatype(f), "shape": [-1]} for f in desk.policy.features
+            {"name": f.name, "datatype": _datatype(f), "shape": [-1]}
+            for f in dashboard.policy.features
         ]
         outputs = [{"name": n, "datatype": "BYTES", "shape": [-1]} for n in OUTPUTS]
         names = {"name": NAME, "versions": [VERSION], "platform": "counterpoint"}
@@ -88,34 +89,36 @@ def kserve(desk: Desk) -> APIRouter:
 
     @routes.post(f"{model}/infer")
     @routes.post(f"{version}/infer")
-    def infer(asked: Inference) -> dict[str, Any]:
+    def infer(request: Inference) -> dict[str, Any]:
         """Of each row ``status``, and ``answer``: the text of a JSON object."""
-        return _inferred(desk, asked)
+        return _inferred(dashboard, request)
 
     return routes
 
 
-def _inferred(desk: Desk, asked: Inference) -> dict[str, Any]:
+def _inferred(dashboard: Dashboard, request: Inference) -> dict[str, Any]:
     """The response to a request."""
-    names = [output.name for output in asked.outputs] or [*OUTPUTS]
+    names = [output.name for output in request.outputs] or [*OUTPUTS]
     for name in names:
         if name not in OUTPUTS:
             raise cp.InvalidInput(f"There is no output {name!r}; there are 'status' and 'answer'.")
-    columns = {tensor.name: _values(tensor) for tensor in asked.inputs}
-    n = len(asked.inputs[0].data)
-    if len(columns) < len(asked.inputs) or {*map(len, columns.values())} != {n}:
+    columns = {tensor.name: _values(tensor) for tensor in request.inputs}
+    n = len(request.inputs[0].data)
+    if len(columns) < len(request.inputs) or {*map(len, columns.values())} != {n}:
         raise cp.InvalidInput("Expected tensors of one length, each with a name of its own.")
     cells = zip(*columns.values(), strict=True)
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
-    with desk.turn():
-        found, at = desk.ask(Question(rows=rows, target=asked.parameters.get("target")))
-        told = [answer_of(a, row) for a, row in zip(found, at, strict=True)]
-    text = {"status": [one["status"] for one in told], "answer": [*map(json.dumps, told)]}
+    with dashboard.turn():
+        answers, at = dashboard.ask(
+            ExplainRequest(rows=rows, target=request.parameters.get("target"))
+        )
+        entries = [answer_of(a, row) for a, row in zip(answers, at, strict=True)]
+    data = {"status": [entry["status"] for entry in entries], "answer": [*map(json.dumps, entries)]}
     outputs = [
-        {"name": name, "shape": [n], "datatype": "BYTES", "data": text[name]} for name in names
+        {"name": name, "shape": [n], "datatype": "BYTES", "data": data[name]} for name in names
     ]
-    said = {"model_name": NAME, "model_version": VERSION, "outputs": outputs}
-    return said if asked.id is None else {**said, "id": asked.id}
+    response = {"model_name": NAME, "model_version": VERSION, "outputs": outputs}
+    return response if request.id is None else {**response, "id": request.id}
 
 
 def _datatype(feature: Any) -> str:

@@ -39,8 +39,8 @@ class Explained:
             ``time_limit``: seconds for each row.
         """
         limit = (params or {}).get("time_limit")
-        found = self.explainer.explain(model_input, self.target, time_limit=limit, progress=False)
-        return found.to_frame().join(found.report().add_prefix("cf_"))
+        answers = self.explainer.explain(model_input, self.target, time_limit=limit, progress=False)
+        return answers.to_frame().join(answers.report().add_prefix("cf_"))
 
 
 def _load_pyfunc(path: str) -> Explained:

@@ -1,4 +1,4 @@
-"""The service: what is asked and answered over HTTP, and how faults are told."""
+"""The service: requests and answers over HTTP, and faults in sentences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import counterpoint as cp
-from counterpoint.app.desk import Busy, Cell, Desk, Question, answer_of
+from counterpoint.app.dashboard import Busy, Cell, Dashboard, ExplainRequest, answer_of
 from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
@@ -25,7 +25,7 @@ __all__ = ["service"]
 
 @final
 class Answer(BaseModel):
-    """What became of one row; where a single row was sent, with the conflict if there is none."""
+    """The answer to one row; if a single row was sent, with the conflict if it has none."""
 
     row: int
     status: str
@@ -71,7 +71,7 @@ class Check(BaseModel):
 
 @final
 class Checked(BaseModel):
-    """What became of checking records."""
+    """The result of checking records."""
 
     ok: bool
     problems: list[str]
@@ -87,7 +87,7 @@ class Fault(BaseModel):
     error: str | None = None
 
 
-def service(desk: Desk) -> FastAPI:
+def service(dashboard: Dashboard) -> FastAPI:
     """The application without its door."""
     app = FastAPI(
         title="counterpoint",
@@ -108,61 +108,63 @@ def service(desk: Desk) -> FastAPI:
     def model() -> dict[str, Any]:
         """What was read of the model, and what may be asked."""
         return {
-            "decides": desk.labels,
-            "steps": desk.policy.reading.steps,
-            "features": {str(f.name): str(f) for f in desk.policy.features},
-            "policy": desk.problem.to_dict(),
-            "limits": {"rows": desk.rows, "seconds": desk.seconds},
+            "decides": dashboard.labels,
+            "steps": dashboard.policy.reading.steps,
+            "features": {str(f.name): str(f) for f in dashboard.policy.features},
+            "policy": dashboard.problem.to_dict(),
+            "limits": {"rows": dashboard.rows, "seconds": dashboard.seconds},
             "version": cp.__version__,
         }
 
     @app.post("/explain")
-    def explain(asked: Question) -> Answers:
+    def explain(request: ExplainRequest) -> Answers:
         """The cheapest change of each row that gives the target."""
-        with desk.turn():
-            return _explained(desk, asked)
+        with dashboard.turn():
+            return _explained(dashboard, request)
 
     @app.post("/recheck")
-    def recheck(asked: Check) -> Checked:
+    def recheck(request: Check) -> Checked:
         """Whether records are true of the model; nothing is solved."""
-        with desk.turn():
-            found = cp.recheck(asked.records, desk.model, accept_reported=asked.accept_reported)
-        words = {"proved": found.proved.tolist(), "reported": found.reported.tolist()}
-        return Checked(ok=found.ok, problems=list(found.problems), **words)
+        with dashboard.turn():
+            result = cp.recheck(
+                request.records, dashboard.model, accept_reported=request.accept_reported
+            )
+        words = {"proved": result.proved.tolist(), "reported": result.reported.tolist()}
+        return Checked(ok=result.ok, problems=list(result.problems), **words)
 
     static = Path(__file__).with_name("static")
     app.mount("/static", StaticFiles(directory=static))
-    app.include_router(page(desk))
-    app.include_router(kserve(desk))
+    app.include_router(page(dashboard))
+    app.include_router(kserve(dashboard))
     return app
 
 
-def _explained(desk: Desk, asked: Question) -> Answers:
-    found, rows = desk.ask(asked)
-    told = [answer_of(a, row) for a, row in zip(found, rows, strict=True)]
-    if asked.records:
-        for one, answer in zip(told, found, strict=True):
-            one["record"] = answer.to_record()
-    if len(asked.rows) == 1 and (why := found[0].conflict) is not None:
-        told[0]["conflict"] = str(why)
-    return Answers(answers=cast("Any", told), summary=found.summary())
+def _explained(dashboard: Dashboard, request: ExplainRequest) -> Answers:
+    answers, rows = dashboard.ask(request)
+    entries = [answer_of(a, row) for a, row in zip(answers, rows, strict=True)]
+    if request.records:
+        for entry, answer in zip(entries, answers, strict=True):
+            entry["record"] = answer.to_record()
+    if len(request.rows) == 1 and (why := answers[0].conflict) is not None:
+        entries[0]["conflict"] = str(why)
+    return Answers(answers=cast("Any", entries), summary=answers.summary())
 
 
 # Faults, in sentences; what is sent back never quotes more than its place
 
 
 def _malformed(request: Request, error: Any) -> Response:
-    """What was sent is not what is expected at some places: the first of them."""
+    """Name the first place at which a request is not as expected."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return refusal(400, "The body is no JSON.", request.url.path)
-    at = ", ".join(str(part) for part in first["loc"][1:]) or "The body"
-    said = first["msg"].removeprefix("Value error, ")
-    sentence = f"{at}: {said[:1].lower()}{said[1:].removesuffix('.')}."
+    at = ", ".join(str(key) for key in first["loc"][1:]) or "The body"
+    message = first["msg"].removeprefix("Value error, ")
+    sentence = f"{at}: {message[:1].lower()}{message[1:].removesuffix('.')}."
     return refusal(422, sentence, request.url.path)
 
 
-def _told(request: Request, error: Any) -> Response:
+def _http_error(request: Request, error: Any) -> Response:
     sentence = f"{str(error.detail).removesuffix('.')}."
     return refusal(error.status_code, sentence, request.url.path)
 
@@ -177,13 +179,13 @@ def _refused(request: Request, error: Any) -> Response:
 
 
 def _broken(request: Request, _: Exception) -> Response:
-    said = "Something is broken here; whoever runs the service finds it in the log."
-    return refusal(500, said, request.url.path)
+    sentence = "Something is broken here; whoever runs the service finds it in the log."
+    return refusal(500, sentence, request.url.path)
 
 
 HANDLERS: Any = {
     RequestValidationError: _malformed,
-    HTTPException: _told,
+    HTTPException: _http_error,
     cp.CounterpointError: _refused,
     Exception: _broken,
 }

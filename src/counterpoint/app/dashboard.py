@@ -1,4 +1,4 @@
-"""`Desk`: one model with its policy, and the explainers for what is asked beyond it."""
+"""`Dashboard`: one model with its policy, and explainers for what requests add to it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sklearn.pipeline import Pipeline
 import counterpoint as cp
 from counterpoint.cli.answers import CERTIFICATE, as_json
 
-__all__ = ["Busy", "Cell", "Desk", "Question", "answer_of"]
+__all__ = ["Busy", "Cell", "Dashboard", "ExplainRequest", "answer_of"]
 
 
 def _cell(value: Any) -> Any:
-    """What JSON has for a cell; what it has not, Python reads: NaN, infinities."""
+    """Refuse a cell that JSON does not have: Python reads NaN and infinities."""
     if not (value is None or isinstance(value, str | int | float)):
         raise ValueError("expected a number, text, true, false or null")
     if isinstance(value, float) and not math.isfinite(value):
@@ -37,11 +37,11 @@ Cell = Annotated[Any, PlainValidator(_cell), WithJsonSchema(CELL)]
 
 
 @final
-class Question(BaseModel):
-    """What is asked of rows; target, constraints and cost as in a policy file.
+class ExplainRequest(BaseModel):
+    """Rows to explain; target, constraints and cost as in a policy file.
 
     Constraints are added to those of the policy; target and cost take the place of the policy's.
-    ``n`` asks for so many answers to each row at most, ``records`` for the record of each answer.
+    At most ``n`` answers are given to each row; ``records`` adds the record of each answer.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,11 +56,11 @@ class Question(BaseModel):
 
 @final
 class Busy(cp.CounterpointError):
-    """All that may be computed at once is being computed."""
+    """As much as may be computed at once is being computed."""
 
 
 @final
-class Desk:
+class Dashboard:
     """One model with its policy; parameters as for `make_app`."""
 
     def __init__(
@@ -85,13 +85,13 @@ class Desk:
         self._explainer = lru_cache(16)(self._made)
         self._workers = BoundedSemaphore(2)
 
-    def _made(self, asked: str) -> cp.Explainer:
-        more = cp.Problem.from_dict(json.loads(asked))
-        return self.policy.adding(more.constraints, cost=more.cost)
+    def _made(self, text: str) -> cp.Explainer:
+        additions = cp.Problem.from_dict(json.loads(text))
+        return self.policy.adding(additions.constraints, cost=additions.cost)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A place among what is computed at once; `Busy` if there is none for too long."""
+        """Wait for a place among what is computed at once; `Busy` if none is free in time."""
         if not self._workers.acquire(timeout=self.seconds):
             raise Busy("The service is busy; try again in a few seconds.")
         try:
@@ -99,55 +99,54 @@ class Desk:
         finally:
             self._workers.release()
 
-    def target(self, asked: Question) -> cp.Target:
-        """What is wanted; it is an `InvalidInput` if neither question nor policy say so."""
-        given = {} if asked.target is None else {"target": asked.target}
-        target = cp.Problem.from_dict(given).target or self.problem.target
+    def target(self, request: ExplainRequest) -> cp.Target:
+        """Return the target of the request, or else of the policy; one of them must have one."""
+        entries = {} if request.target is None else {"target": request.target}
+        target = cp.Problem.from_dict(entries).target or self.problem.target
         if target is None:
             raise cp.InvalidInput("Expected a target: the policy has none. Send one.")
         return target
 
-    def ask(self, asked: Question) -> tuple[cp.Counterfactuals, Sequence[int]]:
-        """Answers, with the position of the row of each; if all are invalid, `InvalidInput`."""
-        explainer, X, seconds = self._prepared(asked, asked.n or 1)
-        if asked.n is None:
-            target, rows = self.target(asked), range(len(X))
-            found = explainer.explain(X, target, time_limit=seconds, progress=False)
+    def ask(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, Sequence[int]]:
+        """Return answers, and the position of the row of each; all invalid is `InvalidInput`."""
+        explainer, X, seconds = self._prepared(request, request.n or 1)
+        if request.n is None:
+            target, rows = self.target(request), range(len(X))
+            answers = explainer.explain(X, target, time_limit=seconds, progress=False)
         else:
             several = explainer.explain(
-                X, self.target(asked), n=asked.n, time_limit=seconds, progress=False
+                X, self.target(request), n=request.n, time_limit=seconds, progress=False
             )
-            found, rows = several.answers, several.row.tolist()
-        if all(status is cp.Status.INVALID for status in found.status):
-            raise cp.InvalidInput(f"Row {rows[0]}: {found[0].message}")
-        return found, rows
+            answers, rows = several.answers, several.row.tolist()
+        if all(status is cp.Status.INVALID for status in answers.status):
+            raise cp.InvalidInput(f"Row {rows[0]}: {answers[0].message}")
+        return answers, rows
 
-    def trace(self, asked: Question, targets: Sequence[cp.Target]) -> cp.Path:
+    def trace(self, request: ExplainRequest, targets: Sequence[cp.Target]) -> cp.Path:
         """The answers to one target after the other."""
-        explainer, X, seconds = self._prepared(asked, len(targets))
+        explainer, X, seconds = self._prepared(request, len(targets))
         return explainer.trace(X, targets, time_limit=seconds, progress=False)
 
-    def _prepared(self, asked: Question, times: int) -> tuple[cp.Explainer, list[Any], float]:
-        """Who answers, the model's columns of the rows, and seconds for each of so many answers."""
-        if len(asked.rows) > self.rows:
-            raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(asked.rows)}.")
-        for i, row in enumerate(asked.rows):
-            lost = [name for name in self.names if name not in row]
-            if lost:
+    def _prepared(
+        self, request: ExplainRequest, times: int
+    ) -> tuple[cp.Explainer, list[Any], float]:
+        """Return the explainer, the model's columns of the rows, and seconds for each answer."""
+        if len(request.rows) > self.rows:
+            raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(request.rows)}.")
+        for i, row in enumerate(request.rows):
+            missing = [name for name in self.names if name not in row]
+            if missing:
                 raise cp.InvalidInput(
-                    f"Row {i} has no {lost[0]!r}; send every column of the model, with null where "
-                    "the value is missing."
+                    f"Row {i} has no {missing[0]!r}; send every column of the model, with null "
+                    "where the value is missing."
                 )
-        X = [{name: row[name] for name in self.names} for row in asked.rows]
-        more = {"constraints": asked.constraints, "cost": asked.cost}
-        said = {key: value for key, value in more.items() if value is not None}
-        return self._explainer(json.dumps(said)), X, self.seconds / len(X) / times
+        X = [{name: row[name] for name in self.names} for row in request.rows]
+        additions = {"constraints": request.constraints, "cost": request.cost}
+        entries = {key: value for key, value in additions.items() if value is not None}
+        return self._explainer(json.dumps(entries)), X, self.seconds / len(X) / times
 
     def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
-        """What the model itself says of each row: its decision, and the probabilities of labels.
-
-        There are none from a model without ``predict_proba``.
-        """
+        """Return the model's prediction for each row, and its probabilities of labels, if any."""
         cells = {f: [row[f.name] for row in rows] for f in self.policy.features}
         words = cp.Categorical
         X: Any = {
@@ -156,9 +155,9 @@ class Desk:
         X, model = pd.DataFrame(X), self.model
         if isinstance(model, Pipeline) and len(model) > 1:  # what costs most is done once
             X, model = model[:-1].transform(X), model[-1]
-        chances = getattr(model, "predict_proba", None)
-        known = [[]] * len(rows) if chances is None else chances(X).tolist()
-        return list(zip(model.predict(X).tolist(), known, strict=True))
+        predict_proba = getattr(model, "predict_proba", None)
+        probabilities = [[]] * len(rows) if predict_proba is None else predict_proba(X).tolist()
+        return list(zip(model.predict(X).tolist(), probabilities, strict=True))
 
 
 def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sklearn.preprocessing import KBinsDiscretizer, SplineTransformer, StandardS
 
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
-from counterpoint.models.reading import Reading
+from counterpoint.models.reading import ReadModel
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.normal(size=80), "b": 3.0 * RNG.normal(size=80)})
@@ -92,15 +92,15 @@ def test_of_a_large_batch_only_the_row_that_fails_is_lost(monkeypatch: Any, erro
     many = pd.concat([X] * 2, ignore_index=True)
     one = explainer("linear")
     plain, asked = one.explain(many, cp.OtherLabel()), list[int]()
-    predict, name = Reading.predict, next(iter(many.columns))
+    predict, name = ReadModel.predict, next(iter(many.columns))
 
-    def failing(self: Reading, *tables: Any) -> Any:
+    def failing(self: ReadModel, *tables: Any) -> Any:
         asked.append(len(tables[0]))
         if (tables[0].column(name) == many[name].iloc[7]).any():
             raise error("too small")
         return predict(self, *tables)
 
-    monkeypatch.setattr(Reading, "predict", failing)
+    monkeypatch.setattr(ReadModel, "predict", failing)
     answers = one.explain(many, cp.OtherLabel())
     lost = np.flatnonzero(many[name] == many[name].iloc[7])
     assert answers.problems.keys() == set(lost.tolist())

@@ -1,4 +1,4 @@
-"""What the estimators of explanations between groups share: rows in, judgements out."""
+"""The base of estimators of explanations between groups: rows in, judgements out."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def _switches(matrix: Matrix) -> BoolArray:
 @final
 @dataclass(frozen=True, eq=False)
 class FitData:
-    """What a fit knows of groups of rows before anything is minimised."""
+    """The groups of rows of a fit, with limits and costs, before anything is minimised."""
 
     points: Points  # some rows of each group, by which the choice between explanations is made
     encoding: ColumnEncoding  # what was taken of the columns
@@ -357,7 +357,7 @@ def smoothed_rates(
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """Return the function that is minimised: cost less smoothed correctness and coverage."""
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
-    matrix, objective_terms = dense(task.matrix[columns]), _charges(scene, points, columns)
+    matrix, cost_of = dense(task.matrix[columns]), _changes_cost(scene, points, columns)
 
     def value(levels: FloatArray, smooth: float, cost_weight: float) -> tuple[float, FloatArray]:
         D = levels[level]
@@ -367,7 +367,7 @@ def smoothed_rates(
             counts = counted[i, ends]
             changes = (D[ends] - D[i]) * counts
             share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
-            cost, pulls = objective_terms(i, changes)
+            cost, pulls = cost_of(i, changes)
             total += cost_weight * cost - share
             pulled = (cost_weight * pulls - pushes @ matrix.T) * counts
             slope[ends] += pulled
@@ -392,12 +392,12 @@ def _arrivals(
         apart = cdist(moved[position], target)
         nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
         away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]
-        gain, push = _nearness(away, moved[position] - target[nearest], *near)
+        correctness, push = _nearness(away, moved[position] - target[nearest], *near)
         slopes[position] += push
         away = np.take_along_axis(apart, comes[None], axis=0)[0]
         coverage, push = _nearness(away, moved[position][comes] - target, *near)
         np.add.at(slopes[position], comes, push)
-        share += gain + coverage
+        share += correctness + coverage
     pushed = pull(slopes.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
     return share, pushed.sum(axis=1)
 
@@ -411,7 +411,7 @@ def _nearness(
     return float(near.mean()), -steep[:, None] * apart / len(away)
 
 
-def _charges(
+def _changes_cost(
     scene: FitData, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
     """Return the cost of changes (q, s) of a group, threefold out of range, with gradient."""
@@ -420,7 +420,7 @@ def _charges(
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
     costs = scene.unit_costs[columns] * scale
 
-    def objective_terms(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
+    def cost_of(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
         moved = cells[i] + changes[:, None]
         above, below = moved - high, low - moved
         beyond = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
@@ -430,4 +430,4 @@ def _charges(
         slope = np.sign(changes) + 2.0 * tilt * changed
         return float((cost * costs).sum()), slope * costs
 
-    return objective_terms
+    return cost_of

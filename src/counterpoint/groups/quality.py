@@ -28,7 +28,7 @@ __all__ = ["Points", "Quality", "assigned", "away", "outside", "similarity"]
 @final
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """How good translations are, from each group (row) to each (column).
+    """The quality of translations from each group (row) to each (column).
 
     Parameters
     ----------

@@ -79,10 +79,6 @@ class ColumnEncoding:
         )
 
 
-Reading = tuple[Representation, ColumnEncoding | None]
-"""A representation, and the columns that it takes; None if only their number is known."""
-
-
 @singledispatch
 def represent(model: Any) -> Representation:
     """Read a fitted model as a representation.
@@ -115,8 +111,8 @@ def _(model: MLPRegressor) -> Representation:
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
-def read_model(model: Any) -> Reading:
-    """Read a fitted model as `represent` does, with the columns that it takes."""
+def read_model(model: Any) -> tuple[Representation, ColumnEncoding | None]:
+    """Read a model as `represent` does, with its columns; None if only their number is known."""
     reader = _reader_of(model)
     if reader is not None:
         representation, inputs = reader(model), inputs_of(model)
@@ -134,7 +130,7 @@ def read_model(model: Any) -> Reading:
     return _traced(model)
 
 
-def _ending_with(last: Any, before: list[Any]) -> Reading:
+def _ending_with(last: Any, before: list[Any]) -> tuple[Representation, ColumnEncoding | None]:
     """Read a pipeline of affine steps and a last one that is read as a whole."""
     if not before:
         return read_model(last)

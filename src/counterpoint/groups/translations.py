@@ -31,7 +31,7 @@ __all__ = [
 @final
 @dataclass(frozen=True, eq=False)
 class Translations:
-    """What to change to get from each group to each other.
+    """Changes that lead from each group to each other.
 
     The change from group i to group j is the offset of j less that of i. So the way back is the
     opposite change, and any way over a third group adds up to the same, unless changes were

@@ -11,13 +11,13 @@ from counterpoint.models import calibration, compose, estimators  # noqa: F401 (
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import read, read_step, require_reader
 from counterpoint.models.last_layer import LastLayer
-from counterpoint.models.reading import Reading, see_through
+from counterpoint.models.reading import ReadModel, see_through
 from counterpoint.models.transformers import by_running
 
 __all__ = [
     "Columns",
     "LastLayer",
-    "Reading",
+    "ReadModel",
     "by_running",
     "read",
     "read_step",

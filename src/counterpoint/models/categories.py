@@ -1,4 +1,4 @@
-"""What categories a feature has and what a missing cell counts as, where models differ from data.
+"""Categories of features, and the values of missing cells, where models differ from data.
 
 An encoder was fitted and stays as it is, so the features are changed and everything is read again
 with them. Each round settles at least one encoder: what a strict encoder refuses is barred for

@@ -1,4 +1,4 @@
-"""What was read of a model, compared with the model itself on rows of data.
+"""Comparison of a form with the model that it was read of, on rows of data.
 
 A reader that misses an option of its library gives a form that is wrong and consistent: its bounds
 are proofs about another model. The model's own predictions tell the two apart.
@@ -21,7 +21,7 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.models.form import Form
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.reading import ReadModel
 
 __all__ = ["compare"]
 
@@ -31,7 +31,7 @@ BREAKPOINTS = 64
 """At so many places where scores jump or bend, points at and beside it are compared."""
 
 
-def compare(reading: Reading, table: Table) -> None:
+def compare(reading: ReadModel, table: Table) -> None:
     """Compare the model's own predictions and probabilities with those of what was read of it.
 
     It is asked about rows of the table, spread over the classes that are predicted there, and
@@ -59,7 +59,7 @@ def compare(reading: Reading, table: Table) -> None:
         _compare_rows(reading, inputs, rows[rare], unseen)
 
 
-def _usable(reading: Reading, inputs: Table, most: int) -> tuple[IntArray, Encoded]:
+def _usable(reading: ReadModel, inputs: Table, most: int) -> tuple[IntArray, Encoded]:
     """Encode up to so many rows, evenly spread, and return those that can be used."""
     rows = _evenly(len(inputs), most)
     encoded = encode(inputs.take(rows), reading.features, reading.fills, reading.unfilled)
@@ -73,7 +73,7 @@ def _evenly(count: int, most: int) -> IntArray:
 
 
 def _compare_rows(
-    reading: Reading, inputs: Table, rows: IntArray, encoded: Encoded
+    reading: ReadModel, inputs: Table, rows: IntArray, encoded: Encoded
 ) -> NDArray[Any]:
     """Compare predictions for some rows, and return those (n,) of the model.
 
@@ -104,7 +104,7 @@ def _compare_rows(
 
 
 def _beside_breakpoints(
-    reading: Reading, codes: FloatArray
+    reading: ReadModel, codes: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Return which rows (m,) are moved in which feature (m,), to which numbers (m,)."""
     features = reading.features
@@ -124,7 +124,7 @@ def _beside_breakpoints(
 
 
 def _compare_probabilities(
-    reading: Reading, returned: Table, rows: IntArray, x: FloatArray, eps: float
+    reading: ReadModel, returned: Table, rows: IntArray, x: FloatArray, eps: float
 ) -> None:
     """Compare the model's own probabilities of a few rows, if both it and the form have any."""
     form, classes = reading.form, reading.classes.tolist()

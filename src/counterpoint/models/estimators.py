@@ -232,7 +232,7 @@ def _(model: Any) -> Form:
 
 @finish.register(BernoulliNB | CategoricalNB | GaussianNB)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Of categories any log-likelihood that is a sum over columns is linear."""
+    """Read naive Bayes over categories, where a sum of log-likelihoods is linear."""
     fitted(model, columns.where)
     if (columns.sources == NUMBERS).any():
         return finish_alone(model, columns)

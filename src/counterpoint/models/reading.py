@@ -34,14 +34,14 @@ from counterpoint.rows.encoding import PRESENT, Encoded, decode, match_columns
 from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
 
-__all__ = ["Reading", "data_of", "read_over", "see_columns", "see_through"]
+__all__ = ["ReadModel", "data_of", "read_over", "see_columns", "see_through"]
 
 Found = TypeVar("Found")
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReadModel:
     """A fitted model and what was read of it: a form over the encoded raw features.
 
     Parameters
@@ -235,7 +235,7 @@ class Reading:
                 )
 
 
-def see_through(model: Any, features: Features | None, *, fixed: bool) -> Reading:
+def see_through(model: Any, features: Features | None, *, fixed: bool) -> ReadModel:
     """Read a fitted model with all its preprocessing.
 
     Parameters
@@ -263,7 +263,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> Readin
         fills, unfilled = fills_of(last)
         named = inputs.names is not None
         form = last.lifted(form)
-        return Reading(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+        return ReadModel(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
 
 
 @contextmanager
@@ -284,7 +284,7 @@ def _refused_if_damaged(model: Any) -> Iterator[None]:
         ) from error
 
 
-def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> Reading:
+def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> ReadModel:
     """Read a model over the features that data, user and model describe, and compare it on data."""
     if table is None:
         listed = None if items is None else Features(items)

@@ -44,7 +44,7 @@ Weights = Mapping[Hashable, float | ByPair] | ArrayLike | None
 
 @final
 class TransitionCost(NamedTuple):
-    """What it costs to move from one category of a feature to another."""
+    """The cost of moving from each category of a feature to each other."""
 
     columns: slice  # the encoded columns of the feature, c of them
     costs: FloatArray  # (c, c): row = the factual category, column = the new one; 0 for the same

@@ -18,7 +18,7 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.models.form import Form
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.reading import ReadModel
 
 __all__ = [
     "Guarantee",
@@ -179,7 +179,7 @@ class Target(ABC):
         """
 
     @final
-    def said(self, model: Reading, table: Table) -> NDArray[Any]:
+    def said(self, model: ReadModel, table: Table) -> NDArray[Any]:
         """(n,) what it asks the model about rows: its predictions, or its probability."""
         required = self.requirement
         if required.probable:

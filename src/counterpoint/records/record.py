@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from counterpoint.models.form import Form
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.reading import ReadModel
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
     from counterpoint.results import Counterfactuals
@@ -290,7 +290,7 @@ class Asked:
     resolution: float  # the largest violation that is rounding
     limited: bool = False  # whether there was a limit of time
     singles: tuple[str, ...] = ()  # the columns in single precision
-    reading: Reading | None = None  # the model, where it can be asked
+    reading: ReadModel | None = None  # the model, where it can be asked
     problems: tuple[str, ...] = ()  # what is wrong with all records that say so
 
     @classmethod

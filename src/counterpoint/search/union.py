@@ -28,7 +28,7 @@ from counterpoint.solvers import Effort, Solver, all_solvers, applicable
 from counterpoint.solvers.halfspace import NearestHalfSpace
 
 if TYPE_CHECKING:
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.reading import ReadModel
     from counterpoint.search.witnesses import Witnesses
 
 __all__ = ["Question", "StartHint", "Subproblem", "Task", "Union"]
@@ -367,7 +367,7 @@ class Question:
 class Task:
     """What is asked of all rows of a call."""
 
-    model: Reading
+    model: ReadModel
     question: Question  # what is asked of each row but the target
     target: Target
     effort: Effort

@@ -25,7 +25,7 @@ from counterpoint.rows.encoding import PRESENT, encode, match_columns
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
-    from counterpoint.models.reading import Reading
+    from counterpoint.models.reading import ReadModel
 
 __all__ = ["Witness", "Witnesses", "shortened"]
 
@@ -61,7 +61,7 @@ class Witness(NamedTuple):
 class Witnesses:
     """Rows of the data, and what the model says of those that it was asked about."""
 
-    def __init__(self, model: Reading, data: Table) -> None:
+    def __init__(self, model: ReadModel, data: Table) -> None:
         count = min(len(data), ROWS, max(CELLS // max(len(model.features), 1), NEAREST))
         spread = np.arange(count) * len(data) // max(count, 1)
         data = data if count == len(data) else data.take(spread)

@@ -53,8 +53,8 @@ def main() -> None:
             target = cp.Robust(1, P, **how, **prototype)
             singles = one_by_one(explainer, rows, target)
             distance = np.sqrt(singles.costs[np.isfinite(singles.costs)])
-            shown = number(float(distance.mean())) if len(distance) else "–"
-            lines.append((kind, name, len(rows), len(distance), shown, singles.median))
+            mean_distance = number(float(distance.mean())) if len(distance) else "–"
+            lines.append((kind, name, len(rows), len(distance), mean_distance, singles.median))
             if (kind, name) == ("linear", "exact rule"):
                 gap = max(float(answers.gap[0]) for answers in singles.answers)
     claim = Claim("linear: gap of the exact rule", "at most 1e-8", f"{gap:.0e}", gap <= 1e-8)

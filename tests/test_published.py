@@ -233,9 +233,9 @@ def test_a_reproduction_reports_what_it_measured(script: Path, monkeypatch: pyte
     report = sys.modules["harness.report"]
     sections, page = [], report.page
 
-    def recording(title: str, head: str, parts: Any, *arguments: Any) -> str:
-        sections.extend(parts)
-        return str(page(title, head, parts, *arguments))
+    def recording(title: str, head: str, written: Any, *arguments: Any) -> str:
+        sections.extend(written)
+        return str(page(title, head, written, *arguments))
 
     monkeypatch.setattr(report, "page", recording)
     module.main()

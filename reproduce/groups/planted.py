@@ -45,14 +45,14 @@ class Modified:
     """A data set with a changed copy of one of its groups.
 
     Explanations of all groups with the copy, and, to compare, of the other groups without it and
-    beside it; and correctness/coverage of the way to the copy.
+    with it; and correctness/coverage of the way to the copy.
     """
 
     name: str
     copy: int
     answers: dict[str, Translations]
     without: dict[str, Translations]
-    beside: dict[str, Translations]
+    with_copy: dict[str, Translations]
     rates: list[str]
 
     def change(self, method: str) -> np.ndarray:
@@ -61,7 +61,7 @@ class Modified:
 
     def moved(self, method: str) -> list[float]:
         """How much explanations between the other groups differ, relative to their L1 size."""
-        before, after = self.without[method], self.beside[method]
+        before, after = self.without[method], self.with_copy[method]
         pairs = [(before.groups[i], before.groups[j]) for i, j in before.pairs]
         changes = [[x.translation(*pair) for x in (before, after)] for pair in pairs]
         return [float(np.abs(a - b).sum() / np.abs(a).sum()) for a, b in changes]

@@ -175,10 +175,10 @@ def _figure(by_beta: dict[float, Tallies], by_p: dict[float, Tallies]) -> Figure
             ax.plot(*np.array(line).reshape(-1, 2).T, dashes, color=COLOURS[name], label=name)
         ax.set_yscale("log")
         plain(ax.yaxis)
-    left, right = axes.flat
-    left.set(xlabel="β", ylabel="mean distance", title="p = 0.9", xscale="log")
-    plain(left.xaxis, (1,))
-    right.set(xlabel="p", title=f"β = {BETA:g}")
+    first, second = axes.flat
+    first.set(xlabel="β", ylabel="mean distance", title="p = 0.9", xscale="log")
+    plain(first.xaxis, (1,))
+    second.set(xlabel="p", title=f"β = {BETA:g}")
     legend(figure, axes, ncols=4)
     return figure
 

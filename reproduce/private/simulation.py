@@ -83,7 +83,7 @@ class Sizes(NamedTuple):
     sets: int
 
 
-FULL, QUICK = Sizes(100, 20, 5, 10_000, 4), Sizes(2, 1, 1, 50, 1)
+FULL, QUICK = Sizes(60, 15, 5, 10_000, 4), Sizes(2, 1, 1, 50, 1)
 
 
 class Cell(NamedTuple):

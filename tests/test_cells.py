@@ -29,9 +29,8 @@ from counterpoint.programs.conditions import Box, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
 from counterpoint.records.record import canonical, digest
-from counterpoint.search import union
-from counterpoint.search.search import search
-from counterpoint.search.union import Union
+from counterpoint.search import search as searching
+from counterpoint.search.search import Union, search
 from counterpoint.solvers import Effort
 
 RELATIVE = 1e-6
@@ -41,7 +40,7 @@ RELATIVE = 1e-6
 @pytest.fixture
 def celled(monkeypatch: pytest.MonkeyPatch):
     """No union is small."""
-    monkeypatch.setattr(union, "LISTED", 0)
+    monkeypatch.setattr(searching, "LISTED", 0)
 
 
 def points(count: int, d: int, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

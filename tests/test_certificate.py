@@ -293,7 +293,7 @@ def test_sentences_promise_what_a_guarantee_is_about():
     """An answer says how sure it is; without one, none is as sure; a row that stays has no edge."""
 
     def text(status: cp.Status, guarantee: cp.Guarantee, *, found: bool = False) -> str:
-        return said_of(status, cp.Claim.NONE, guarantee, found=found, on_edge=found)
+        return said_of(status, cp.Claim.NONE, guarantee, has_answer=found, on_edge=found)
 
     none, fixed = cp.Guarantee.NONE, cp.Guarantee.FIXED
     for status in (cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL, cp.Status.LIMIT):

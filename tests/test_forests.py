@@ -45,7 +45,7 @@ def leaf_bound_of(
     explainer = cp.Explainer(model, data=frame, constraints=constraints)
     question = explainer.explain(frame.head(1), True).question
     row = encode(Table.read(frame.iloc[[i]]), question.features).codes
-    program = question.pieces(cp.Label(True)).listed[0].program
+    program = question.union(cp.Label(True)).listed[0].program
     condition = next(c for c in program.region if isinstance(c, LeafSums))
     case = program.cases(question.features.expand(row))
     grid = condition.form.grid(program.groups, case.x[0])

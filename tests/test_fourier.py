@@ -28,7 +28,8 @@ from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussi
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
-from counterpoint.search.union import Question, StartHint
+from counterpoint.search.query import Query
+from counterpoint.search.search import StartHint
 from counterpoint.solvers import Effort
 from counterpoint.testing import check_form, check_reader
 
@@ -490,7 +491,7 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         model.coef_ = sign * model.coef_
         limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
-        question = Question.ask(read(model), features, limits, cost)
+        question = Query.ask(read(model), features, limits, cost)
         safety_margins = target.safety_margins(question, factual(fitted(), "yes").to_numpy())
         assert isinstance(safety_margins, FourierMargins)
         asked.append(safety_margins.balls)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog, minimize
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.search.union import Union
+from counterpoint.search.search import Union
 
 CLASSES, COLUMNS = 12, 5
 COSTS = {"absolute": cp.Manhattan(), "squared": cp.SquaredEuclidean()}

@@ -15,8 +15,7 @@ from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import search
-from counterpoint.search.union import Union
+from counterpoint.search.search import Union, search
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.halfspace import HalfSpace
 

@@ -31,7 +31,7 @@ import counterpoint as cp
 from counterpoint.certificate import MESSAGES
 from counterpoint.lvq import GLVQ, GMLVQ
 from counterpoint.records.record import Asked, canonical, digest
-from counterpoint.search import union
+from counterpoint.search import search as searching
 
 BINS = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")
 MODELS: dict[str, Any] = {
@@ -124,7 +124,7 @@ def test_records_of_every_family_are_in_order(
     They claim what the answers claim.
     """
     if family == "nearest neighbour":  # as if it had thousands of points
-        monkeypatch.setattr(union, "LISTED", 0)
+        monkeypatch.setattr(searching, "LISTED", 0)
     X, z = _data(dtype)
     lists = (MODELS, family), (DTYPES, dtype), (COSTS, cost), (RULES, rules)
     turn = sum([*known].index(name) for known, name in lists)

@@ -109,10 +109,10 @@ def test_some_answers_that_follow_one_another_say_what_all_do(answers: cp.Counte
 
 
 def test_only_proofs_of_all_pieces_are_kept(answers: cp.Counterfactuals):
-    proof, rows, count = Kept(np.zeros((1, 1))), np.zeros(1, dtype=np.intp), len(answers.kept)
+    proof, rows, count = Kept(np.zeros((1, 1))), np.zeros(1, dtype=np.intp), len(answers.proofs)
     for proofs, pieces, more in (([proof], 2, 0), ([proof, None], 2, 0), ([proof] * 2, 2, 1)):
         answers.keep(rows, proofs, pieces)
-        assert len(answers.kept) == count + more
+        assert len(answers.proofs) == count + more
 
 
 def test_only_an_infeasible_row_has_a_conflict(answers: cp.Counterfactuals):

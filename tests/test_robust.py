@@ -50,7 +50,7 @@ from counterpoint.programs.evidence import Evidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
 from counterpoint.search import conflicts, feasibility, validation
-from counterpoint.search.union import Question
+from counterpoint.search.query import Query
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")
@@ -540,9 +540,9 @@ def test_few_changes_are_those_of_all_subsets(cost: str):
 # The guarantee of a point that was chosen by looking
 
 
-def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) -> Question:
+def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) -> Query:
     described = cp.Features(features())
-    return Question.ask(read(model(kind)), described, constraints, COSTS[cost])
+    return Query.ask(read(model(kind)), described, constraints, COSTS[cost])
 
 
 def band(
@@ -632,7 +632,7 @@ def test_no_point_that_is_certified_is_wrong_more_often_whoever_chose_it(kind: s
                 y = x + plane @ axes
                 y = y[y @ v + true[d] < 0.0]  # where the true weights are for the other label
                 names = [f"x{j}" for j in range(d)]
-                asked = Question.ask(
+                asked = Query.ask(
                     read(cp.UncertainClassifier(fitted(w[:d], float(w[d])), law=law)),
                     cp.Features([cp.Continuous(name) for name in names]),
                     (),
@@ -707,7 +707,7 @@ def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     logistic = LogisticRegression()
     logistic.coef_, logistic.intercept_ = np.ones((1, described.width)), np.zeros(1)
     logistic.classes_, logistic.n_features_in_ = np.array([0, 1]), described.width
-    plain = Question.ask(read(logistic), described, limits, spent).actionable
+    plain = Query.ask(read(logistic), described, limits, spent).actionable
     rng = np.random.default_rng(3)
     codes = np.column_stack(
         [rng.uniform(-3, 3, 4000), rng.integers(-6, 7, 4000) / 2, *rng.integers(0, 2, (2, 4000))]

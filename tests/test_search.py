@@ -17,8 +17,7 @@ from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Condition, Region
-from counterpoint.search.search import Found, search
-from counterpoint.search.union import Subproblem, Union
+from counterpoint.search.search import Found, Subproblem, Union, search
 from counterpoint.solvers import Effort, Outcome, Solution, branching
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")

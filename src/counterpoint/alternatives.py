@@ -22,7 +22,7 @@ from counterpoint.solvers.base import DEFAULT_GAP
 
 if TYPE_CHECKING:
     from counterpoint.explainer import Explainer
-    from counterpoint.search.union import Task
+    from counterpoint.search.query import Task
 
 __all__ = ["Alternatives", "alternatives_to", "diversify"]
 
@@ -340,7 +340,7 @@ def _one_a_piece(
     predicted = task.model.predict(inputs.take(rows))
     goals = task.target.each(predicted, np.ones(len(rows), dtype=bool))
     for target, index in chain.from_iterable(goals):
-        for piece in range(len(task.question.pieces(target))):
+        for piece in range(len(task.question.union(target))):
             replies = ask(rows[index], replace(task, target=target, piece=piece))
             for i, choice in zip(rows[index].tolist(), replies, strict=True):
                 if not choice.found:
@@ -378,7 +378,7 @@ def _gathered(
         batches[0],
         table=table,
         effort=None,
-        kept=[],
+        proofs=[],
         statuses=status,
         certificates=certificates,
         problems={i: problems[k] for i, k in enumerate(positions.tolist()) if k in problems},

@@ -136,12 +136,12 @@ class Counterfactual:
         return "\n".join([head, *lines, tail])
 
     def __repr__(self) -> str:
-        told = f", cost {self.cost:.6g}: {html.changes(self.changes)}" if self.found else ""
-        return f"<Counterfactual: {self.status}{told}>"
+        text = f", cost {self.cost:.6g}: {html.changes(self.changes)}" if self.found else ""
+        return f"<Counterfactual: {self.status}{text}>"
 
     def _repr_html_(self) -> str:
         names = [f.name for f in fields(self.certificate)]
-        kept = [(name, getattr(self.certificate, name)) for name in names]
+        certificate = [(name, getattr(self.certificate, name)) for name in names]
         moved = [(name, *pair) for name, pair in self.changes.items()]
         same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
         already_satisfied, c = html.table(("feature", "value"), same), self.certificate
@@ -152,6 +152,6 @@ class Counterfactual:
             html.table(("feature", "from", "to"), moved) if moved else "",
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
             html.folded(f"{several(len(same), 'feature')} unchanged", already_satisfied),
-            html.folded("Certificate", html.table(("", ""), kept)),
+            html.folded("Certificate", html.table(("", ""), certificate)),
             good=self.found,
         )

@@ -116,7 +116,7 @@ ON_EDGE = (
 
 
 def said_of(
-    status: Status, claim: Claim, guarantee: Guarantee, *, found: bool, on_edge: bool
+    status: Status, claim: Claim, guarantee: Guarantee, *, has_answer: bool, on_edge: bool
 ) -> str:
     """The sentences for a row."""
     if status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
@@ -127,7 +127,7 @@ def said_of(
         text = UNFOUND
     else:
         text = MESSAGES[status]
-    sure = found and status in ANSWERED and guarantee in SURE
+    sure = has_answer and status in ANSWERED and guarantee in SURE
     text = f"{text} {SURE[guarantee]}" if sure else text
     return f"{text} {ON_EDGE}" if on_edge and status is not Status.ALREADY else text
 
@@ -203,9 +203,9 @@ class Certificate:
         if np.isnan(self.probability):
             return ""
         text = f"{self.probability:.6g}"
-        shown = "above 0.999999" if text == "1" else text  # for nothing is certain
+        digits = "above 0.999999" if text == "1" else text  # for nothing is certain
         fixed = "" if self.guarantee is Guarantee.NONE else " if fixed beforehand"
-        return f", probability {shown}{fixed}"
+        return f", probability {digits}{fixed}"
 
 
 @final
@@ -264,21 +264,21 @@ class Certificates:
 
     def withheld(self, rows: BoolArray, promise: Guarantee) -> Certificates:
         """The same, with nothing but the bound and a promise for rows whose answer is withheld."""
-        told: dict[str, Any] = {
+        blanks: dict[str, Any] = {
             name: np.where(rows, np.nan, getattr(self, name)) for name in NUMBERS
         }
         guarantees = np.where(rows, np.int8(promise.code), self.guarantees)
-        return replace(self, valid=self.valid & ~rows, guarantees=guarantees, **told)
+        return replace(self, valid=self.valid & ~rows, guarantees=guarantees, **blanks)
 
     def put(
         self,
         rows: NDArray[np.intp] | slice,
         other: Certificates,
-        part: BoolArray | slice = slice(None),
+        source: BoolArray | slice = slice(None),
     ) -> None:
         """Write the certificates of some rows, or of a part of them."""
         for name in COLUMNS:
-            getattr(self, name)[rows] = getattr(other, name)[part]
+            getattr(self, name)[rows] = getattr(other, name)[source]
 
     def __repr__(self) -> str:
         return f"<Certificates: {len(self.valid)} rows, {np.count_nonzero(self.valid)} valid>"
@@ -295,7 +295,7 @@ class Certificates:
         )
 
 
-COLUMNS = tuple(each.name for each in fields(Certificates) if each.name != "resolution")
+COLUMNS = tuple(column.name for column in fields(Certificates) if column.name != "resolution")
 """The columns of `Certificates`."""
 NUMBERS = ("margin", "violation", "cost", "objective", "probability", "rounding")
 """Columns that are NaN without an answer."""
@@ -325,11 +325,15 @@ def lower_bounds(
     alone = len(evidence) == 1 and isinstance(evidence[0], Evidence)
     unproved = np.where(np.isfinite(reached), 0.0, reached) if alone else reached
     local = np.zeros(len(reached), dtype=bool)
-    for known in evidence:
-        bound, told = known.bounds(unproved)
-        proved, best = np.minimum(proved, bound), np.minimum(best, told)
-        if known.is_local:
-            local |= (relative_gap(reached, bound) > gap) & (told <= bound) & np.isfinite(reached)
+    for bounding in evidence:
+        bound, reported_bound = bounding.bounds(unproved)
+        proved, best = np.minimum(proved, bound), np.minimum(best, reported_bound)
+        if bounding.is_local:
+            local |= (
+                (relative_gap(reached, bound) > gap)
+                & (reported_bound <= bound)
+                & np.isfinite(reached)
+            )
     settled = np.isposinf(best) | (relative_gap(reached, best) <= gap)
     proves = np.isposinf(proved) | (relative_gap(reached, proved) <= gap)
     reported = settled & ~proves & (best > proved * (1.0 + 1e-12))  # by more than rounding

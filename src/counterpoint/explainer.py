@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 from counterpoint.caches import Memo
@@ -38,9 +38,10 @@ from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 if TYPE_CHECKING:
     from counterpoint.alternatives import Alternatives
+    from counterpoint.models.reading import ReadModel
     from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.union import Question
+    from counterpoint.search.query import Query
 
 __all__ = ["Explainer", "explain"]
 
@@ -115,20 +116,26 @@ class Explainer:
             _checked_cost(cost)
         check_flag("extrapolate", extrapolate)
         self._has_kinds = data is not None or features is not None
-        given = None if features is None else all_features(features)
+        described_features = None if features is None else all_features(features)
         table = None if data is None else data_of(model, data)
-        self.reading = read_over(model, table, given)
+        self.reading = read_over(model, table, described_features)
         self._witnesses = None if table is None else Witnesses(self.reading, table)
-        implied = [] if data is None else self._shown(given or (), extrapolate=bool(extrapolate))
+        implied = (
+            []
+            if data is None
+            else self._shown(described_features or (), extrapolate=bool(extrapolate))
+        )
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
         self.spreads: dict[Hashable, tuple[float, str]] = {}
         """Name → spread and what it is, if no cost was passed; else empty."""
         if cost is None:
-            known = ranges(self.features) if table is None else spreads(table, self.features)
-            self.spreads = known
+            shown_spreads = (
+                ranges(self.features) if table is None else spreads(table, self.features)
+            )
+            self.spreads = shown_spreads
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
-        self._questions: Memo[tuple[Features, bool], Question] = Memo()
+        self._questions: Memo[tuple[frozenset[Hashable], bool], tuple[ReadModel, Query]] = Memo()
         _ = self._default_question  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,14 +260,13 @@ class Explainer:
             If ``"global"`` needs SCIP and it is not installed.
         """
         from counterpoint.search.answering import answers_to
-        from counterpoint.search.union import Task
+        from counterpoint.search.query import Task
 
         effort = Effort.asked(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
         wanted = as_target(target)
-        question, tables, eps = self._read(X)
-        reading = replace(self.reading, form=question.form)
+        reading, question, tables, eps = self._read(X)
         task = Task(reading, question, wanted, effort, eps, witnesses=self._witnesses)
         if n is None and by != "features":
             raise InvalidInput(
@@ -271,7 +277,7 @@ class Explainer:
             from counterpoint.alternatives import alternatives_to
 
             return alternatives_to(task, tables, n, by, progress=progress)
-        if len(tables[1]) == 1 and not progress:  # nothing of it is done until all is
+        if len(tables[1].native) == 1 and not progress:  # nothing of it is done until all is
             return answers_to(task, tables)
         with track(len(tables[1]), show=progress) as advance:
             return answers_to(task, tables, advance)
@@ -299,11 +305,10 @@ class Explainer:
         Path
         """
         from counterpoint.path import checked_targets, traced
-        from counterpoint.search.union import Task
+        from counterpoint.search.query import Task
 
         wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
-        question, tables, eps = self._read(X)
-        reading = replace(self.reading, form=question.form)
+        reading, question, tables, eps = self._read(X)
         task = Task(reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
         return traced(task, tables, wanted, self.cost, progress=progress)
 
@@ -322,8 +327,8 @@ class Explainer:
             if value != MISSING
         ]
         if filled:
-            told = "missing cells count, as the model fills them in: "
-            features.append(told + ", ".join(filled))
+            prefix = "missing cells count, as the model fills them in: "
+            features.append(prefix + ", ".join(filled))
         if taken:
             features.append(f"missing cells stay missing, as the model takes them: {some(taken)}")
         return {
@@ -341,9 +346,9 @@ class Explainer:
         )
 
     def _repr_html_(self) -> str:
-        parts = self._parts().items()
+        sections = self._parts().items()
         return html.panel(
-            repr(self)[1:-1], *(html.folded(name, html.bullets(lines)) for name, lines in parts)
+            repr(self)[1:-1], *(html.folded(name, html.bullets(lines)) for name, lines in sections)
         )
 
     def _described_defaults(self) -> Iterator[str]:
@@ -355,12 +360,12 @@ class Explainer:
             if not isinstance(constraint, WithinObserved):
                 continue
             if isinstance(self.features[constraint.features[0]], Categorical):
-                kept = f"{named(constraint.features)}: only categories that occur in the data"
+                text = f"{named(constraint.features)}: only categories that occur in the data"
             else:
-                kept = "numbers stay within the ranges above"
+                text = "numbers stay within the ranges above"
                 if any(bounds.feature in constraint.features for bounds in constraint.stated):
-                    kept += ", but where a bound says otherwise"
-            yield f"{kept} ({constraint.default})"
+                    text += ", but where a bound says otherwise"
+            yield f"{text} ({constraint.default})"
 
     @cached_property
     def constant(self) -> tuple[Hashable, ...]:
@@ -368,52 +373,74 @@ class Explainer:
         seen = ((f.name, f.observed) for f in self.features)
         return tuple(name for name, values in seen if values and len({*values}) == 1)
 
-    def _shown(self, given: tuple[Feature, ...], *, extrapolate: bool) -> list[WithinObserved]:
+    def _shown(
+        self, described_features: tuple[Feature, ...], *, extrapolate: bool
+    ) -> list[WithinObserved]:
         """That answers stay within what the data show, where nobody says otherwise."""
-        asked = [c for c in self.constraints if isinstance(c, WithinObserved)]
-        said = {name for c in asked for name in c.features or self.features.names}
-        left = [f for f in self.features if f.name not in said and f.observed is not None]
-        numbers = [f.name for f in left if not isinstance(f, Categorical)]
+        within_observed = [c for c in self.constraints if isinstance(c, WithinObserved)]
+        named_already = {
+            name for c in within_observed for name in c.features or self.features.names
+        }
+        observed = [
+            f for f in self.features if f.name not in named_already and f.observed is not None
+        ]
+        numbers = [f.name for f in observed if not isinstance(f, Categorical)]
         stated = [c for c in self.constraints if isinstance(c, Bounds)]
-        free = {f.name for f in given if isinstance(f, Categorical) and f.observed is None}
-        rest = [f for f in left if isinstance(f, Categorical) and f.name not in free]
-        more = [f.name for f in rest if {*f.categories} - {*(f.observed or ()), f.stand_in}]
+        free = {
+            f.name for f in described_features if isinstance(f, Categorical) and f.observed is None
+        }
+        categorical = [f for f in observed if isinstance(f, Categorical) and f.name not in free]
+        unseen = [
+            f.name for f in categorical if {*f.categories} - {*(f.observed or ()), f.stand_in}
+        ]
         lift = "pass extrapolate=True to lift it"
         add = "describe the column with Categorical to add categories"
         within = [WithinObserved.by_default(numbers, lift, stated)] if numbers else []
-        among = [WithinObserved.by_default(more, add)] if more else []
+        among = [WithinObserved.by_default(unseen, add)] if unseen else []
         return among if extrapolate else within + among
 
-    def _read(self, X: object) -> tuple[Question, tuple[Table, Table], float]:
+    def _read(self, X: object) -> tuple[ReadModel, Query, tuple[Table, Table], float]:
         """What is asked of rows but for the target; they as they came, the model's columns of them.
 
         And the distance from 1 to the next number where the model computes, or the rows are kept:
         steps of a pipeline compute in the precision of either, and the coarsest of them counts.
         """
-        came = Table.read(X)
-        inputs = match_columns(came, self.reading.features, named=self.reading.named)
-        if came.is_array or inputs.labels is not None:
-            came = inputs
-        eps, features = max(self.reading.eps, inputs.eps), self.features
+        table = Table.read(X)
+        inputs = match_columns(table, self.reading.features, named=self.reading.named)
+        if table.is_array or inputs.labels is not None:
+            table = inputs
+        # without data or features, whole dtypes are steps of 1
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
-        if whole:  # without data or features, whole dtypes are steps of 1
-            steps = (isinstance(f, Continuous) and f.name in whole for f in self.features)
-            pairs = zip(self.features, steps, strict=True)
-            features = Features(Integer(f.name) if w else f for f, w in pairs)
-        return self._question(features, eps), (came, inputs), eps
+        eps = max(self.reading.eps, inputs.eps)
+        return *self._question(whole, eps), (table, inputs), eps
 
-    def _question(self, features: Features, eps: float = EPS) -> Question:
-        """What does not depend on the target, made once for each set of kinds and precision."""
-        from counterpoint.search.union import Question
+    def _question(
+        self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS
+    ) -> tuple[ReadModel, Query]:
+        """What does not depend on the target, made once for whole columns and a precision."""
+        from counterpoint.search.query import Query
 
         form = self.reading.form.in_precision(eps)
-        key, rules = (features, form is self.reading.form), (*self.constraints, *self.implied)
-        return self._questions.made(key, partial(Question.ask, form, features, rules, self.cost))
+        key = whole, form is self.reading.form
+        prepared = self._questions.get(key)
+        if prepared is not None:
+            return prepared
+
+        def make() -> tuple[ReadModel, Query]:
+            stepped = (isinstance(f, Continuous) and f.name in whole for f in self.features)
+            pairs = zip(self.features, stepped, strict=True)
+            items = Features(Integer(f.name) if steps else f for f, steps in pairs)
+            features = items if whole else self.features
+            rules = (*self.constraints, *self.implied)
+            query = Query.ask(form, features, rules, self.cost)
+            return replace(self.reading, form=form), query
+
+        return self._questions.made(key, make)
 
     @cached_property
-    def _default_question(self) -> Question:
+    def _default_question(self) -> Query:
         """The question for the kinds that data and features say."""
-        return self._question(self.features)
+        return self._question()[1]
 
 
 def _checked_cost(cost: object) -> Cost:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from counterpoint.explainer import Explainer
-    from counterpoint.search.union import Task
+    from counterpoint.search.query import Task
 
 __all__ = ["Path", "checked_targets", "trace", "traced"]
 

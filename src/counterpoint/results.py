@@ -23,7 +23,7 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.programs.evidence import Kept
-    from counterpoint.search.union import Question
+    from counterpoint.search.query import Query
     from counterpoint.solvers import Effort
 
 __all__ = ["Counterfactuals"]
@@ -64,7 +64,7 @@ class Counterfactuals:
         (n,) what was wanted of each.
     eps
         The distance from 1 to the next number where the model computes, or rows are kept.
-    effort, fills, kept
+    effort, fills, proofs
         What records hold besides: how far was searched (None for answers that are not the cheapest
         of their rows), what missing cells count as, and positions of rows with their proofs.
     """
@@ -77,13 +77,13 @@ class Counterfactuals:
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
-    question: Question
+    question: Query
     targets: NDArray[np.object_]
     eps: float
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
     effort: Effort | None = None
     fills: Mapping[Hashable, Any] = field(default_factory=dict, repr=False)
-    kept: list[tuple[IntArray, list[Kept]]] = field(default_factory=list, repr=False)
+    proofs: list[tuple[IntArray, list[Kept]]] = field(default_factory=list, repr=False)
 
     def put(
         self,
@@ -94,17 +94,17 @@ class Counterfactuals:
         closed_form: BoolArray,
     ) -> None:
         """Write what became of some rows, in order."""
-        here = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
-        self.after[here] = after
-        self.statuses[here] = status
-        self.certificates.put(here, certificates)
-        self.closed_form[here] = closed_form
+        positions = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
+        self.after[positions] = after
+        self.statuses[positions] = status
+        self.certificates.put(positions, certificates)
+        self.closed_form[positions] = closed_form
 
     def keep(self, rows: IntArray, proofs: Sequence[Kept | None], pieces: int) -> None:
         """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
-        kept = [proof for proof in proofs if proof is not None]
-        if self.effort is not None and len(rows) and len(kept) == len(proofs) == pieces:
-            self.kept.append((rows, kept))
+        known_proofs = [proof for proof in proofs if proof is not None]
+        if self.effort is not None and len(rows) and len(known_proofs) == len(proofs) == pieces:
+            self.proofs.append((rows, known_proofs))
 
     def __len__(self) -> int:
         return len(self.statuses)
@@ -163,17 +163,17 @@ class Counterfactuals:
         numbers = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
         names = ("before", "after", "missing", "statuses", "closed_form", "targets")
 
-        def here(told: dict[int, str]) -> dict[int, str]:
-            return {i - first: said for i, said in told.items() if first <= i < end}
+        def within(texts: dict[int, str]) -> dict[int, str]:
+            return {i - first: text for i, text in texts.items() if first <= i < end}
 
         return replace(
             self,
             table=table,
             certificates=replace(self.certificates, **numbers),
-            problems=here(self.problems),
-            _remarks=here(self._remarks),
+            problems=within(self.problems),
+            _remarks=within(self._remarks),
             **{name: getattr(self, name)[rows] for name in names},
-            kept=[(rows - first, kept) for rows, kept in _taken(self.kept, first, end)],
+            proofs=[(rows - first, pieces) for rows, pieces in _taken(self.proofs, first, end)],
         )
 
     def _status(self, i: int) -> Status:
@@ -184,7 +184,7 @@ class Counterfactuals:
         if i in self.problems:
             return self.problems[i]
         status, c = self._status(i), self.certificates[i]
-        text = said_of(status, c.claim, c.guarantee, found=c.valid, on_edge=c.on_edge)
+        text = said_of(status, c.claim, c.guarantee, has_answer=c.valid, on_edge=c.on_edge)
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
             chance = self.targets[i].requirement.chance
             self._remarks[i] = "" if chance is None else chance.remark(self, i)
@@ -196,22 +196,22 @@ class Counterfactuals:
         Rows of one sort share a message. Those with a sentence of their own are looked at one by
         one; of rows without an answer only the first.
         """
-        c, found, own = self.certificates, self.found, [*self.problems]
-        own += self.remarks()
+        c, answered, single = self.certificates, self.found, [*self.problems]
+        single += self.remarks()
         sorts = list(product(Status, Claim, Guarantee, (False, True), (False, True)))
         shape = (len(Status), len(Claim), len(Guarantee), 2, 2)
-        columns: list[NDArray[Any]] = [self.statuses, c.claims, c.guarantees, found, c.on_edge]
+        columns: list[NDArray[Any]] = [self.statuses, c.claims, c.guarantees, answered, c.on_edge]
         sort = np.zeros(len(self), np.int16)
         for column, size in zip(columns, shape, strict=True):
             sort = sort * np.int16(size) + column
         words: dict[str, int] = {}
         code = np.zeros(len(sorts), dtype=np.intp)
-        for k in np.flatnonzero(np.bincount(np.delete(sort, own) if own else sort)).tolist():
+        for k in np.flatnonzero(np.bincount(np.delete(sort, single) if single else sort)).tolist():
             status, claim, guarantee, valid, on_edge = sorts[k]
-            text = said_of(status, claim, guarantee, found=valid, on_edge=on_edge)
+            text = said_of(status, claim, guarantee, has_answer=valid, on_edge=on_edge)
             code[k] = words.setdefault(text, len(words))
         codes = code[sort]
-        for i in own:
+        for i in single:
             codes[i] = words.setdefault(self.message(i), len(words))
         return codes, [*words]
 
@@ -219,8 +219,8 @@ class Counterfactuals:
         """Row → what is said of it besides; of rows without an answer only of the first."""
         if not len(self) or self.targets[0].requirement.chance is None:
             return {}
-        found = self.found
-        rows = [*np.flatnonzero(found).tolist(), *np.flatnonzero(~found)[:REMARKS].tolist()]
+        answered = self.found
+        rows = [*np.flatnonzero(answered).tolist(), *np.flatnonzero(~answered)[:REMARKS].tolist()]
         for i in rows:
             self.message(i)
         return {i: text for i in rows if (text := self._remarks.get(i))}
@@ -267,11 +267,11 @@ class Counterfactuals:
         nullable dtype of the same size (``Int64`` for ``int64``), an array of them in float64, and
         one of text in dtype object, since these cannot be missing.
         """
-        names, lost = self.features.names, ~self.found
-        answers = self.decoded(slice(None)).emptied(names, lost)
+        names, unanswered = self.features.names, ~self.found
+        answers = self.decoded(slice(None)).emptied(names, unanswered)
         return self.table.as_it_came(answers)
 
-    def report(self, **beside: NDArray[Any]) -> Any:
+    def report(self, **front_columns: NDArray[Any]) -> Any:
         """One row each: status, claim, the numbers of `Certificate`, changed, message.
 
         A pandas data frame with the index of what was passed, or a polars one for polars. Words
@@ -279,10 +279,10 @@ class Counterfactuals:
 
         Parameters
         ----------
-        **beside
+        **front_columns
             Columns of shape (n,) to put in front.
         """
-        for name, values in beside.items():
+        for name, values in front_columns.items():
             if np.asarray(values, dtype=object).shape != (len(self),):
                 raise InvalidInput(
                     f"Expected one value of {name!r} for each of {len(self)} rows; got "
@@ -292,11 +292,11 @@ class Counterfactuals:
         # products of matrices add up fastest, and exactly what is below 2**24
         moved, ones, size = np.empty(n, np.float32), np.ones(width, np.float32), 1 + CELLS // width
         for start in range(0, n, size):
-            here = slice(start, start + size)
-            differs = self.before[here] != self.after[here]
-            moved[here] = differs.astype(np.float32) @ ones
+            block = slice(start, start + size)
+            differs = self.before[block] != self.after[block]
+            moved[block] = differs.astype(np.float32) @ ones
         columns = {
-            **beside,
+            **front_columns,
             "status": (self.statuses, [*map(str, Status)]),
             "claim": (c.claims, [*map(str, Claim)]),
             "valid": c.valid,
@@ -348,8 +348,8 @@ class Counterfactuals:
         """How many rows have which status, what the answers cost, and which features change."""
         n = len(self)
         counts = zip(Status, np.bincount(self.statuses, minlength=len(Status)), strict=True)
-        shown = ", ".join(f"{count} {status}" for status, count in counts if count)
-        lines = [f"{n} rows: {shown or 'none'}"]
+        listing = ", ".join(f"{count} {status}" for status, count in counts if count)
+        lines = [f"{n} rows: {listing or 'none'}"]
         moved = self.changed.any(axis=1)
         if moved.any():
             cost, gap = self.cost[moved], self.gap[moved]
@@ -370,24 +370,26 @@ class Counterfactuals:
         return self.displayed("Counterfactuals", self.summary(), {"row": np.arange(len(self))})
 
     def displayed(
-        self, title: str, summary: str, beside: dict[str, NDArray[Any]], most: int = 10
+        self, title: str, summary: str, front_columns: dict[str, NDArray[Any]], most: int = 10
     ) -> str:
         """What notebooks show of the first answers, with columns in front."""
-        some, c = range(min(len(self), most)), self.certificates
-        safety_margin = [[int(values[i]) for values in beside.values()] for i in some]
+        first_rows, c = range(min(len(self), most)), self.certificates
+        safety_margin = [[int(values[i]) for values in front_columns.values()] for i in first_rows]
         kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
         answers = [
             (*safety_margin[i], self._status(i), float(self.cost[i]), html.changes(self[i].changes))
-            for i in some
+            for i in first_rows
         ]
-        kept = [(*safety_margin[i], *(getattr(c[i], name) for name in kinds)) for i in some]
-        more = f"and {len(self) - most} more: see report() and changes()"
+        certificates = [
+            (*safety_margin[i], *(getattr(c[i], name) for name in kinds)) for i in first_rows
+        ]
+        remainder = f"and {len(self) - most} more: see report() and changes()"
         return html.panel(
             title,
             html.paragraph(summary),
-            html.table((*beside, "status", "cost", "changes"), answers),
-            html.paragraph(more if len(self) > most else ""),
-            html.folded("Certificates", html.table((*beside, *kinds), kept)),
+            html.table((*front_columns, "status", "cost", "changes"), answers),
+            html.paragraph(remainder if len(self) > most else ""),
+            html.folded("Certificates", html.table((*front_columns, *kinds), certificates)),
         )
 
 
@@ -399,10 +401,10 @@ def _only_read(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _taken(
-    kept: Sequence[tuple[IntArray, list[Kept]]], first: int, end: int
+    proofs: Sequence[tuple[IntArray, list[Kept]]], first: int, end: int
 ) -> Iterator[tuple[IntArray, list[Kept]]]:
     """What is kept of some rows that follow one another."""
-    for rows, pieces in kept:
+    for rows, pieces in proofs:
         mine = np.flatnonzero((rows >= first) & (rows < end))
         if len(mine):
             yield rows[mine], [piece.take(mine) for piece in pieces]

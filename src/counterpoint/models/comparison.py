@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from counterpoint.errors import InvalidInput, ReaderMismatch
 from counterpoint.numerics import MISSING, FloatArray, IntArray
 from counterpoint.problem.targets import APART, Probability
-from counterpoint.rows.encoding import PRESENT, Encoded, as_returned, encode, match_columns
+from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned, encode, match_columns
 from counterpoint.rows.features import Integer
 from counterpoint.rows.table import Table
 
@@ -55,16 +55,15 @@ def compare(reading: ReadModel, table: Table) -> None:
     labels = reading.form.predict(reading.features.expand(encoded.codes)).tolist()
     rare = np.array([i for i, label in enumerate(labels) if label not in predicted][:most], np.intp)
     if len(rare):
-        unseen = Encoded(encoded.codes[rare], {}, encoded.missing[rare])
-        _compare_rows(reading, inputs, rows[rare], unseen)
+        _compare_rows(reading, inputs, rows[rare], encoded.take(rare))
 
 
-def _usable(reading: ReadModel, inputs: Table, most: int) -> tuple[IntArray, Encoded]:
+def _usable(reading: ReadModel, inputs: Table, most: int) -> tuple[IntArray, RowBatch]:
     """Encode up to so many rows, evenly spread, and return those that can be used."""
     rows = _evenly(len(inputs), most)
     encoded = encode(inputs.take(rows), reading.features, reading.fills, reading.unfilled)
     good = np.delete(np.arange(len(rows)), list(encoded.problems))
-    return rows[good], Encoded(encoded.codes[good], {}, encoded.missing[good])
+    return rows[good], encoded.take(good)
 
 
 def _evenly(count: int, most: int) -> IntArray:
@@ -73,7 +72,7 @@ def _evenly(count: int, most: int) -> IntArray:
 
 
 def _compare_rows(
-    reading: ReadModel, inputs: Table, rows: IntArray, encoded: Encoded
+    reading: ReadModel, inputs: Table, rows: IntArray, encoded: RowBatch
 ) -> NDArray[Any]:
     """Compare predictions for some rows, and return those (n,) of the model.
 

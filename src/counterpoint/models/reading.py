@@ -30,7 +30,7 @@ from counterpoint.models.dispatch import Inputs, finish, inputs_of, read, throug
 from counterpoint.models.form import EPS, Form
 from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.problem.targets import APART, Label
-from counterpoint.rows.encoding import PRESENT, Encoded, decode, match_columns
+from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
 from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
 from counterpoint.rows.table import Table
 
@@ -123,7 +123,7 @@ class ReadModel:
             ) from error
 
     def not_filled(
-        self, inputs: Table, encoded: Encoded, features: Features, related: BoolArray
+        self, inputs: Table, encoded: RowBatch, features: Features, related: BoolArray
     ) -> dict[int, str]:
         """Return the rows whose missing cells the model takes for other values than they count as.
 

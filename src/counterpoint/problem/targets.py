@@ -95,7 +95,7 @@ class Validation:
 class VaryingMargin(ABC):
     """A safety margin that depends on the row and the point, as noise on the weights asks for.
 
-    Rows are encoded, (n, d) ``x``; a question is one of `counterpoint.search.union`.
+    Rows are encoded, (n, d) ``x``; a question is one of `counterpoint.search.query`.
     """
 
     @property

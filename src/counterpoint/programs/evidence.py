@@ -27,17 +27,21 @@ class Kept(NamedTuple):
     # (n, kept_size); how far points are from the row, and not where, which would say the row
     multipliers: FloatArray
     trees: Sequence[tuple[IntArray, Proof]] = ()  # with the rows that they are of
-    own: Sequence[Any] | None = None  # (n,) proofs of a family's own, which it reads itself
+    family_proofs: Sequence[Any] | None = (
+        None  # (n,) proofs of a family's own, which it reads itself
+    )
 
     def take(self, rows: IntArray) -> Kept:
         """Of some rows, in order."""
         trees = []
         for those, proof in self.trees:
-            left = np.flatnonzero(np.isin(those, rows))
-            if len(left):
-                trees.append((np.searchsorted(rows, those[left]), proof.take(left)))
-        own = None if self.own is None else [self.own[i] for i in rows.tolist()]
-        return Kept(self.multipliers[rows], trees, own)
+            positions = np.flatnonzero(np.isin(those, rows))
+            if len(positions):
+                trees.append((np.searchsorted(rows, those[positions]), proof.take(positions)))
+        family_proofs = (
+            None if self.family_proofs is None else [self.family_proofs[i] for i in rows.tolist()]
+        )
+        return Kept(self.multipliers[rows], trees, family_proofs)
 
 
 class Bounding(ABC):
@@ -85,11 +89,11 @@ class Evidence(Bounding):
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
     @classmethod
-    def of_kept(cls, program: Program, cases: Cases, kept: Kept) -> Evidence:
+    def of_kept(cls, program: Program, cases: Cases, proofs: Kept) -> Evidence:
         """What was `kept` proves of the same program and rows."""
-        multipliers, away = np.split(kept.multipliers, [program.size], axis=1)
+        multipliers, away = np.split(proofs.multipliers, [program.size], axis=1)
         at = cases.x + away if program.has_tangents else None
-        return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*kept.trees])
+        return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*proofs.trees])
 
     @property
     def is_local(self) -> bool:
@@ -111,8 +115,8 @@ class Evidence(Bounding):
             bound = np.maximum(bound, self._proved_by_trees)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful):
-            part, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
-            bound[doubtful[self.program.refutes(part, multipliers)]] = np.inf
+            doubtful_cases, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
+            bound[doubtful[self.program.refutes(doubtful_cases, multipliers)]] = np.inf
         return bound, np.maximum(bound, self.reported)
 
     def learn(
@@ -175,16 +179,18 @@ class RowEvidence(Bounding):
     def kept(self) -> Kept | None:
         """The proofs that a family reads itself, if there is one of each row."""
         proofs = [piece.kept for pieces in self.rows for piece in pieces]
-        family_proofs = [p for proof in proofs if proof is not None for p in proof.own or ()]
+        family_proofs = [
+            p for proof in proofs if proof is not None for p in proof.family_proofs or ()
+        ]
         if not len(family_proofs) == len(proofs) == len(self.rows):
             return None
         multipliers = np.vstack([proof.multipliers for proof in proofs if proof is not None])
-        return Kept(multipliers, own=family_proofs)
+        return Kept(multipliers, family_proofs=family_proofs)
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved, best = np.full((2, len(reached)), np.inf)
         for i, pieces in enumerate(self.rows):
             for piece in pieces:
-                bound, told = piece.bounds(reached[i : i + 1])
-                proved[i], best[i] = min(proved[i], bound[0]), min(best[i], told[0])
+                bound, reported_bound = piece.bounds(reached[i : i + 1])
+                proved[i], best[i] = min(proved[i], bound[0]), min(best[i], reported_bound[0])
         return proved, best

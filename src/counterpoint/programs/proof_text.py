@@ -25,15 +25,15 @@ def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
     An array of the multipliers of all pieces, if there is nothing else.
     """
     whole = np.concatenate([piece.multipliers[rows] for piece in pieces], axis=1)
-    if not any(piece.trees or piece.own for piece in pieces):
+    if not any(piece.trees or piece.family_proofs for piece in pieces):
         return [*whole]
     sizes, out = [piece.multipliers.shape[1] for piece in pieces], []
     trees = [_trees(piece) for piece in pieces]
     for row, flat in zip(rows.tolist(), whole, strict=True):
         more: list[dict[str, Any]] = [{"trees": t[row]} if row in t else {} for t in trees]
         for piece, table in zip(pieces, more, strict=True):
-            if piece.own is not None:
-                own = vars(piece.own[row]).items()
+            if piece.family_proofs is not None:
+                own = vars(piece.family_proofs[row]).items()
                 table["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in own}
         both = zip(as_pieces(flat, sizes), more, strict=True)
         out.append([piece | table for piece, table in both] if any(more) else flat)

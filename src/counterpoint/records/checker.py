@@ -40,7 +40,8 @@ from counterpoint.records.record import NUMBERS, Asked, Batch
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
 from counterpoint.search.answering import answers_to
-from counterpoint.search.union import Task, Union
+from counterpoint.search.query import Task
+from counterpoint.search.search import Union
 from counterpoint.solvers import Effort
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def concluded(
     reported a bound that settles the row, and which; of a row that nothing settles, that its
     optimum is local, or that time ran out.
     """
-    program, pieces = asked.question.actionable, asked.question.pieces(asked.target)
+    program, pieces = asked.question.actionable, asked.question.union(asked.target)
     answered, already = said["valid"].astype(bool), said["status"] == Status.ALREADY
     # By the formulas, at the row that was returned: what the change costs, by how much it breaks
     # constraints, what was minimised.
@@ -137,7 +138,7 @@ class Rows(NamedTuple):
 
 def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, BoolArray]:
     """(n,) what multipliers and trees prove, and whether that settles the row."""
-    question, pieces = asked.question, asked.question.pieces(asked.target)
+    question, pieces = asked.question, asked.question.union(asked.target)
     kept = kept_of(proofs, pieces.proof_programs)
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
@@ -156,12 +157,14 @@ def _proved(asked: Asked, rows: Rows, proofs: list[Any]) -> tuple[FloatArray, Bo
 def _evidence(asked: Asked, union: Union, program: Program, rows: Rows, kept: Kept) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
     cases = asked.cases(program, rows.x)
-    if kept.own is None:
+    if kept.family_proofs is None:
         return Evidence.of_kept(program, cases, kept)
     for family in families():
         for condition in (union.lazy, *program.region):
             if type(condition) in family.PROOFS:
-                own: Bounding = family.PROOFS[type(condition)](condition, program, cases, kept.own)
+                own: Bounding = family.PROOFS[type(condition)](
+                    condition, program, cases, kept.family_proofs
+                )
                 return own
     raise ValueError("there is a proof of a kind that is not known")
 
@@ -183,7 +186,7 @@ def messages_of(told: Mapping[str, Any]) -> NDArray[np.object_]:
     sorts = [*zip(*words, valid.tolist(), edge.tolist(), strict=True)]
     texts = {
         each: said_of(
-            Status(each[0]), Claim(each[1]), Guarantee(each[2]), found=each[3], on_edge=each[4]
+            Status(each[0]), Claim(each[1]), Guarantee(each[2]), has_answer=each[3], on_edge=each[4]
         )
         for each in {*sorts}
     }
@@ -208,7 +211,7 @@ def check(batch: Batch, asked: Asked) -> tuple[list[tuple[str, BoolArray]], NDAr
     table, after = (match_columns(Table.read(frame), question.features) for frame in frames)
     asked = replace(asked, eps=max(asked.eps, table.eps))
     task = Task(reading, question, target, Effort.asked(asked.gap, None), asked.eps)
-    before, returned = task.encoded(table), task.encoded(after)
+    before, returned = task.read(table), task.read(after)
     problems = before.problems | _uncomputable(task, table, batch.told["status"], before.problems)
     every = np.arange(len(batch.at))
     usable = ~np.isin(every, [*problems])

@@ -86,7 +86,7 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         )
         # a target that depends on the row is not one of rows that cannot be used
         usable = (answers.statuses[at] != Status.INVALID.code).any()
-        programs = answers.question.pieces(target).proof_programs if usable else ()
+        programs = answers.question.union(target).proof_programs if usable else ()
         sizes = [program.kept_size for program in programs]
         proofs = _proofs(answers, at, sizes)
         told = _columns(answers, at, asked, proofs)
@@ -131,11 +131,11 @@ def _proofs(answers: Counterfactuals, at: IntArray, sizes: list[int]) -> list[An
     """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
     out: list[Any] = [None] * len(at)
     known = np.full(len(answers), -1)
-    for k, (rows, _) in enumerate(answers.kept):
+    for k, (rows, _) in enumerate(answers.proofs):
         known[rows] = k  # what was searched last counts
     known[answers.statuses == Status.ALREADY.code] = -1
     for k in np.unique(known[at][known[at] >= 0]).tolist():
-        rows, kept = answers.kept[k]
+        rows, kept = answers.proofs[k]
         if not sizes or sizes != [piece.multipliers.shape[1] for piece in kept]:
             continue
         mine = np.flatnonzero(known[at] == k)

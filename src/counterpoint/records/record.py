@@ -28,7 +28,7 @@ from counterpoint.problem.targets import Target
 from counterpoint.programs.proof_text import told
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
-from counterpoint.search.union import Question
+from counterpoint.search.query import Query
 from counterpoint.search.validation import SINGLE
 from counterpoint.solvers import Effort
 
@@ -283,7 +283,7 @@ def problem_of(asked: Mapping[str, Any]) -> Problem:
 class Asked:
     """What was asked: of the answers that a record is made of, or made again from a record."""
 
-    question: Question  # what was read of the model, features, constraints, cost
+    question: Query  # what was read of the model, features, constraints, cost
     target: Target
     gap: float
     eps: float  # from 1 to the next number where the model computes, or rows are kept
@@ -311,7 +311,7 @@ class Asked:
         single = float(np.finfo(np.float32).eps) if asked["float32"] else EPS
         form = reading.form.in_precision(max(reading.eps, single))
         reading = replace(reading, form=form)
-        question = Question.ask(form, explainer.features, rules, problem.cost)
+        question = Query.ask(form, explainer.features, rules, problem.cost)
         if (
             fingerprint(reading.form, question.features, reading.fills)
             != shared["model"]["fingerprint"]
@@ -328,7 +328,7 @@ class Asked:
 
     def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
-        program = self.question.pieces(self.target).asked
+        program = self.question.union(self.target).asked
         return program.objective(y, self.cases(program, x))
 
     def cases(self, program: Program, x: FloatArray) -> Cases:

@@ -131,10 +131,10 @@ def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     if dtype.is_numeric() and values.dtype == object:
         values = np.asarray(values.tolist())
     if dtype.is_integer():
-        own = np.dtype(str(dtype).lower())
-        needed = _whole_dtype(own, values)
+        held_dtype = np.dtype(str(dtype).lower())
+        needed = _whole_dtype(held_dtype, values)
         wide = nw.Float64 if needed.kind == "f" else nw.Int64
-        return series if needed == own else series.cast(wide), values.astype(needed)
+        return series if needed == held_dtype else series.cast(wide), values.astype(needed)
     if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
         return series.cast(nw.Float64), values.astype(np.float64)
     if dtype in (nw.Categorical, nw.Enum):

@@ -7,7 +7,8 @@ missing for as long as its code does not change.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, final
@@ -22,8 +23,7 @@ from counterpoint.rows.features import Categorical, Feature, Features, near_name
 from counterpoint.rows.table import Cells, Table
 
 __all__ = [
-    "Encoded",
-    "Rows",
+    "RowBatch",
     "as_returned",
     "cells_after",
     "decode",
@@ -43,51 +43,54 @@ PRESENT, NAN, NONE, OTHER = range(4)
 
 @final
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """Codes of raw rows, and a sentence for each row that cannot be used."""
+class RowBatch:
+    """Rows of a call, read once: the numbers in their cells, and why some cannot be used."""
 
+    table: Table  # the model's columns of these rows and perhaps of others, as they came
+    features: Features
     codes: FloatArray  # (n, p); a row with a problem holds arbitrary finite codes
-    problems: dict[int, str]  # row position → what is wrong with it
     # (n, p): how a cell that counts as the fill of its column is missing; 0 for all others
     missing: NDArray[np.int8]
-
-    @classmethod
-    def of_numbers(cls, matrix: FloatArray) -> Encoded:
-        """Of finite numbers, which are their own codes."""
-        return cls(matrix, {}, np.broadcast_to(np.int8(PRESENT), matrix.shape))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows that are asked about, and what each of them asks for itself."""
-
-    index: IntArray  # (n,) their positions in the call
-    at: IntArray  # (n,) their positions in a table
-    table: Table  # the model's columns of them and perhaps of others, as they came
-    codes: FloatArray  # (n, p)
-    x: FloatArray  # (n, d) the same encoded
-    weight: FloatArray | None = None  # (n,) what the price counts beside what is charged
+    index: IntArray  # (n,) positions in the call
+    at: IntArray  # (n,) positions in the table
+    problems: dict[int, str]  # position in the call → what is wrong with a row
+    weight: FloatArray | None = None  # (n,) how much the price counts against objective terms
     held: BoolArray | None = None  # (n, p) which features must stay
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def take(self, part: IntArray) -> Rows:
-        """Some of them, each once and in order, and the whole table."""
-        if len(part) == len(self.index):
+    @cached_property
+    def x(self) -> FloatArray:
+        """(n, d) the rows encoded."""
+        return self.codes if self.features.all_numeric else self.features.expand(self.codes)
+
+    def take(self, rows: IntArray) -> RowBatch:
+        """Some of the rows, each once and in order, with the whole table."""
+        if len(rows) == len(self.index):
             return self
-        here = as_slice(part)
-        codes = self.codes[here]
-        return Rows(
-            self.index[here],
-            self.at[here],
-            self.table,
-            codes,
-            codes if self.x is self.codes else self.x[here],
-            None if self.weight is None else self.weight[here],
-            None if self.held is None else self.held[here],
+        positions = as_slice(rows)
+        batch = replace(
+            self,
+            codes=self.codes[positions],
+            missing=self.missing[positions]
+            if self.missing.strides[0]
+            else self.missing[: len(rows)],
+            index=self.index[positions],
+            at=self.at[positions],
+            weight=None if self.weight is None else self.weight[positions],
+            held=None if self.held is None else self.held[positions],
         )
+        if "x" in vars(self) and not self.features.all_numeric:
+            vars(batch)["x"] = self.x[positions]
+        return batch
+
+    def apart(self) -> RowBatch:
+        """The same rows in a table of nothing else."""
+        if len(self.index) == len(self.table.native):
+            return self
+        positions = np.arange(len(self.index))
+        return replace(self, at=positions, table=self.table.take(as_slice(self.at)))
 
 
 def match_columns(table: Table, features: Features, *, named: bool = True) -> Table:
@@ -111,12 +114,12 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
                 f"got an array with {len(table.names)}."
             )
         return table.renamed(names)
-    known = set(table.names)
-    missing = [name for name in names if name not in known]
+    present_names = set(table.names)
+    missing = [name for name in names if name not in present_names]
     if missing:
-        others = [name for name in table.names if name not in {*names}]
-        alike = ((name, near) for name in missing if (near := near_names(name, others)))
-        hint = f" Other columns that are known: {some(others, 12)}." if others else ""
+        extra_names = [name for name in table.names if name not in {*names}]
+        alike = ((name, near) for name in missing if (near := near_names(name, extra_names)))
+        hint = f" Other columns that are known: {some(extra_names, 12)}." if extra_names else ""
         for name, near in islice(alike, 1):
             hint = f" For {name!r}, did you mean {near}?"
         raise InvalidInput(
@@ -130,16 +133,18 @@ def encode(
     features: Features,
     fills: Fills = NO_FILLS,
     unfilled: Mapping[Hashable, str] = NO_FILLS,
-) -> Encoded:
-    """Codes of the rows of a table whose columns are the features, in order.
+) -> RowBatch:
+    """Read the rows of a table whose columns are the features, in order.
 
     ``fills`` says by name what a missing cell counts as; in other columns it is a problem of its
     row, and ``unfilled`` may say why, as the end of a sentence.
     """
     problems: dict[int, str] = {}
+    positions = np.arange(len(table.native))
     matrix = table.float_matrix if features.all_numeric else None
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
-        return Encoded.of_numbers(matrix)
+        missing = np.broadcast_to(np.int8(PRESENT), matrix.shape)
+        return RowBatch(table, features, matrix, missing, positions, positions, problems)
     codes = np.empty((len(table), len(features))) if matrix is None else np.array(matrix)
     missing = np.zeros(codes.shape, dtype=np.int8)
     read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
@@ -151,7 +156,7 @@ def encode(
             values = _as_numbers(name, values, problems, table.foreign(name))
         fill, why_not = fills.get(name), unfilled.get(name, "")
         codes[:, j], missing[:, j] = _column_codes(feature, values, index, fill, why_not, problems)
-    return Encoded(codes, problems, missing)
+    return RowBatch(table, features, codes, missing, positions, positions, problems)
 
 
 def present(table: Table, features: Features) -> FloatArray:
@@ -226,12 +231,12 @@ def _matrix(
     matrix = after.astype(table.float_dtype, copy=False)
     if whole or not table.has_nan:
         return matrix
-    came = table.float_matrix[rows]
-    gaps = np.isnan(came) & (before == after)
+    matrix_before = table.float_matrix[rows]
+    gaps = np.isnan(matrix_before) & (before == after)
     if not gaps.any():
         return matrix
     if table.is_array or table.is_pandas:  # others tell a null from a NaN
-        return np.where(gaps, came.astype(matrix.dtype, copy=False), matrix)
+        return np.where(gaps, matrix_before.astype(matrix.dtype, copy=False), matrix)
     return None
 
 
@@ -308,16 +313,16 @@ def _column_codes(
     codes = np.where(bad, 0.0 if fill is None else fill, codes)
     for i in (at if fill is None else at[missing[at] == PRESENT]).tolist():
         if missing[i]:
-            said = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."
+            text = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."
         elif isinstance(feature, Categorical):
             (value,) = values[i : i + 1].tolist()
-            said = (
+            text = (
                 f"holds the unknown category {value!r}; known: {some(feature.categories)}. "
                 "Describe it with Categorical to add one."
             )
         else:
-            said = "is infinite. Replace it by a finite number."
-        problems.setdefault(i, f"column {feature.name!r} {said}")
+            text = "is infinite. Replace it by a finite number."
+        problems.setdefault(i, f"column {feature.name!r} {text}")
     return codes, PRESENT if fill is None else missing
 
 
@@ -334,9 +339,9 @@ def _as_numbers(
     import pandas as pd
 
     out, values = np.full(len(values), np.nan), values.astype(object)
-    left = [np.flatnonzero(~pd.isna(values))]
-    while left:
-        at = left.pop()
+    unread = [np.flatnonzero(~pd.isna(values))]
+    while unread:
+        at = unread.pop()
         if not foreign and all(map(_is_plain, values[at].tolist())):
             try:
                 out[at] = values[at].astype(np.float64)
@@ -345,11 +350,11 @@ def _as_numbers(
             else:
                 continue
         if not foreign and len(at) > 1:
-            left += np.array_split(at, 2)
+            unread += np.array_split(at, 2)
             continue
         for i in at.tolist():
-            said = f"column {name!r} holds {values[i]!r}{foreign}; expected a number."
-            problems.setdefault(i, said)
+            text = f"column {name!r} holds {values[i]!r}{foreign}; expected a number."
+            problems.setdefault(i, text)
     return out
 
 

@@ -130,10 +130,10 @@ class Categorical:
 
     def __post_init__(self) -> None:
         check_name("Categorical", self.name)
-        for part in ("categories", "observed"):
-            if part == "categories" or self.observed is not None:
-                kept = listed(f"the {part} of column {self.name!r}", getattr(self, part))
-                object.__setattr__(self, part, kept)
+        for name in ("categories", "observed"):
+            if name == "categories" or self.observed is not None:
+                values = listed(f"the {name} of column {self.name!r}", getattr(self, name))
+                object.__setattr__(self, name, values)
         check_flag(f"ordered of column {self.name!r}", self.ordered)
         for value in (*self.categories, *(self.observed or ()), self.stand_in):
             if not is_comparable(value):
@@ -165,8 +165,8 @@ class Categorical:
     @property
     def is_stand_in(self) -> BoolArray:
         """(c,): which category only stands for missing cells."""
-        known = self.stand_in is not None
-        return np.array([known and value == self.stand_in for value in self.categories])
+        has_stand_in = self.stand_in is not None
+        return np.array([has_stand_in and value == self.stand_in for value in self.categories])
 
     @property
     def numbers(self) -> FloatArray | None:
@@ -334,9 +334,9 @@ class Features:
         return float(code)
 
 
-def all_features(given: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
+def all_features(features: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
     """One feature or several as a tuple; what is none is an `InvalidInput`."""
-    return all_of(Feature, given, "features such as cp.Continuous('age')")
+    return all_of(Feature, features, "features such as cp.Continuous('age')")
 
 
 def with_observed(item: Feature, seen: Feature) -> Feature:
@@ -346,25 +346,25 @@ def with_observed(item: Feature, seen: Feature) -> Feature:
     if isinstance(item, Categorical):
         if not isinstance(seen, Categorical):
             return item
-        kept = tuple(value for value in seen.observed if value in item.categories)
-        return replace(item, observed=kept)
+        occurring = tuple(value for value in seen.observed if value in item.categories)
+        return replace(item, observed=occurring)
     ends: tuple[Any, ...] = seen.observed
     if isinstance(seen, Categorical) and seen.numbers is None:
         return item
     return replace(item, observed=(float(min(ends)), float(max(ends))))
 
 
-def near_names(name: Hashable, known: Sequence[Hashable]) -> str:
+def near_names(name: Hashable, names: Sequence[Hashable]) -> str:
     """``'a' or 'b'``, the known names that look most like another; empty if none does."""
     from difflib import get_close_matches
 
-    return " or ".join(map(repr, get_close_matches(str(name), [str(k) for k in known], n=3)))
+    return " or ".join(map(repr, get_close_matches(str(name), [str(k) for k in names], n=3)))
 
 
-def unknown_name(name: Hashable, known: Sequence[Hashable]) -> str:
+def unknown_name(name: Hashable, names: Sequence[Hashable]) -> str:
     """A sentence for a name that is not among the known ones, with the nearest of them."""
-    near = near_names(name, known)
-    hint = f"did you mean {near}?" if near else f"known: {some(known, 12)}."
+    near = near_names(name, names)
+    hint = f"did you mean {near}?" if near else f"known: {some(names, 12)}."
     return f"There is no feature {shown(name)}; {hint}"
 
 
@@ -382,21 +382,21 @@ def _infer(table: Table, name: Hashable) -> Feature:
         )
     try:
         seen = {value for value in values.tolist() if not is_missing(value)}
-        known = levels or tuple(sorted(seen, key=lambda value: (type(value).__name__, value)))
+        categories = levels or tuple(sorted(seen, key=lambda value: (type(value).__name__, value)))
     except TypeError:
         raise InvalidInput(
             f"Column {name!r} holds values that are neither numbers nor text; "
             "turn them into text or categories first."
         ) from None
-    if not known:
+    if not categories:
         raise InvalidInput(f"Column {name!r} has no value; drop it or fill it in.")
-    if any(hasattr(value, "isoformat") for value in known):
+    if any(hasattr(value, "isoformat") for value in categories):
         raise InvalidInput(
             f"Column {name!r} holds dates; turn them into a number first, such as days since a "
             "fixed day."
         )
-    observed = tuple(value for value in known if value in seen)
-    return Categorical(name, known, levels is not None and table.is_ordered(name), observed)
+    observed = tuple(value for value in categories if value in seen)
+    return Categorical(name, categories, levels is not None and table.is_ordered(name), observed)
 
 
 def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:

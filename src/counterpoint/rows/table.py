@@ -128,7 +128,7 @@ class Table:
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""
         matrix = self.native if self.is_array else self.float_matrix
-        known: Sequence[Hashable] = self.names
+        columns: Sequence[Hashable] = self.names
         if matrix is not None:
             cells = matrix[i].tolist()
             if tuple(names) == self.names and matrix.dtype.kind == "f":
@@ -136,13 +136,13 @@ class Table:
         elif not self.is_pandas:
             cells = self.take(slice(i, i + 1)).frame.rows()[0]
         elif len(names) < ONE_BY_ONE:
-            cells, known = [self.native[name].array[i] for name in names], names
+            cells, columns = [self.native[name].array[i] for name in names], names
         elif len(self) <= FEW:
             cells = self._cells[i].tolist()
         else:
             cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
-        found = dict(zip(known, cells, strict=True))
-        return {n: v.item() if isinstance(v := found[n], np.generic) else v for n in names}
+        row = dict(zip(columns, cells, strict=True))
+        return {n: v.item() if isinstance(v := row[n], np.generic) else v for n in names}
 
     def distinct(self, name: Hashable) -> tuple[IntArray, NDArray[Any]] | None:
         """Which of the distinct values of a column each cell holds, and these values.
@@ -203,23 +203,23 @@ class Table:
         if tuple(names) == self.names:
             return self
         if self.is_array:
-            some = self.native[:, [self.names.index(name) for name in names]]
+            native = self.native[:, [self.names.index(name) for name in names]]
         elif self.is_pandas:
-            some = self.native[list(names)]
+            native = self.native[list(names)]
         else:
-            some = self.frame.select(*names).to_native()
-        return Table(some, tuple(names))
+            native = self.frame.select(*names).to_native()
+        return Table(native, tuple(names))
 
     def take(self, rows: slice | IntArray) -> Table:
         """These rows, in this order."""
         if self.is_array:
-            some = self.native[rows]
+            native = self.native[rows]
         elif self.is_pandas:
-            some = self.native.iloc[rows]
+            native = self.native.iloc[rows]
         else:  # narwhals takes NumPy's whole numbers for names
-            part = slice(*rows.indices(len(self))) if isinstance(rows, slice) else rows
-            some = self.frame[part].to_native()
-        return Table(some, self.names, None if self.is_array else self.dtypes, self.labels)
+            positions = slice(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+            native = self.frame[positions].to_native()
+        return Table(native, self.names, None if self.is_array else self.dtypes, self.labels)
 
     @cached_property
     def float_dtype(self) -> np.dtype[Any] | None:
@@ -269,13 +269,13 @@ class Table:
             np.float64, copy=False
         )
 
-    def to_model_input(self, *others: Table, named: bool) -> Any:
+    def to_model_input(self, *following: Table, named: bool) -> Any:
         """What ``model.predict`` takes: a frame if the model was fitted on names, else an array.
 
         With another table, the rows of both; None unless one frame can hold them as they are.
         """
-        if others:
-            both = self._followed_by(*others)
+        if following:
+            both = self._followed_by(*following)
             return None if both is None else both.to_model_input(named=named)
         if named == (not self.is_array):
             return self.native
@@ -348,15 +348,15 @@ class Table:
                 ints = array.dtype.kind == "O" and holds_ints(array[:, j])
                 out[at, j] = as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
-        some = self.take(rows)
+        taken = self.take(rows)
         if self.is_pandas:
-            out, dtypes = some.native.copy(deep=False), list(self.dtypes)
+            out, dtypes = taken.native.copy(deep=False), list(self.dtypes)
             for name in cells:
                 out[name] = column = written(out[name], *cells[name])
                 dtypes[self.names.index(name)] = column.dtype
             return Table(out, self.names, dtypes)
-        changed = [scattered(some.frame.get_column(name), *cells[name]) for name in cells]
-        return Table(some.frame.with_columns(*changed).to_native(), self.names)
+        changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]
+        return Table(taken.frame.with_columns(*changed).to_native(), self.names)
 
     def emptied(self, names: Sequence[Hashable], rows: BoolArray) -> Table:
         """The same with the cells of some columns missing in (n,) some rows.
@@ -394,15 +394,15 @@ class Table:
         def free(name: str) -> str:
             return free(f"{name}_") if name in answers.names else name
 
-        left = self.sibling({free(name): values for name, values in columns.items()}, rows)
+        front = self.sibling({free(name): values for name, values in columns.items()}, rows)
         if not self.is_array and not self.is_pandas:
-            both = [_wrapped(left), answers.frame]
+            both = [_wrapped(front), answers.frame]
             return nw.concat(both, how="horizontal").to_native()
         import pandas as pd
 
         names = list(answers.names) if self.labels is None else self.labels
-        right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(left.index)
-        return pd.concat([left, right], axis=1)
+        right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(front.index)
+        return pd.concat([front, right], axis=1)
 
     def _made(self, columns: dict[str, Any]) -> Any:
         """A native frame in the library of this one."""
@@ -415,9 +415,9 @@ class Table:
 
 def repeated(tables: tuple[Table, Table], rows: IntArray) -> tuple[Table, Table]:
     """These rows, each as often as it is named."""
-    came, inputs = tables
-    some = inputs.take(rows)
-    return some if came is inputs else came.take(rows), some
+    whole, inputs = tables
+    rows_of_inputs = inputs.take(rows)
+    return rows_of_inputs if whole is inputs else whole.take(rows), rows_of_inputs
 
 
 # What can be read as a table

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, Status, certify
-from counterpoint.numerics import BoolArray, FloatArray, as_slice
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, Rows
+from counterpoint.rows.encoding import PRESENT, RowBatch
 from counterpoint.rows.table import Table
-from counterpoint.search.union import Task, Union
+from counterpoint.search.query import Task
+from counterpoint.search.search import Union
 from counterpoint.search.validation import ModelValidation, NotForeseen, ask_about
 
 __all__ = ["answers_to"]
@@ -24,7 +25,7 @@ CELLS = 1 << 20
 """Cells of a chunk: 8 MiB, a compromise between the cache and what a call of ``predict`` takes
 whatever the number of its rows, which is a millisecond on a frame."""
 WIDE = 4
-"""Rows take so many numbers at least: with few columns, what is known of them takes more."""
+"""Columns that a row counts as at least: with few of them, what is known of it takes more."""
 PROOFS = 1 << 25
 """Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16
@@ -48,196 +49,175 @@ def answers_to(
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
     target's; ``held`` (n, p) says which features of which row must stay.
     """
-    (came, inputs), features = tables, task.question.features
-    encoded = task.encoded(inputs)
-    codes, n = encoded.codes, len(encoded.codes)
-    missing = encoded.missing[: 1 if encoded.missing.strides[0] == 0 else n] != PRESENT
-    required, usable = task.target.requirement, np.ones(n, dtype=bool)
-    usable[[*encoded.problems]] = False
-    cheapest = weight is None and held is None and task.piece is None
-    if weight is None and required.weight is not None:
-        weight = np.full(n, required.weight)
+    (table, inputs), question = tables, task.question
+    batch = task.read(inputs)
+    n, default = len(batch.codes), task.target.requirement.weight
+    is_cheapest = weight is None and held is None and task.piece is None
+    if weight is None and default is not None:
+        weight = np.full(n, default)
+    batch = replace(batch, weight=weight, held=held)
+    missing = batch.missing[: 1 if batch.missing.strides[0] == 0 else n] != PRESENT
     out = Counterfactuals(
-        came,
-        codes,
-        np.array(codes),
-        np.broadcast_to(missing, codes.shape),
+        table,
+        batch.codes,
+        np.array(batch.codes),
+        np.broadcast_to(missing, batch.codes.shape),
         np.full(n, Status.INVALID.code, np.int8),
         Certificates.blank(n),
         np.zeros(n, dtype=bool),
-        encoded.problems,
-        task.question,
+        batch.problems,
+        question,
         np.full(n, task.target, dtype=object),
         task.eps,
-        effort=task.effort if cheapest else None,
+        effort=task.effort if is_cheapest else None,
         fills=task.model.fills,
     )
-    size = max(64, CELLS // max(features.width, WIDE))
+    usable = np.ones(n, dtype=bool)
+    usable[[*batch.problems]] = False
+    size = max(64, CELLS // max(question.features.width, WIDE))
     for start in range(0, n, size):
-        index = start + np.flatnonzero(usable[start : start + size])
-        if not len(index):
-            continue
-        part = as_slice(index)  # which is not copied
-        codes = encoded.codes[part]
-        rows = Rows(
-            index,
-            np.arange(len(index)),
-            inputs if len(index) == n else inputs.take(part),
-            codes,
-            codes if features.all_numeric else features.expand(codes),
-            None if weight is None else weight[part],
-            None if held is None else held[part],
-        )
-        _answer_surely(task, rows, out, advance)
+        rows = start + np.flatnonzero(usable[start : start + size])
+        if len(rows):
+            _answer_surely(task, batch.take(rows).apart(), out, advance)
     return out
 
 
 def _answer_surely(
-    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
+    task: Task, rows: RowBatch, out: Counterfactuals, advance: Callable[[int], None] | None
 ) -> None:
-    """`_answer_chunk`, but a row whose arithmetic fails is invalid, and no other is lost with it.
+    """Answer rows of a chunk; one whose arithmetic fails is invalid, and no other is lost with it.
 
     It is found by halves, so that it alone takes time; the progress of these is not told twice.
     What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
     """
-    records = len(out.kept)
+    records, target = len(out.proofs), task.target
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            _answer_chunk(task, rows, out, advance)
+            # Of a few rows, and where nothing is demanded, the model is asked in the end alone.
+            if not target.demanding:
+                _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
+                return
+            if len(rows.index) <= FEW and target.requirement.at_least is None:
+                with suppress(NotForeseen):
+                    _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
+                    if advance is not None:
+                        advance(len(rows.index))
+                    return
+            predicted = task.model.predict(rows.table)
+            task.model.check(rows.x, predicted)
+            _answer(task, rows, predicted, out, advance, foreseen=False)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
-        del out.kept[records:]
+        del out.proofs[records:]
         if len(rows) > 1:
-            for part in np.array_split(np.arange(len(rows)), 2):
-                half = rows.take(part)
-                table = rows.table.take(half.at)
-                _answer_surely(task, replace(half, at=np.arange(len(part)), table=table), out, None)
+            for half in np.array_split(np.arange(len(rows)), 2):
+                _answer_surely(task, rows.take(half).apart(), out, None)
             return
-        out.put(
-            rows.index,
-            rows.codes,
-            np.full(1, Status.INVALID.code, np.int8),
-            Certificates.blank(1),
-            np.zeros(1, dtype=bool),
-        )
+        closed, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
+        out.put(rows.index, rows.codes, status, Certificates.blank(1), closed)
         out.problems[int(rows.index[0])] = (
             "its numbers, with those of the model and the cost, are too large or too small to "
             f"compute with ({error}). Rescale the columns, or the weights of the cost."
         )
 
 
-def _answer_chunk(
-    task: Task, rows: Rows, out: Counterfactuals, advance: Callable[[int], None] | None
-) -> None:
-    """What the model says of some rows, and the answers to them."""
-    if not task.target.demanding:  # then nothing depends on what the model says
-        _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
-        return
-    if rows.index.size <= FEW and task.target.requirement.at_least is None:
-        with suppress(NotForeseen):
-            _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
-            if advance is not None:
-                advance(len(rows))
-            return
-    predicted = task.model.predict(rows.table)
-    task.model.check(rows.x, predicted)
-    _answer(task, rows, predicted, out, advance, foreseen=False)
-
-
 def _answer(
     task: Task,
-    rows: Rows,
+    rows: RowBatch,
     predicted: NDArray[Any],
     out: Counterfactuals,
     advance: Callable[[int], None] | None,
     *,
     foreseen: bool,
 ) -> None:
-    """What the target means for each row of a chunk: those that meet it, and a search for others.
+    """Find what the target means for each row, write rows that meet it, and search for the others.
 
-    Predictions that are ``foreseen`` the model itself has not said: `NotForeseen` is raised if a
-    row seems to meet the target already, or if the model says otherwise in the end.
+    Predictions are ``foreseen`` if the form makes them: `NotForeseen` is raised if a row seems to
+    meet the target already, or if the model predicts otherwise in the end.
     """
-    answered, said, tell = np.zeros(predicted.size, dtype=bool), predicted, advance or _nobody
-    if task.target.requirement.at_least is not None:
-        said = task.target.said(task.model, rows.table)
-    for parts in task.target.each(predicted, answered):
+    answered, progress = np.zeros(predicted.size, dtype=bool), advance or _ignore
+    outputs, whole = predicted, task.target
+    if whole.requirement.at_least is not None:
+        outputs = whole.said(task.model, rows.table)
+    for goals in whole.each(predicted, answered):
         searches: list[Search] = []
-        for target, part in parts:
-            one = task if target is task.target else replace(task, target=target)
-            some = rows.take(part)
-            out.targets[some.index] = target
-            satisfied = one.already_satisfied(some.x, said[some.at])
+        for target, positions in goals:
+            query = task if target is whole else replace(task, target=target)
+            batch = rows.take(positions)
+            out.targets[batch.index] = target
+            satisfied = query.already_satisfied(batch.x, outputs[batch.at])
             if satisfied.any():
                 if foreseen:
                     raise NotForeseen
-                _put_already(one, some.take(np.flatnonzero(satisfied)), said, out)
-                tell(int(satisfied.sum()))
-                some = some.take(np.flatnonzero(~satisfied))
-            searches += _searches(one, some)
-        for group in _together(searches):
-            found = [ModelValidation(*each) for each in group]
-            ask_about(task, rows, found, predicted if foreseen else None)
+                _put_already(query, batch.take(np.flatnonzero(satisfied)), outputs, out)
+                progress(int(satisfied.sum()))
+                batch = batch.take(np.flatnonzero(~satisfied))
+            searches += _searches(query, batch)
+        for group in _groups(searches):
+            validations = [ModelValidation(*search) for search in group]
+            ask_about(task, rows, validations, predicted if foreseen else None)
             foreseen = False
-            for each in found:
-                index = each.rows.index
-                out.put(index, *each.run())
-                pieces = 1 if each.pieces.lazy is not None else len(each.pieces)
-                out.keep(index, each.found.kept, pieces)
-                answered[each.rows.at] = out.certificates.valid[index]
-                tell(len(index))
-        tell = _nobody
+            for validation in validations:
+                index, solution = validation.rows.index, validation.found
+                out.put(index, *validation.run())
+                pieces = 1 if validation.union.lazy is not None else len(validation.union)
+                out.keep(index, solution.kept, pieces)
+                answered[validation.rows.at] = out.certificates.valid[index]
+                progress(len(index))
+        progress = _ignore
 
 
-def _nobody(_: int) -> None:
-    """Who is told how many rows are done, if nobody is."""
+def _ignore(_: int) -> None:
+    pass
 
 
-Search = tuple[Task, Rows, Union]
-"""What is asked of some rows, and the union in which their answers are looked for."""
+Search = tuple[Task, RowBatch, Union]
+"""What is asked of rows, and the union in which their answers are looked for."""
 
 
-def _searches(task: Task, rows: Rows) -> list[Search]:
+def _searches(task: Task, rows: RowBatch) -> list[Search]:
     """Which rows are searched together, in which union; few where each may need a solver."""
-    n = rows.index.size
+    n = len(rows.index)
     if not n:
         return []
-    pieces, step, left = task.pieces, FEW, np.arange(n)
-    unions = [(pieces, left)]
+    union, step, everyone = task.union, FEW, np.arange(n)
+    searched = [(union, everyone)]
     if task.question.is_discrete:
-        whole = task.question.on_lattice(rows.x)
-        unions = [(pieces, left[~whole])]
-        if whole.any():
-            unions.insert(0, (task.question.ties_resolved(task.target, pieces), left[whole]))
-    if n > FEW and pieces.is_quick:
-        step = max(FEW, PROOFS // max(pieces.size, 1))
-    out: list[Search] = []
-    for union, alike in unions:
-        some = union if task.piece is None else union[task.piece : task.piece + 1]
-        out += [(task, rows.take(alike[i : i + step]), some) for i in range(0, len(alike), step)]
-    return out
+        on_lattice = task.question.on_lattice(rows.x)
+        searched = [(union, everyone[~on_lattice])]
+        if on_lattice.any():
+            resolved = task.question.ties_resolved(task.target, union)
+            searched.insert(0, (resolved, everyone[on_lattice]))
+    if n > FEW and union.is_quick:
+        step = max(FEW, PROOFS // max(union.size, 1))
+    searches: list[Search] = []
+    for union, alike in searched:
+        limited = union if task.piece is None else union[task.piece : task.piece + 1]
+        blocks = [alike[start : start + step] for start in range(0, len(alike), step)]
+        searches += [(task, rows.take(block), limited) for block in blocks]
+    return searches
 
 
-def _together(searches: list[Search]) -> list[list[Search]]:
+def _groups(searches: list[Search]) -> list[list[Search]]:
     """The searches about whose answers the model is asked at once: closed forms, or few rows."""
     if len(searches) < 2:
         return [searches] if searches else []
-    out: list[list[Search]] = []
-    count, kept = 0, 0
-    for each in searches:
-        n, pieces = each[1].index.size, each[2]
-        quick = pieces.is_quick and kept + n * pieces.size <= PROOFS
-        if not out or (count + n > FEW and not quick):
-            out.append([])
-            count, kept = 0, 0
-        out[-1].append(each)
-        count, kept = count + n, kept + n * pieces.size
-    return out
+    groups: list[list[Search]] = []
+    count, multipliers = 0, 0
+    for search in searches:
+        n, union = len(search[1]), search[2]
+        is_quick = union.is_quick and multipliers + n * union.size <= PROOFS
+        if not groups or (count + n > FEW and not is_quick):
+            groups.append([])
+            count, multipliers = 0, 0
+        groups[-1].append(search)
+        count, multipliers = count + n, multipliers + n * union.size
+    return groups
 
 
-def _put_already(task: Task, rows: Rows, said: NDArray[Any], out: Counterfactuals) -> None:
-    """Rows that meet the target as they are."""
-    actionable, n = task.question.actionable, rows.index.size
-    verdict = task.target.verdict(task.model.form, rows.x, said[rows.at], task.eps)
-    already = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
+def _put_already(task: Task, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
+    """Write rows that meet the target as they are, at no cost."""
+    actionable, n = task.question.actionable, len(rows)
+    verdict = task.target.verdict(task.model.form, rows.x, outputs[rows.at], task.eps)
+    certificates = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.full(n, Status.ALREADY.code, np.int8)
-    out.put(rows.index, rows.codes, status, already, np.ones(n, dtype=bool))
+    out.put(rows.index, rows.codes, status, certificates, np.ones(n, dtype=bool))

@@ -30,7 +30,7 @@ from counterpoint.problem.targets import Guarantee, Target, Tradeoff, rounded_do
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical
 from counterpoint.search.feasibility import FeasibilityOracle
-from counterpoint.search.union import Question
+from counterpoint.search.query import Query
 
 __all__ = ["Conflict", "Relaxation", "conflict_of"]
 
@@ -131,11 +131,13 @@ class Conflict:
 
     def _relaxed(self, text: str) -> str:
         """The text, and what would help."""
-        told = ", or if ".join(said.removeprefix(EXISTS) for said in self.relaxations)
-        return f"{text} {EXISTS.capitalize()}{told}." if told else text
+        choices = ", or if ".join(
+            relaxation.removeprefix(EXISTS) for relaxation in self.relaxations
+        )
+        return f"{text} {EXISTS.capitalize()}{choices}." if choices else text
 
 
-def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -> Conflict:
+def conflict_of(question: Query, target: Target, x: FloatArray, eps: float) -> Conflict:
     """A minimal conflict by deletion: constraints without which the row stays infeasible go.
 
     The question's constraints are what may conflict; an `OtherLabel` must name its labels; x is
@@ -149,23 +151,23 @@ def conflict_of(question: Question, target: Target, x: FloatArray, eps: float) -
     needed = _proved(possible, needed)
     before: list[Constraint] = []
     while len(needed) != len(before):  # once more where less may exclude what more does not
-        before, parts = needed, [needed]
+        before, sets = needed, [needed]
         if possible.refuted([needed])[0]:
-            parts = [[atom] for atom in needed]  # few can go
+            sets = [[atom] for atom in needed]  # few can go
             possible.answers(_but_one(needed))  # all at once: each is asked for below
-        for part in parts:
-            needed = _without(part, needed, lambda some: not possible.answers([some])[0])
+        for removable in sets:
+            needed = _without(removable, needed, lambda atoms: not possible.answers([atoms])[0])
     minimal = all(map(possible.has, _but_one(needed)))
     possible.end = start + IN_ALL
-    attainable, found = _probability(possible)
+    attainable, probabilities = _probability(possible)
     alone = possible.refuted([[b for b in possible.atoms if b is not a] for a in needed])
     relaxed = [
-        one
+        relaxation
         for atom, hopeless in zip(needed, alone, strict=True)
         if not hopeless
-        for one in _relaxations(possible, atom)
+        for relaxation in _relaxations(possible, atom)
     ]
-    return Conflict(_joined(needed), (*relaxed, *found), minimal, attainable)
+    return Conflict(_joined(needed), (*relaxed, *probabilities), minimal, attainable)
 
 
 def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
@@ -175,14 +177,16 @@ def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
 
 def _proved(possible: FeasibilityOracle, atoms: Sequence[Constraint]) -> list[Constraint]:
     """What is left of atoms if those go, one after the other, without which a known proof holds."""
-    kept, left = list[Constraint](), list(atoms)
-    while left:
-        goes = possible.refuted([[*kept, *fewer] for fewer in _but_one(left)]).tolist()
-        kept += [atom for atom, can in zip(left, goes, strict=True) if not can]
-        left = [atom for atom, can in zip(left, goes, strict=True) if can]
-        many = possible.refuted([[*kept, *left[i + 1 :]] for i in range(len(left))])
-        left = left[int(np.logical_and.accumulate(many).sum()) :]  # the first ones go at once
-    return [atom for atom in atoms if any(atom is one for one in kept)]
+    needed, remaining = list[Constraint](), list(atoms)
+    while remaining:
+        goes = possible.refuted([[*needed, *fewer] for fewer in _but_one(remaining)]).tolist()
+        needed += [atom for atom, can in zip(remaining, goes, strict=True) if not can]
+        remaining = [atom for atom, can in zip(remaining, goes, strict=True) if can]
+        many = possible.refuted([[*needed, *remaining[i + 1 :]] for i in range(len(remaining))])
+        remaining = remaining[
+            int(np.logical_and.accumulate(many).sum()) :
+        ]  # the first ones go at once
+    return [atom for atom in atoms if any(atom is other for other in needed)]
 
 
 def _without(
@@ -201,8 +205,8 @@ def _without(
     if len(superfluous) == 1:
         return needed
     half = len(superfluous) // 2
-    for part in (superfluous[:half], superfluous[half:]):
-        needed = _without(part, needed, is_impossible)
+    for atoms in (superfluous[:half], superfluous[half:]):
+        needed = _without(atoms, needed, is_impossible)
     return needed
 
 
@@ -218,10 +222,10 @@ def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
     for atom in atoms:
         if isinstance(atom, WithinObserved):
             observed.setdefault(atom.default, []).append(atom)
-    rest = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
-    joined: list[Constraint] = list(reversed(rest))
+    single = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
+    joined: list[Constraint] = list(reversed(single))
     joined += [Immutable(*frozen)] if frozen else []
-    joined += [some[0].only(*(a.features[0] for a in some)) for some in observed.values()]
+    joined += [group[0].only(*(a.features[0] for a in group)) for group in observed.values()]
     return tuple(joined)
 
 
@@ -230,14 +234,14 @@ def _relaxations(possible: FeasibilityOracle, atom: Constraint) -> Iterator[Rela
     if possible.is_by_price:
         return
     if isinstance(atom, MaxChanges):
-        found = _more_changes(possible, atom)
-        if found is not None:
-            yield found
+        relaxation = _more_changes(possible, atom)
+        if relaxation is not None:
+            yield relaxation
     if isinstance(atom, Bounds) and not isinstance(possible.features[atom.feature], Categorical):
         for up in (True, False):
-            found = _further(possible, atom, up=up)
-            if found is not None:
-                yield found
+            relaxation = _further(possible, atom, up=up)
+            if relaxation is not None:
+                yield relaxation
 
 
 def _more_changes(possible: FeasibilityOracle, atom: MaxChanges) -> Relaxation | None:
@@ -265,28 +269,28 @@ def _more_changes(possible: FeasibilityOracle, atom: MaxChanges) -> Relaxation |
 def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxation | None:
     """How much further one side of a bound would have to be, in as many digits as tell."""
     name, without = atom.feature, [other for other in possible.atoms if other is not atom]
-    here = float(possible.x[0, possible.features.columns(name).start])
-    limit = min(atom.high, here + atom.rise) if up else max(atom.low, here - atom.fall)
+    factual = float(possible.x[0, possible.features.columns(name).start])
+    limit = min(atom.high, factual + atom.rise) if up else max(atom.low, factual - atom.fall)
     if np.isinf(limit):
         return None
     lifted = {"high": np.inf, "rise": np.inf} if up else {"low": -np.inf, "fall": np.inf}
-    others = [*without, replace(atom, **lifted)]
-    value = _nearest(possible, name, here, limit, others, up=up)
+    lifted_constraints = [*without, replace(atom, **lifted)]
+    value = _nearest(possible, name, factual, limit, lifted_constraints, up=up)
     if value is None or value == limit:
         return None
     step = float(possible.question.actionable.steps[possible.features.columns(name).start])
     if step > 0.0:
-        value = float(lattice.nearest(here, value, step))
+        value = float(lattice.nearest(factual, value, step))
     for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
-        said = _outwards(value + wider * (value - limit), limit, up=up)
-        new = _moved(atom, here, said, up=up)
+        rounded = _outwards(value + wider * (value - limit), limit, up=up)
+        new = _moved(atom, factual, rounded, up=up)
         if possible.surely([*without, new]):
-            nearly = limit + 0.99 * (said - limit)  # must not suffice, if it is the least
+            nearly = limit + 0.99 * (rounded - limit)  # must not suffice, if it is the least
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
-            tried = [*others, short]
+            tried = [*lifted_constraints, short]
             least = possible.point(tried)[1]
             way, side = ("up", "at most") if up else ("down", "at least")
-            easier = f"{name} may go {way} to {_number(said)}"
+            easier = f"{name} may go {way} to {_number(rounded)}"
             now = f"{side} {limit:.10g}{'' if least else '; perhaps less is enough'}"
             return Relaxation(atom, new, _said(easier, now), least)
     return None
@@ -295,9 +299,9 @@ def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxati
 def _nearest(
     possible: FeasibilityOracle,
     name: Hashable,
-    here: float,
+    factual: float,
     limit: float,
-    others: Sequence[Constraint],
+    constraints: Sequence[Constraint],
     *,
     up: bool,
 ) -> float | None:
@@ -311,12 +315,12 @@ def _nearest(
 
     def reached(end: float, encoded_cost: EncodedCost | None = None) -> float | None:
         """The value of a point between the limit and an end."""
-        within = [*others, Bounds(name, low=min(limit, end), high=max(limit, end))]
+        within = [*constraints, Bounds(name, low=min(limit, end), high=max(limit, end))]
         point = possible.point(within, encoded_cost)[0]
         return None if point is None else float(point[column])
 
-    if (here > limit) if up else (here < limit):  # the row itself is beyond
-        best, last, share = reached(here), limit, 1.0 - CLOSE
+    if (factual > limit) if up else (factual < limit):  # the row itself is beyond
+        best, last, share = reached(factual), limit, 1.0 - CLOSE
         if best is not None:
             for _ in range(12):
                 middle = last + share * (best - last)
@@ -325,26 +329,26 @@ def _nearest(
                 if abs(best - last) <= CLOSE * abs(best - limit):
                     break
             return best
-        limit = here
+        limit = factual
     for others_cost in (1e-4,) if possible.bends else (0.0, 1e-4):
         weights = np.full(possible.features.width, others_cost)
         weights[column] = 1.0
-        found = reached(np.inf if up else -np.inf, EncodedCost(weights, np.zeros(len(weights))))
-        if found is not None:
-            return found
+        nearest = reached(np.inf if up else -np.inf, EncodedCost(weights, np.zeros(len(weights))))
+        if nearest is not None:
+            return nearest
     return None
 
 
-def _moved(atom: Bounds, here: float, value: float, *, up: bool) -> Bounds:
+def _moved(atom: Bounds, factual: float, value: float, *, up: bool) -> Bounds:
     """A bound that allows a value on one side."""
     if up:
         rise = atom.rise
-        while here + rise < value:
-            rise = max(value - here, float(np.nextafter(rise, np.inf)))
+        while factual + rise < value:
+            rise = max(value - factual, float(np.nextafter(rise, np.inf)))
         return replace(atom, high=max(atom.high, value), rise=rise)
     fall = atom.fall
-    while here - fall > value:
-        fall = max(here - value, float(np.nextafter(fall, np.inf)))
+    while factual - fall > value:
+        fall = max(factual - value, float(np.nextafter(fall, np.inf)))
     return replace(atom, low=min(atom.low, value), fall=fall)
 
 
@@ -362,21 +366,25 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
     if reached is None:
         return None, []
     is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
-    said, least = rounded_down(reached, 6 if is_exact else 3), False
+    probability_text, least = rounded_down(reached, 6 if is_exact else 3), False
 
     def other(probability: float) -> FeasibilityOracle:
         wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
         return FeasibilityOracle(question, wanted, x, possible.eps, possible.end)
 
-    easier = other(float(said))
+    easier = other(float(probability_text))
     if is_exact and question.form.margin(x, easier.target)[0] >= 0.0:
         return reached, []  # the row itself has as much
     if not easier.surely(question.constraints):
         return reached, []
-    asked = getattr(target, field)
+    required_probability = getattr(target, field)
     if is_exact:  # else a search takes long
-        least = other(0.5 * (float(said) + asked)).point(question.constraints)[1]
-    text = _said(f"a probability of {said} is enough", f"at least {asked:.6g}")
+        least = other(0.5 * (float(probability_text) + required_probability)).point(
+            question.constraints
+        )[1]
+    text = _said(
+        f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
+    )
     return reached, [Relaxation(target, easier.target, text, least)]
 
 

@@ -28,8 +28,8 @@ from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Cases, Coupling, Cut, Region
 from counterpoint.programs.separable import Diagonal
 from counterpoint.rows.features import Features
-from counterpoint.search.search import Found, search
-from counterpoint.search.union import Question, Subproblem, Union
+from counterpoint.search.query import Query
+from counterpoint.search.search import Found, Subproblem, Union, search
 from counterpoint.solvers import Effort
 
 __all__ = ["FeasibilityOracle"]
@@ -58,7 +58,7 @@ class FeasibilityOracle:
     """
 
     def __init__(
-        self, question: Question, target: Target, x: FloatArray, eps: float, end: float
+        self, question: Query, target: Target, x: FloatArray, eps: float, end: float
     ) -> None:
         self.question, self.target, self.x, self.eps, self.end = question, target, x, eps, end
         self._start = perf_counter(), thread_time()
@@ -76,7 +76,7 @@ class FeasibilityOracle:
         self._unit_price = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
         self._limits: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
-        self._programs: dict[object, tuple[Question, Union, Cases]] = {}
+        self._programs: dict[object, tuple[Query, Union, Cases]] = {}
         self._had: list[frozenset[int]] = []
         """Sets of atoms under which there is an answer."""
         self._proofs: list[list[Proof]] = [[(set(), _units(p))] for p in pieces.listed]
@@ -89,17 +89,17 @@ class FeasibilityOracle:
 
     def answers(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
         """(n,): whether there is an answer under each set; if time runs out, as if there were."""
-        there = np.ones(len(sets), dtype=bool)
-        left = [i for i, atoms in enumerate(sets) if not self.has(atoms)]
-        there[left] = ~self.refuted([sets[i] for i in left])
-        left = [i for i in left if there[i]]
-        if left:
-            asked = [sets[i] for i in left]
-            points, refuted = self.points(asked)
-            there[left] = ~refuted
-            found = np.flatnonzero(~np.isnan(points[:, 0]))
-            self._had += [frozenset(map(id, asked[i])) for i in found.tolist()]
-        return there
+        exists = np.ones(len(sets), dtype=bool)
+        undecided = [i for i, atoms in enumerate(sets) if not self.has(atoms)]
+        exists[undecided] = ~self.refuted([sets[i] for i in undecided])
+        undecided = [i for i in undecided if exists[i]]
+        if undecided:
+            searched = [sets[i] for i in undecided]
+            points, refuted = self.points(searched)
+            exists[undecided] = ~refuted
+            with_point = np.flatnonzero(~np.isnan(points[:, 0]))
+            self._had += [frozenset(map(id, searched[i])) for i in with_point.tolist()]
+        return exists
 
     def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
         """(n,): whether a proof that is known excludes every answer under each set."""
@@ -112,9 +112,9 @@ class FeasibilityOracle:
             for piece, proofs in zip(pieces.listed, self._proofs, strict=True):
                 cut = Cut.stacked([cut for needed, cut in proofs if needed <= ids])
                 n, count = len(cases), len(cut.offset)
-                each = piece.sees(cases).take(np.repeat(np.arange(n), count))
+                repeated_cases = piece.sees(cases).take(np.repeat(np.arange(n), count))
                 cut = cut.take(np.tile(np.arange(count), n))
-                refuted = piece.program.duality.refutes(each, cut)
+                refuted = piece.program.duality.refutes(repeated_cases, cut)
                 everywhere &= refuted.reshape(n, count).any(axis=1)
                 if not everywhere.any():
                     break
@@ -155,13 +155,15 @@ class FeasibilityOracle:
         refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if encoded_cost is None else 1e-9
         for which, coupling, question, pieces, cases in self._asked(sets, encoded_cost):
             few = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
-            left = np.ones(len(which), dtype=bool)
+            unsolved = np.ones(len(which), dtype=bool)
             if few and encoded_cost is None and not (self.is_by_price or self.bends):
-                points[which], refuted[which], left = self._few(coupling, cases, min(few), margins)
-            if left.any():
-                some = cases.take(left)
-                found = self._searched(coupling, question, pieces, some, gap, margins)
-                points[which[left]], refuted[which[left]] = found
+                points[which], refuted[which], unsolved = self._few(
+                    coupling, cases, min(few), margins
+                )
+            if unsolved.any():
+                unsolved_cases = cases.take(unsolved)
+                solutions = self._searched(coupling, question, pieces, unsolved_cases, gap, margins)
+                points[which[unsolved]], refuted[which[unsolved]] = solutions
         return points, refuted
 
     def _few(
@@ -172,21 +174,25 @@ class FeasibilityOracle:
         margins: Sequence[FloatArray],
     ) -> tuple[FloatArray, BoolArray, BoolArray]:
         """`points` by sets of features that may change, and (n,) where these are too many."""
-        rest = tuple(c for c in coupling if not isinstance(c, MaxChanges))
-        question, pieces, _ = self._program(rest, None)
-        points, (refuted, left) = np.full(cases.x.shape, np.nan), np.zeros((2, len(cases)), bool)
-        looks = {i: self._promising(rest, pieces, case, count) for i, case in enumerate(cases)}
+        constraints = tuple(c for c in coupling if not isinstance(c, MaxChanges))
+        question, pieces, _ = self._program(constraints, None)
+        points = np.full(cases.x.shape, np.nan)
+        refuted, too_many = np.zeros((2, len(cases)), bool)
+        looks = {
+            i: self._promising(constraints, pieces, case, count) for i, case in enumerate(cases)
+        }
         while looks:
-            parts = {i: next(look, None) for i, look in looks.items()}
-            refuted[[i for i, part in parts.items() if part is None]] = True
-            left[[i for i, part in parts.items() if part is not None and not part.any()]] = True
-            rows = np.array([i for i in parts if not (refuted[i] or left[i])], dtype=np.intp)
-            may = np.array([parts[i] for i in rows]).reshape(len(rows), self.features.width)
-            some = _only(cases.take(rows), may)
-            found, none = self._searched(rest, question, pieces, some, 1.0, margins)
-            points[rows] = np.clip(found, some.low, some.high)
+            choices = {i: next(look, None) for i, look in looks.items()}
+            refuted[[i for i, columns in choices.items() if columns is None]] = True
+            unlisted = [i for i, cols in choices.items() if cols is not None and not cols.any()]
+            too_many[unlisted] = True
+            rows = np.array([i for i in choices if not (refuted[i] or too_many[i])], dtype=np.intp)
+            may = np.array([choices[i] for i in rows]).reshape(len(rows), self.features.width)
+            narrowed = _only(cases.take(rows), may)
+            nearby, none = self._searched(constraints, question, pieces, narrowed, 1.0, margins)
+            points[rows] = np.clip(nearby, narrowed.low, narrowed.high)
             looks = {i: looks[i] for i in rows[none].tolist()}
-        return points, refuted, left
+        return points, refuted, too_many
 
     def _promising(
         self, coupling: Sequence[Constraint], pieces: Union, case: Cases, count: int
@@ -220,8 +226,8 @@ class FeasibilityOracle:
                 proofs = self._proofs[s][used[s] :]
                 cuts = [cut for needed, cut in proofs if needed <= ids]
                 if cuts:
-                    more = _missing(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
-                    missing[s] = np.maximum(missing[s], more)
+                    improved = _missing(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
+                    missing[s] = np.maximum(missing[s], improved)
                 used[s] += len(proofs)
             least = np.where(tried, np.inf, np.min(missing, axis=0))
             if not (least <= SURELY).any():
@@ -234,7 +240,7 @@ class FeasibilityOracle:
     def _searched(
         self,
         coupling: Sequence[Constraint],
-        question: Question,
+        question: Query,
         pieces: Union,
         cases: Cases,
         gap: float,
@@ -250,9 +256,11 @@ class FeasibilityOracle:
             passed, used = now[0] - self._start[0], now[1] - self._start[1]
             waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
             effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
-            part = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
-            findings = search(pieces, part, effort, question.safety_margins(self.target, part.x))
-            satisfied = self._meets(findings, question, part)
+            open_cases = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
+            findings = search(
+                pieces, open_cases, effort, question.safety_margins(self.target, open_cases.x)
+            )
+            satisfied = self._meets(findings, question, open_cases)
             none = np.zeros(len(satisfied), dtype=bool)
             if not satisfied.all():
                 none = ~satisfied & _refutes(findings, with_margin=bool(margin.any()))
@@ -261,7 +269,7 @@ class FeasibilityOracle:
             open_ = open_[~satisfied & ~none]
         return points, refuted
 
-    def _meets(self, findings: Found, question: Question, cases: Cases) -> BoolArray:
+    def _meets(self, findings: Found, question: Query, cases: Cases) -> BoolArray:
         """(n,): whether a point was found that meets its constraints as an answer has to."""
         region = question.actionable.region & Region((_box(cases.low, cases.high),))
         with np.errstate(invalid="ignore"):
@@ -277,23 +285,25 @@ class FeasibilityOracle:
         regions = ((id(c), c.region(self.features)) for c in coupling)
         ids = {key for key, region in regions if any(isinstance(c, Coupling) for c in region)}
         for i in rows.tolist():
-            each, at = findings.evidence, i
-            if len(each) == 1 and isinstance(each[0], RowEvidence):
-                each, at = each[0].rows[i], 0
-            for kept, evidence in zip(self._proofs, each, strict=False):
+            evidences, at = findings.evidence, i
+            if len(evidences) == 1 and isinstance(evidences[0], RowEvidence):
+                evidences, at = evidences[0].rows[i], 0
+            for proofs, evidence in zip(self._proofs, evidences, strict=False):
                 if not isinstance(evidence, Evidence) or evidence.program.nonconvex:
                     continue
                 program, multipliers = evidence.program, evidence.multipliers[at : at + 1]
                 if multipliers.any():
-                    kept.append((ids, program.cut(multipliers)))
+                    proofs.append((ids, program.cut(multipliers)))
                     target = np.zeros_like(multipliers)
-                    own = np.flatnonzero(program.affine.tight + program.affine.lost > 0.0)
-                    target[:, own] = multipliers[:, own]
-                    kept.append((set(), program.cut(target)))
+                    rows_of_target = np.flatnonzero(
+                        program.affine.tight + program.affine.lost > 0.0
+                    )
+                    target[:, rows_of_target] = multipliers[:, rows_of_target]
+                    proofs.append((set(), program.cut(target)))
 
     def _asked(
         self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
-    ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Question, Union, Cases]]:
+    ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Query, Union, Cases]]:
         """Which sets share the constraints that have to be in a program, with a row for each set.
 
         The price is another one, unless that decides who is sure.
@@ -314,7 +324,7 @@ class FeasibilityOracle:
 
     def _program(
         self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None
-    ) -> tuple[Question, Union, Cases]:
+    ) -> tuple[Query, Union, Cases]:
         """The target under some constraints, and the row."""
         key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
@@ -325,14 +335,14 @@ class FeasibilityOracle:
             self._programs[key] = question, pieces, case
         return self._programs[key]
 
-    def _pieces_of(self, question: Question) -> Union:
-        pieces = question.pieces(self.target)
+    def _pieces_of(self, question: Query) -> Union:
+        pieces = question.union(self.target)
         return question.ties_resolved(self.target, pieces) if self._decides else pieces
 
     def _position(self, constraint: Constraint) -> int:
         """Where the bounds stand that say all that a constraint does; −1 if it is in a program."""
-        known = self._limits.get(id(constraint))
-        if known is None:
+        limits = self._limits.get(id(constraint))
+        if limits is None:
             region, at = constraint.region(self.features), -1
             if region.condition_types <= {Box, Transitions} and not (
                 self.is_by_price or self.bends
@@ -340,8 +350,8 @@ class FeasibilityOracle:
                 case = Program(self._unit_price, self._kinds & region).cases(self.x)
                 at = self._bounds.shape[1]
                 self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)
-            known = self._limits[id(constraint)] = constraint, at
-        return known[1]
+            limits = self._limits[id(constraint)] = constraint, at
+        return limits[1]
 
 
 def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
@@ -382,13 +392,13 @@ def _missing(
     ``alone`` is the row x once for each of F features, which alone may change; (T, F) sets.
     """
     count, zero = len(cut.offset), np.zeros(cut.normal.shape[1])
-    each = alone.take(np.repeat(np.arange(len(alone)), count))
+    repeated_rows = alone.take(np.repeat(np.arange(len(alone)), count))
     normals = np.tile(cut.normal, (len(alone), 1))
-    gains = piece.program.duality.domain.least(Diagonal(zero, zero), normals, each)
+    gains = piece.program.duality.domain.least(Diagonal(zero, zero), normals, repeated_rows)
     gains = np.clip(gains, -FAR, FAR).reshape(len(alone), count)
-    here = cut.normal @ x - cut.offset
+    surplus = cut.normal @ x - cut.offset
     size = np.abs(cut.normal) @ np.abs(x) + np.abs(cut.offset)
-    short = (chosen @ gains + here) / (chosen @ np.abs(gains) + size + 1.0 / FAR)
+    short = (chosen @ gains + surplus) / (chosen @ np.abs(gains) + size + 1.0 / FAR)
     return np.asarray(short.max(axis=1))
 
 
@@ -399,6 +409,6 @@ def _refutes(findings: Found, *, with_margin: bool) -> BoolArray:
     """
     reached = np.full(len(findings.piece), np.inf)
     if with_margin:
-        proved = [part.bounds(reached)[0] for part in findings.evidence]
+        proved = [evidence.bounds(reached)[0] for evidence in findings.evidence]
         return np.asarray(np.isposinf(proved).all(axis=0))
     return np.isposinf(lower_bounds(findings.evidence, reached)[0])

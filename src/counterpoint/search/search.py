@@ -1,35 +1,50 @@
 """The cheapest point over a union of programs, for whole batches.
 
-`Found` holds what is known of each row; the most promising pieces are taken up first. Where all of
-them are written down, that is closed forms for all rows and all pieces at once, then complete
-solvers for the rows whose piece could still be the cheapest. What cannot be listed, or has
-conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition,
+`Found` holds what is known of each row; the most promising subproblems are taken up first. Where
+all of them are written down, that is closed forms for all rows and all subproblems at once, then
+complete solvers for the rows whose subproblem could still be the cheapest. What cannot be listed,
+or has conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition,
 `SafetyMargins` that depend on where the answer is.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, final
+from typing import final, overload
 
 import numpy as np
 
+from counterpoint.caches import Memo
 from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
+from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.conditions import AtMost, HalfSpaces, LinearBounds, OneOf, Whole
 from counterpoint.programs.evidence import Bounding, Evidence, Kept
-from counterpoint.programs.region import Cases
-from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Cases, CutOracle, Domain, LazyUnion, Region
+from counterpoint.solvers import Solver, all_solvers, applicable, lack
+from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
+from counterpoint.solvers.halfspace import NearestHalfSpace
 
-if TYPE_CHECKING:
-    from counterpoint.search.union import Subproblem, Union
-    from counterpoint.solvers.halfspace import NearestHalfSpace
+__all__ = [
+    "Found",
+    "Incumbents",
+    "SafetyMargins",
+    "StartHint",
+    "Subproblem",
+    "Union",
+    "highest_probability",
+    "search",
+    "search_listed",
+]
 
-__all__ = ["Found", "Incumbents", "SafetyMargins", "highest_probability", "search", "search_listed"]
-
+LISTED = 2048
+"""A lazy union is listed if all its regions together have at most this many rows."""
 TRACE = 1e-7
 """What the price counts beside −log of a probability that is to be as high as can be."""
 TIMES = 3
@@ -38,6 +53,242 @@ CLOSELY = 1e-6
 """The relative gap of each of these searches."""
 SHORTEST = 1e-6
 """The least time that a solver is given, in seconds."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Subproblem:
+    """A program with its prepared solvers."""
+
+    program: Program
+    narrows: bool = False  # whether the target itself says what features may be, one by one
+
+    @classmethod
+    def of(cls, program: Program, region: Region) -> Subproblem:
+        """What is possible without the target, within a region of the target."""
+        narrows = any(isinstance(condition, Domain) for condition in region)
+        return cls(Program(program.encoded_cost, region & program.region), narrows)
+
+    def within(self, region: Region) -> Subproblem:
+        """The piece within a region besides."""
+        return replace(
+            self, program=Program(self.program.encoded_cost, self.program.region & region)
+        )
+
+    @cached_property
+    def supported(self) -> tuple[CutOracle, ...]:
+        """Its conditions that no solver takes, but by half-spaces that hold them."""
+        return tuple(c for c in self.program.region if isinstance(c, CutOracle))
+
+    def relaxed(self, cuts: LinearBounds) -> Subproblem:
+        """The piece with half-spaces in their place."""
+        conditions = tuple(c for c in self.program.region if not isinstance(c, CutOracle))
+        bounds = (cuts,) if cuts.size else ()
+        return replace(
+            self, program=Program(self.program.encoded_cost, Region((*conditions, *bounds)))
+        )
+
+    @cached_property
+    def free(self) -> Subproblem:
+        """The piece without whole steps, and without categories unless only they have a price."""
+        dropped = (
+            (Whole, AtMost, OneOf)
+            if self.program.encoded_cost.kind is Manhattan
+            else (Whole, AtMost)
+        )
+        return Subproblem(self.program.relaxed(*dropped))
+
+    @cached_property
+    def is_solved(self) -> bool:
+        """Whether some solver takes it."""
+        return any(solver.takes(self.program) for solver in all_solvers())
+
+    @cached_property
+    def closed_form(self) -> Solver | None:
+        """A method for all rows at once, if there is one."""
+        if not self.is_solved:
+            return None
+        first = applicable(self.program)[0]
+        return first(self.program) if first.batched else None
+
+    @cached_property
+    def _complete(self) -> dict[type[Solver], Solver | None]:
+        """The complete solvers that take rows one by one, in the order in which to try them."""
+        solvers = applicable(self.program)
+        return {s: None for s in solvers if s.complete and not s.batched}
+
+    def complete(self, *, exhaustive: bool) -> Iterator[Solver]:
+        """The complete solvers that take rows one by one, each prepared when it is asked for.
+
+        Those that are exhaustive, or the others.
+        """
+        for solver, prepared in self._complete.items():
+            if solver.exhaustive != exhaustive:
+                continue
+            ready = prepared or solver(self.program)
+            self._complete[solver] = ready
+            yield ready
+
+    @property
+    def is_integral(self) -> bool:
+        """Whether the optimum may rest on a branch and bound."""
+        return self.rounds or self.program.at_most is not None
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether closed forms may have to round, so that their cost may exceed the bound."""
+        return bool(self.program.steps.any() or self.program.groups)
+
+    def ties_resolved(self, units: FloatArray) -> Subproblem:
+        """The same points of a lattice of these units, each tie in it decided."""
+        conditions = self.program.region
+        region = Region(
+            tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in conditions)
+        )
+        return replace(self, program=Program(self.program.encoded_cost, region))
+
+    def sees(self, cases: Cases) -> Cases:
+        """The cases as this piece sees them."""
+        if not self.narrows:
+            return cases
+        bounds = self.program.cases(cases.x)
+        return cases.within(bounds.low, bounds.high)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StartHint:
+    """Where to look for points, if the target is smooth and not convex."""
+
+    # (d,) a point that is known to be of the class that is wanted; None for none
+    prototype: FloatArray | None = None
+    on_segment: bool = False  # whether to look on the segment that leads there
+    anywhere: bool = True  # whether to look everywhere else
+    otherwise: bool = False  # whether to do so at least where the segment has no point
+
+
+@final
+class _Pieces(Sequence[Subproblem]):
+    """The pieces of some regions, each made when it is asked for."""
+
+    def __init__(self, program: Program, regions: Sequence[Region]) -> None:
+        self._program, self._regions = program, regions
+        self._held: Memo[int, Subproblem] = Memo(len(regions))
+
+    def __len__(self) -> int:
+        return len(self._regions)
+
+    @overload
+    def __getitem__(self, s: int) -> Subproblem: ...
+    @overload
+    def __getitem__(self, s: slice) -> Sequence[Subproblem]: ...
+    def __getitem__(self, s: int | slice) -> Subproblem | Sequence[Subproblem]:
+        if isinstance(s, slice):
+            return tuple(self[k] for k in range(*s.indices(len(self))))
+        return self._held.made(s, lambda: Subproblem.of(self._program, self._regions[s]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Union(Sequence[Subproblem]):
+    """The programs whose union is a target."""
+
+    program: Program  # the cost over what is possible, without the target
+    listed: Sequence[Subproblem]  # all of them, unless the union is lazy
+    # the union itself, where its regions have too many rows to be listed
+    lazy: LazyUnion | None = None
+    aim: StartHint = field(default_factory=StartHint)  # where to look
+    half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
+
+    @classmethod
+    def of(cls, program: Program, regions: Sequence[Region], aim: StartHint | None = None) -> Union:
+        """What is possible without the target, within the regions whose union is the target."""
+        if isinstance(regions, LazyUnion) and regions.size > LISTED:
+            return cls(program, (), regions)
+        if isinstance(regions, HalfSpaces) and len(regions) > 1:
+            half_spaces = NearestHalfSpace.of(program, regions.rows)
+            if half_spaces is not None:
+                return cls(program, _Pieces(program, regions), half_spaces=half_spaces)
+        listed = tuple(Subproblem.of(program, region) for region in regions)
+        return cls(program, listed, aim=aim or StartHint())
+
+    def __len__(self) -> int:
+        return len(self.listed if self.lazy is None else self.lazy)
+
+    @overload
+    def __getitem__(self, s: int) -> Subproblem: ...
+    @overload
+    def __getitem__(self, s: slice) -> Union: ...
+    def __getitem__(self, s: int | slice) -> Subproblem | Union:
+        if isinstance(s, slice):
+            lazy = None if self.lazy is None else self.lazy.some(s)
+            return replace(self, listed=self.listed[s], lazy=lazy, half_spaces=None)
+        return self.listed[s] if self.lazy is None else Subproblem.of(self.program, self.lazy[s])
+
+    def ties_resolved(self, units: FloatArray) -> Union:
+        """The same points on a lattice of these units, each tie in it decided."""
+        if self.lazy is not None:
+            return replace(self, lazy=self.lazy.ties_resolved(units))
+        return replace(self, listed=tuple(piece.ties_resolved(units) for piece in self.listed))
+
+    @cached_property
+    def _programs(self) -> tuple[Program, ...]:
+        """Programs that have all conditions of the pieces, if these are written down."""
+        if self.half_spaces is not None:
+            return (self.half_spaces.program,)
+        return tuple(piece.program for piece in self.listed)
+
+    @cached_property
+    def asked(self) -> Program:
+        """The cost over what is possible, with what the target charges but not its demands."""
+        charged = (program for program in self._programs if program.objective_terms)
+        return next(charged, self.program)
+
+    @cached_property
+    def proof_programs(self) -> tuple[Program, ...]:
+        """The programs that a record holds proofs of: all pieces, or the lazy union as one."""
+        if self.lazy is not None:
+            return (self.program,)
+        return tuple(piece.program for piece in self.listed)
+
+    @cached_property
+    def condition_types(self) -> frozenset[type]:
+        """The types of all conditions and of their prices, and of the union if it is lazy."""
+        return frozenset(
+            {type(self.lazy)}.union(*(program.condition_types for program in self._programs))
+        )
+
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether some linear row of the target may lose a tie."""
+        if self.lazy is not None:
+            return self.lazy.has_ties
+        return any(program.affine.lost.any() for program in self._programs)
+
+    @cached_property
+    def is_integral(self) -> bool:
+        """Whether the optimum may rest on a branch and bound."""
+        return any(Subproblem(p).is_integral for p in self._programs or (self.program,))
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether there is a closed form to try on all rows at once, in each of them."""
+        if self.half_spaces is not None:
+            return True
+        return self.lazy is None and all(piece.closed_form is not None for piece in self.listed)
+
+    @cached_property
+    def size(self) -> int:
+        """How many multipliers of what is listed are kept for each row."""
+        return sum(program.size for program in self._programs)
+
+    def moves_smoothly(self, cases: Cases) -> BoolArray:
+        """(n,): whether some continuous column with an effect is free to move."""
+        if self.lazy is None:
+            return self._programs[0].moves_smoothly(cases)
+        smooth = (self.program.steps == 0) & self.program.numeric & self.lazy.moving
+        return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
+
 
 Incumbents = Callable[[int, float], FloatArray]
 """The number of a row, and when to stop by `clock` → (m, d) answers to begin with, the cheapest
@@ -119,64 +370,62 @@ def search(
     those that are needed where points are, if the union does not say all; ``incumbents`` are points
     that meet target and constraints, for a search that takes long.
     """
-    found = Found(cases, effort, incumbents=incumbents)
+    incumbent = Found(cases, effort, incumbents=incumbents)
     kinds = pieces.condition_types | {type(safety_margins)}
     for family in families():
         for kind in kinds & family.SEARCHES.keys():
             if pieces.program.encoded_cost.tables and not family.TABLES:
-                from counterpoint.solvers import lack
-
                 raise NoSolver(lack(pieces.program))
-            found.evidence = family.SEARCHES[kind](found, pieces, safety_margins)
-            return found
-    if pieces.half_spaces is not None and _nearest_half_space(found, pieces.half_spaces):
-        return found
-    return search_listed(found, pieces.listed)
+            incumbent.evidence = family.SEARCHES[kind](incumbent, pieces, safety_margins)
+            return incumbent
+    if pieces.half_spaces is not None and _nearest_half_space(incumbent, pieces.half_spaces):
+        return incumbent
+    return search_listed(incumbent, pieces.listed)
 
 
-def _nearest_half_space(found: Found, half_spaces: NearestHalfSpace) -> bool:
-    """Search many half-spaces at once; whether all rows are settled by that."""
-    points, objective, piece, evidence = half_spaces.solve(found.cases, found.effort.gap)
+def _nearest_half_space(incumbent: Found, half_spaces: NearestHalfSpace) -> bool:
+    """Search many half-spaces at once; return whether all rows are settled by that."""
+    points, objective, piece, evidence = half_spaces.solve(incumbent.cases, incumbent.effort.gap)
     if not ((piece >= 0) | np.isposinf(evidence.proved).all(axis=1)).all():
         return False
-    found.points, found.objective, found.piece = points, objective, piece
-    found.evidence, found.kept_of_pieces = [evidence], evidence.kept_of_pieces
+    incumbent.points, incumbent.objective, incumbent.piece = points, objective, piece
+    incumbent.evidence, incumbent.kept_of_pieces = [evidence], evidence.kept_of_pieces
     return True
 
 
-def search_listed(found: Found, pieces: Sequence[Subproblem]) -> Found:
+def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
     """Pieces that are all written down: closed forms, then complete solvers where they leave a gap.
 
     The time of each row is shared evenly among the pieces.
     """
-    exhaustive, first = found.effort.optimality is Optimality.GLOBAL, None
+    exhaustive, first = incumbent.effort.optimality is Optimality.GLOBAL, None
     if exhaustive:
         for piece in pieces:
             list(piece.complete(exhaustive=True))  # at once, for what they need may be missing
     if len(pieces) == 1 and pieces[0].closed_form is not None:
         piece, program = pieces[0], pieces[0].program
-        cases = piece.sees(found.cases) if piece.narrows else found.cases
-        first = pieces[0].closed_form.solve(cases, found.effort)
+        cases = piece.sees(incumbent.cases) if piece.narrows else incumbent.cases
+        first = pieces[0].closed_form.solve(cases, incumbent.effort)
         iterated = bool(program.nonlinear_and_objective_terms or program.nonconvex)
         solved = np.isfinite(first.points[:, 0]) & (first.outcomes != Outcome.LIMIT)
         if not piece.rounds and not iterated and solved.all():
-            found.points, at = first.points, first.points if program.has_tangents else None
-            found.piece[:] = 0
+            incumbent.points, at = first.points, first.points if program.has_tangents else None
+            incumbent.piece[:] = 0
             trees = [] if first.proof is None else [(np.arange(len(cases)), first.proof)]
-            known = Evidence(program, cases, first.multipliers, at, first.reported, trees)
-            found.evidence = [known]
-            return found
-    one = _Listed(found, pieces)
+            evidence = Evidence(program, cases, first.multipliers, at, first.reported, trees)
+            incumbent.evidence = [evidence]
+            return incumbent
+    listed = _Listed(incumbent, pieces)
     for s in range(len(pieces)):
-        one.close(s, first)
-    if one.open.any():
-        promising = one.open & (one.bounds < found.worth_beating())
-        found.closed = np.asarray(~promising.any(axis=0))
-        one.branch()
-        for i in range(len(found.cases) if exhaustive else 0):
-            one.exhaust(i)
-    found.evidence = one.evidence
-    return found
+        listed.close(s, first)
+    if listed.open.any():
+        promising = listed.open & (listed.bounds < incumbent.worth_beating())
+        incumbent.closed = np.asarray(~promising.any(axis=0))
+        listed.branch()
+        for i in range(len(incumbent.cases) if exhaustive else 0):
+            listed.exhaust(i)
+    incumbent.evidence = listed.evidence
+    return incumbent
 
 
 def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | None:
@@ -188,13 +437,13 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
     program = pieces[0].program
     cases, weight, best = program.cases(x), np.full(1, TRACE), None
     for _ in range(TIMES):
-        left = end - thread_time()
-        if left <= 0.0:
+        remaining = end - thread_time()
+        if remaining <= 0.0:
             break
-        found = search(pieces, cases.weighing(weight), Effort(CLOSELY, left / TIMES))
-        if found.piece[0] < 0:
+        solution = search(pieces, cases.weighing(weight), Effort(CLOSELY, remaining / TIMES))
+        if solution.piece[0] < 0:
             break
-        y = found.points
+        y = solution.points
         charged = float(
             sum(objective_term.amount(y)[0] for objective_term in program.objective_terms)
         )
@@ -210,24 +459,26 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
 class _Listed:
     """Which of some pieces may still hold better points of each row: (pieces, n) `open`, bounds."""
 
-    def __init__(self, found: Found, pieces: Sequence[Subproblem]) -> None:
-        self.found, self.pieces = found, pieces
-        self.effort = found.effort.shared(len(pieces))
-        self.open = np.ones((len(pieces), len(found.points)), dtype=bool)
+    def __init__(self, incumbent: Found, pieces: Sequence[Subproblem]) -> None:
+        self.found, self.pieces = incumbent, pieces
+        self.effort = incumbent.effort.shared(len(pieces))
+        self.open = np.ones((len(pieces), len(incumbent.points)), dtype=bool)
         self.bounds = np.zeros(self.open.shape)
-        seen = (piece.sees(found.cases) if piece.narrows else found.cases for piece in pieces)
+        seen = (
+            piece.sees(incumbent.cases) if piece.narrows else incumbent.cases for piece in pieces
+        )
         self.evidence = [
             Evidence.blank(piece.program, cases) for piece, cases in zip(pieces, seen, strict=True)
         ]
 
     def close(self, s: int, solution: Solution | None) -> None:
         """Closed forms for every row of a piece, unless their solution is given."""
-        piece, known = self.pieces[s], self.evidence[s]
+        piece, evidence = self.pieces[s], self.evidence[s]
         if piece.closed_form is None:
             return
         if solution is None:
             cutoff = self.found.objective if np.isfinite(self.found.objective).any() else None
-            solution = piece.closed_form.solve(known.cases, self.effort, cutoff)
+            solution = piece.closed_form.solve(evidence.cases, self.effort, cutoff)
         solved = solution.found & (solution.outcomes != Outcome.LIMIT)
         self._learn(s, np.arange(len(solved)), solution)
         if (
@@ -256,44 +507,46 @@ class _Listed:
         searched = np.zeros(len(self.pieces), dtype=bool)
         while True:
             promising = self.bounds[:, i] < self.found.worth_beating()[i]
-            left = np.flatnonzero(promising & self.open[:, i] & ~searched)
-            if not len(left):
+            unsearched = np.flatnonzero(promising & self.open[:, i] & ~searched)
+            if not len(unsearched):
                 return
-            s = int(left[self.bounds[left, i].argmin()])
+            s = int(unsearched[self.bounds[unsearched, i].argmin()])
             searched[s] = True
-            share = (end - perf_counter()) / len(left)
+            share = (end - perf_counter()) / len(unsearched)
             effort = replace(self.effort, seconds=max(share, SHORTEST) if seconds else None)
             self._solve(s, row, self.pieces[s].complete(exhaustive=True), effort)
 
     def _solve(self, s: int, rows: IntArray, solvers: Iterable[Solver], effort: Effort) -> None:
         """One solver after another, until each row is settled."""
-        found, cases, program = self.found, self.evidence[s].cases, self.pieces[s].program
+        incumbent, cases, program = self.found, self.evidence[s].cases, self.pieces[s].program
         for solver in solvers:
             if not len(rows):
                 return
-            solution = solver.solve(cases.take(rows), effort, found.objective[rows])
-            here = np.flatnonzero(solution.found)  # what misses the piece must not shadow the rest
-            missed = program.violation(solution.points[here], cases.x[rows[here]]) > VIOLATION
-            solution.points[here[missed]], solution.reported[here[missed]] = np.nan, 0.0
-            solution.outcomes[here[missed]] = Outcome.NOTHING
+            solution = solver.solve(cases.take(rows), effort, incumbent.objective[rows])
+            points = np.flatnonzero(
+                solution.found
+            )  # what misses the piece must not shadow the rest
+            missed = program.violation(solution.points[points], cases.x[rows[points]]) > VIOLATION
+            solution.points[points[missed]], solution.reported[points[missed]] = np.nan, 0.0
+            solution.outcomes[points[missed]] = Outcome.NOTHING
             self._learn(s, rows, solution)
-            found.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
-            again = self.open[s, rows] & ~found.limited[rows]
-            rows = rows[again & (self.bounds[s, rows] < found.worth_beating()[rows])]
+            incumbent.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
+            unsettled = self.open[s, rows] & ~incumbent.limited[rows]
+            rows = rows[unsettled & (self.bounds[s, rows] < incumbent.worth_beating()[rows])]
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
         """Keep better points, better bounds and refutations."""
-        program, known, bounds = self.pieces[s].program, self.evidence[s], self.bounds[s]
-        case = known.cases if len(rows) == len(known.cases) else known.cases.take(rows)
-        found = solution.found
-        if found.any():
+        program, evidence, bounds = self.pieces[s].program, self.evidence[s], self.bounds[s]
+        case = evidence.cases if len(rows) == len(evidence.cases) else evidence.cases.take(rows)
+        solved = solution.found
+        if solved.any():
             objective = np.full(len(rows), np.inf)
-            part = case if found.all() else case.take(found)
-            objective[found] = program.objective(solution.points[found], part)
+            solved_case = case if solved.all() else case.take(solved)
+            objective[solved] = program.objective(solution.points[solved], solved_case)
             self.found.offer(s, rows, solution.points, objective)
         at = None
-        if known.at is not None:
-            at = np.where(found[:, None], solution.points, known.at[rows])
+        if evidence.at is not None:
+            at = np.where(solved[:, None], solution.points, evidence.at[rows])
         bound = program.bound(case, solution.multipliers, at)
         claimed = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if len(claimed):
@@ -301,9 +554,9 @@ class _Listed:
             bound[claimed[refuted]] = np.inf
         tighter = bound >= bounds[rows]
         near = None if at is None else at[tighter]
-        known.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
-        known.reported[rows] = np.maximum(known.reported[rows], solution.reported)
+        evidence.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
+        evidence.reported[rows] = np.maximum(evidence.reported[rows], solution.reported)
         if solution.proof is not None:
-            known.proofs.append((rows, solution.proof))
+            evidence.proofs.append((rows, solution.proof))
         bounds[rows] = np.maximum(bounds[rows], np.maximum(bound, solution.reported))
         self.open[s, rows] &= np.isfinite(bounds[rows])

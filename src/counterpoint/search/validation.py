@@ -26,10 +26,10 @@ from counterpoint.numerics import (
     clock,
 )
 from counterpoint.problem.targets import Validation
-from counterpoint.rows.encoding import Rows, as_returned
+from counterpoint.rows.encoding import RowBatch, as_returned
 from counterpoint.rows.table import Table
-from counterpoint.search.search import Found, SafetyMargins, search
-from counterpoint.search.union import Task, Union
+from counterpoint.search.query import Task
+from counterpoint.search.search import Found, SafetyMargins, Union, search
 from counterpoint.search.witnesses import TRIED, Witness, Witnesses, shortened
 from counterpoint.solvers.base import Effort
 
@@ -73,7 +73,7 @@ class NotForeseen(Exception):
 
 
 def ask_about(
-    task: Task, rows: Rows, searches: list[ModelValidation], foreseen: NDArray[Any] | None
+    task: Task, rows: RowBatch, searches: list[ModelValidation], foreseen: NDArray[Any] | None
 ) -> None:
     """Ask the model about the first answers of some searches, which are of one kind, in one table.
 
@@ -84,46 +84,53 @@ def ask_about(
     if not len(which):  # there is no answer at all
         if foreseen is not None:
             _compare(rows, searches, foreseen, task.model.predict(rows.table))
-        for each in searches:
-            each.answer(codes, each.rows.x[:0], Validation.none(0))
+        for validation in searches:
+            validation.answer(codes, validation.rows.x[:0], Validation.none(0))
         return
-    here = as_slice(which)
+    answered = as_slice(which)
     features, followed = task.question.features, foreseen is not None
     returned, after, y = as_returned(
-        rows.table, features, here, rows.codes[here], codes, followed=followed
+        rows.table, features, answered, rows.codes[answered], codes, followed=followed
     )
     if foreseen is None:
-        said = task.target.said(task.model, returned[0])
+        outputs = task.target.said(task.model, returned[0])
     else:
         both = task.model.predict(*returned)
-        said = both[: len(which)]
+        outputs = both[: len(which)]
         _compare(rows, searches, foreseen, both[len(which) :])
-    for each, place in zip(searches, places, strict=True):
-        there, own = each.proposed
-        own = own if after is codes else after[place]
-        point = own if y is after else y[place]
-        verdict = each.verdict_of(there, returned[0], own, point, said[place])
-        each.answer(own, point, verdict)
+    for validation, place in zip(searches, places, strict=True):
+        positions, proposed = validation.proposed
+        proposed = proposed if after is codes else after[place]
+        point = proposed if y is after else y[place]
+        verdict = validation.verdict_of(positions, returned[0], proposed, point, outputs[place])
+        validation.answer(proposed, point, verdict)
 
 
 def _joined(
-    rows: Rows, searches: list[ModelValidation]
+    rows: RowBatch, searches: list[ModelValidation]
 ) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
     """Which of the rows have an answer, their codes, and where those of each search are there."""
-    found = [(each.rows.at[each.proposed[0]], each.proposed[1]) for each in searches]
-    if len(found) == 1:
-        return *found[0], [slice(None)]
-    codes, asked = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
-    for part, some in found:
-        codes[part], asked[part] = some, True
-    which = np.flatnonzero(asked)
+    answers = [
+        (validation.rows.at[validation.proposed[0]], validation.proposed[1])
+        for validation in searches
+    ]
+    if len(answers) == 1:
+        return *answers[0], [slice(None)]
+    codes, answered = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
+    for positions, proposed in answers:
+        codes[positions], answered[positions] = proposed, True
+    which = np.flatnonzero(answered)
     if len(which) == len(rows):
-        return which, codes, [as_slice(part) for part, _ in found]
-    return which, codes[which], [as_slice(np.searchsorted(which, part)) for part, _ in found]
+        return which, codes, [as_slice(positions) for positions, _ in answers]
+    return (
+        which,
+        codes[which],
+        [as_slice(np.searchsorted(which, positions)) for positions, _ in answers],
+    )
 
 
 def _compare(
-    rows: Rows,
+    rows: RowBatch,
     searches: list[ModelValidation],
     foreseen: NDArray[Any],
     predicted: NDArray[Any],
@@ -132,8 +139,10 @@ def _compare(
     if (foreseen == predicted).all():
         return
     searches[0].task.model.check(rows.x, predicted, foreseen)
-    for each in searches:
-        if each.task.already_satisfied(each.rows.x, predicted[each.rows.at]).any():
+    for validation in searches:
+        if validation.task.already_satisfied(
+            validation.rows.x, predicted[validation.rows.at]
+        ).any():
             raise NotForeseen
 
 
@@ -141,14 +150,16 @@ def _compare(
 class ModelValidation:
     """Answers to a part of some rows, from a union of programs, that the model confirms."""
 
-    def __init__(self, task: Task, rows: Rows, pieces: Union) -> None:
-        self.task, self.rows, self.pieces, self.eps = task, rows, pieces, task.eps
+    def __init__(self, task: Task, rows: RowBatch, union: Union) -> None:
+        self.task, self.rows, self.union, self.eps = task, rows, union, task.eps
         self.features, x = task.question.features, rows.x
-        self.safety_margins: SafetyMargins | None = task.question.safety_margins(task.target, x)
+        self.safety_margins: SafetyMargins | None = None
+        if task.target.requirement.chance is not None:
+            self.safety_margins = task.target.requirement.chance.safety_margins(task.question, x)
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
         # less than the rounding error of a score.
-        integral = pieces.is_integral
+        integral = union.is_integral
         rounding = task.target.requirement.rounding(
             task.model.form, x, EPS if integral else task.eps
         )
@@ -177,18 +188,18 @@ class ModelValidation:
         (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
         row, what the answers are worth, and whether closed forms settled the row.
         """
-        found, effort, target = self.found, self.task.effort, self.task.target
+        solution, effort, target = self.found, self.task.effort, self.task.target
         if target.demanding and not self.verdict.safety_margins.all():
             self._search_again()
         taught = self._learn_from_witnesses()
         resolution = SINGLE if self.rows.table.singles else VIOLATION
-        asked, (y, verdict) = self.pieces.asked, (self.y, self.verdict)
+        program, (y, verdict) = self.union.asked, (self.y, self.verdict)
         certificates = certify(
-            asked,
+            program,
             y,
             self.cases,
             verdict,
-            found.evidence,
+            solution.evidence,
             gap=effort.gap,
             resolution=resolution,
         )
@@ -203,8 +214,8 @@ class ModelValidation:
             self.after[~answered] = self.rows.codes[~answered]
             certificates = certificates.withheld(~answered, target.requirement.promise)
         # Without a limit of time, a branch and bound may still have run out of nodes.
-        limited = found.limited & (effort.seconds is not None)
-        return self.after, judge(certificates, effort.gap, limited), certificates, found.closed
+        limited = solution.limited & (effort.seconds is not None)
+        return self.after, judge(certificates, effort.gap, limited), certificates, solution.closed
 
     def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
         """The cheapest points of some rows with other margins, perhaps with entries held."""
@@ -213,12 +224,12 @@ class ModelValidation:
             cases = cases.holding(held, self.exact[rows])
         safety_margins = None if self.safety_margins is None else self.safety_margins.take(rows)
         if held is not None:
-            return search(self.pieces, cases, self._briefly, safety_margins)
+            return search(self.union, cases, self._briefly, safety_margins)
 
         def incumbents(k: int, end: float) -> FloatArray:
             return self._incumbents(int(rows[k]), cases.margin[k], end)
 
-        return search(self.pieces, cases, self.effort, safety_margins, incumbents)
+        return search(self.union, cases, self.effort, safety_margins, incumbents)
 
     @property
     def _briefly(self) -> Effort:
@@ -232,8 +243,8 @@ class ModelValidation:
     def _may_be_known(self) -> Witnesses | None:
         """Rows of the data that may be answers; None if all that is asked for is not said here."""
         task = self.task
-        asked = task.target.demanding and task.piece is None
-        return task.witnesses if asked else None
+        is_demanded = task.target.demanding and task.piece is None
+        return task.witnesses if is_demanded else None
 
     def _ask(self, i: int, points: FloatArray) -> tuple[FloatArray, FloatArray, Validation]:
         """Codes of points as answers to one row, the same encoded, and what the model says."""
@@ -242,18 +253,18 @@ class ModelValidation:
             codes = self.features.compress(points)
         codes = self._representable(codes, rows)
         at = self.rows.at[rows]
-        (asked,), codes, y = as_returned(
+        (returned,), codes, y = as_returned(
             self.rows.table, self.features, at, self.rows.codes[rows], codes
         )
-        said = self.task.target.said(self.task.model, asked)
-        return codes, y, self.verdict_of(rows, asked, codes, y, said)
+        outputs = self.task.target.said(self.task.model, returned)
+        return codes, y, self.verdict_of(rows, returned, codes, y, outputs)
 
     def _witness(self, i: int, end: float) -> Witness:
         """Witnesses of a row that are moved towards it, once."""
-        known = self._may_be_known
-        if i not in self.witnesses and known is not None:
-            program, case = self.pieces.asked, self.cases.take(np.array([i]))
-            points = known.nearest(self.task.target, program, case, TRIED[-1])
+        data = self._may_be_known
+        if i not in self.witnesses and data is not None:
+            program, case = self.union.asked, self.cases.take(np.array([i]))
+            points = data.nearest(self.task.target, program, case, TRIED[-1])
 
             def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
                 _, y, verdict = self._ask(i, points)
@@ -279,23 +290,23 @@ class ModelValidation:
 
         Rows of a batch for which closed forms found the answer are passed over.
         """
-        known, found, taught = self._may_be_known, self.found, list[int]()
-        if known is None:
+        data, solution, taught = self._may_be_known, self.found, list[int]()
+        if data is None:
             return taught
-        asked, quick, missed = self.pieces.asked, self.pieces.is_quick, ~self.verdict.valid
-        branched, few = not quick or self.pieces.is_integral, not quick or len(missed) <= FEW
+        program, quick, missed = self.union.asked, self.union.is_quick, ~self.verdict.valid
+        branched, few = not quick or self.union.is_integral, not quick or len(missed) <= FEW
         rows = (missed & (branched or few)) | (branched and few)
         unsettled = missed & rows & quick
         if unsettled.any():
-            unsettled &= np.isfinite(lower_bounds(found.evidence, np.full(len(rows), np.inf))[0])
-        reviewed = np.flatnonzero(rows | found.limited).tolist()
+            unsettled &= np.isfinite(lower_bounds(solution.evidence, np.full(len(rows), np.inf))[0])
+        reviewed = np.flatnonzero(rows | solution.limited).tolist()
         if not reviewed:
             return taught
-        reached = np.where(missed, np.inf, asked.cost(self.y, self.cases.x))
+        reached = np.where(missed, np.inf, program.cost(self.y, self.cases.x))
         for i in reviewed:
             case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
-            points = known.inside(self.task.target, asked, case, cutoff)
-            if found.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
+            points = data.inside(self.task.target, program, case, cutoff)
+            if solution.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
                 seconds = self.task.effort.seconds
                 end = np.inf if seconds is None else clock() + LATE * seconds
                 other = self._witness(i, end).points
@@ -306,7 +317,7 @@ class ModelValidation:
 
     def _take_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
         """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
-        program, row = self.pieces.asked, np.array([i])
+        program, row = self.union.asked, np.array([i])
         codes, y, verdict = self._ask(i, points)
         x = np.broadcast_to(self.cases.x[i], y.shape)
         inside = program.violation(y, x) <= VIOLATION
@@ -325,7 +336,7 @@ class ModelValidation:
         A bound that rests on the word of a solver is one on points that lead by a margin.
         """
         none = np.full(len(self.y), np.inf)
-        proved = min(known.bounds(none)[0][i] for known in self.found.evidence)
+        proved = min(evidence.bounds(none)[0][i] for evidence in self.found.evidence)
         cost = float(certificates.cost[i])
         if proved > cost * (1.0 + CLOSED):
             warnings.warn(CONTRADICTED.format(cost=cost), stacklevel=2)
@@ -339,80 +350,88 @@ class ModelValidation:
 
     def _without_margin(self) -> None:
         """Rows for which the first margin left nothing, though nothing refutes them: without it."""
-        found = self.found
-        lost = np.flatnonzero((found.piece < 0) & ~found.limited & self.margin.any(axis=1))
-        if len(lost):
-            bound = lower_bounds(found.evidence, np.full(len(found.piece), np.inf))[0]
-            lost = lost[np.isfinite(bound[lost])]
-        if len(lost):
-            self.margin[lost] = 0.0
-            again = self._search(lost, self.margin[lost])
-            found.points[lost], found.piece[lost] = again.points, again.piece
-            found.limited[lost] = again.limited
-            found.written |= {int(lost[i]): y for i, y in again.written.items()}
+        solution = self.found
+        unsolved = np.flatnonzero(
+            (solution.piece < 0) & ~solution.limited & self.margin.any(axis=1)
+        )
+        if len(unsolved):
+            bound = lower_bounds(solution.evidence, np.full(len(solution.piece), np.inf))[0]
+            unsolved = unsolved[np.isfinite(bound[unsolved])]
+        if len(unsolved):
+            self.margin[unsolved] = 0.0
+            result = self._search(unsolved, self.margin[unsolved])
+            solution.points[unsolved], solution.piece[unsolved] = result.points, result.piece
+            solution.limited[unsolved] = result.limited
+            solution.written |= {int(unsolved[i]): y for i, y in result.written.items()}
 
     def _search_again(self) -> None:
         """Rows that the model does not confirm, or that do not lead by enough: larger margins.
 
         A tie of whole columns and categories that the model confirms is an answer, for the next
         point of their lattice is far; only other columns are moved to take it off the edge. A row
-        is ``left`` until a larger margin does not improve an answer that the model confirms; those
-        that are ``near`` keep their whole columns and categories.
+        is ``improvable`` until a larger margin does not improve an answer that the model confirms;
+        those that are ``near`` keep their whole columns and categories.
         """
-        found, verdict, margin = self.found, self.verdict, self.margin
-        integral, left = self.pieces.is_integral, found.piece >= 0
-        smooth = np.full(len(left), not integral) | self.pieces.moves_smoothly(self.cases)
+        solution, verdict, margin = self.found, self.verdict, self.margin
+        integral, improvable = self.union.is_integral, solution.piece >= 0
+        smooth = np.full(len(improvable), not integral) | self.union.moves_smoothly(self.cases)
         for k in range(ROUNDS):
-            again = np.flatnonzero(left & ~np.where(smooth, verdict.safety_margins, verdict.valid))
-            near = integral & (verdict.valid[again] | (k == 0))
-            here = near | ~found.limited[again]
-            again, near = again[here], near[here]
-            if not len(again):
+            unconfirmed = np.flatnonzero(
+                improvable & ~np.where(smooth, verdict.safety_margins, verdict.valid)
+            )
+            near = integral & (verdict.valid[unconfirmed] | (k == 0))
+            searched = near | ~solution.limited[unconfirmed]
+            unconfirmed, near = unconfirmed[searched], near[searched]
+            if not len(unconfirmed):
                 return
-            valid = verdict.valid[again]
-            asked = margin[again, 0]
-            short = np.nan_to_num(np.maximum(asked - verdict.margin[again], 0.0))
+            valid = verdict.valid[unconfirmed]
+            required = margin[unconfirmed, 0]
+            short = np.nan_to_num(np.maximum(required - verdict.margin[unconfirmed], 0.0))
             # what the model does not confirm, though its form is exact, was rounded on the way
-            noise = 0.5 * self.task.model.form.noise(self.y[again], self.eps)
-            rounding = SPARE * np.maximum(verdict.rounding[again], np.where(valid, 0.0, noise))
-            grown = np.where(valid & (k == 0), asked, GROWTH * asked)
-            margin[again, 0] = np.maximum(grown, rounding) + short
-            for part, look in ((near, self._off_the_edge), (~near, self._search)):
-                rows = again[part]
+            noise = 0.5 * self.task.model.form.noise(self.y[unconfirmed], self.eps)
+            rounding = SPARE * np.maximum(
+                verdict.rounding[unconfirmed], np.where(valid, 0.0, noise)
+            )
+            grown = np.where(valid & (k == 0), required, GROWTH * required)
+            margin[unconfirmed, 0] = np.maximum(grown, rounding) + short
+            for mask, look in ((near, self._off_the_edge), (~near, self._search)):
+                rows = unconfirmed[mask]
                 if len(rows):
                     other = look(rows, margin[rows, 0])
                     better = self._keep_better(rows, other)
                     # each of these searches has all the time of a row, so the first is the last
-                    left[rows[(valid[part] & ~better) | other.limited]] = False
+                    improvable[rows[(valid[mask] & ~better) | other.limited]] = False
 
     def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
         """Write the answers of another search that lead by more, or alone are confirmed; which."""
-        here, codes = self._proposed(rows, other)
-        which, valid = rows[here], self.verdict.valid[rows]
+        positions, codes = self._proposed(rows, other)
+        which, valid = rows[positions], self.verdict.valid[rows]
         self._remember(rows, self.y[rows], valid)
-        better, told = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
-        self.verdict.put(rows[told], Validation.none(len(told)))
-        if not len(here):
+        better, stale = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
+        self.verdict.put(rows[stale], Validation.none(len(stale)))
+        if not len(positions):
             return better
         table = self.rows.table
-        (asked,), codes, y = as_returned(
+        (returned,), codes, y = as_returned(
             table, self.features, self.rows.at[which], self.rows.codes[which], codes
         )
-        said = self.verdict_of(
-            which, asked, codes, y, self.task.target.said(self.task.model, asked)
+        validation = self.verdict_of(
+            which, returned, codes, y, self.task.target.said(self.task.model, returned)
         )
-        self._remember(which, y, said.valid)
-        ahead = said.valid & (~valid[here] | (said.margin > self.verdict.margin[which]))
-        kept, better[here] = which[ahead], ahead
-        self.after[kept], self.y[kept] = codes[ahead], y[ahead]
-        self.exact[kept] = other.points[better]
-        heard = ahead | ~valid[here]
-        self.verdict.put(which[heard], said, heard)
+        self._remember(which, y, validation.valid)
+        ahead = validation.valid & (
+            ~valid[positions] | (validation.margin > self.verdict.margin[which])
+        )
+        improved, better[positions] = which[ahead], ahead
+        self.after[improved], self.y[improved] = codes[ahead], y[ahead]
+        self.exact[improved] = other.points[better]
+        current = ahead | ~valid[positions]
+        self.verdict.put(which[current], validation, current)
         return better
 
     def _remember(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
         """What points cost that the model confirms, for no bound is above it."""
-        program, cases = self.pieces.asked, self.cases.take(rows)
+        program, cases = self.union.asked, self.cases.take(rows)
         inside = valid & (program.violation(y, cases.x) <= VIOLATION)
         cost_cutoff = np.where(inside, program.objective(y, cases), np.inf)
         self.least[rows] = np.minimum(self.least[rows], cost_cutoff)
@@ -421,44 +440,49 @@ class ModelValidation:
         """The same answers with a margin: whole columns and categories held, the others free."""
         actionable, points = self.task.question.actionable, self.exact[rows]
         x = self.rows.x[rows]
-        off = self._search(rows, margin, actionable.held(points, x))
+        result = self._search(rows, margin, actionable.held(points, x))
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
-        if any(piece.program.nonconvex for piece in self.pieces.listed):
-            astray = actionable.cost(off.points, x) > actionable.cost(points, x) * NEARBY
-            off.points[astray], off.piece[astray] = np.nan, -1
-        return off
+        if any(piece.program.nonconvex for piece in self.union.listed):
+            astray = actionable.cost(result.points, x) > actionable.cost(points, x) * NEARBY
+            result.points[astray], result.piece[astray] = np.nan, -1
+        return result
 
-    def _proposed(self, rows: IntArray, found: Found) -> tuple[IntArray, FloatArray]:
+    def _proposed(self, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
         """Which of some rows have a point that the model takes, and their (m, p) codes."""
-        points = found.points
-        here = np.flatnonzero(~np.isnan(points[:, 0]))
+        points = solution.points
+        positions = np.flatnonzero(~np.isnan(points[:, 0]))
         if self.eps > EPS:
-            here = here[~self.task.model.overflows(points[here], self.eps)]
-        if not len(here):
-            return here, np.empty((0, len(self.features)))
-        self._snap(found, here, rows)
-        codes = points[here]
-        if found.written:
-            codes = np.array([found.written.get(i, points[i]) for i in here.tolist()])
+            positions = positions[~self.task.model.overflows(points[positions], self.eps)]
+        if not len(positions):
+            return positions, np.empty((0, len(self.features)))
+        self._snap(solution, positions, rows)
+        codes = points[positions]
+        if solution.written:
+            codes = np.array([solution.written.get(i, points[i]) for i in positions.tolist()])
         if not self.features.all_numeric:
             codes = self.features.compress(codes)
-        return here, self._representable(codes, rows[here])
+        return positions, self._representable(codes, rows[positions])
 
-    def answer(self, codes: FloatArray, y: FloatArray, said: Validation) -> None:
+    def answer(self, codes: FloatArray, y: FloatArray, validation: Validation) -> None:
         """Take what was ``proposed`` as it is returned, and what the model says of it."""
         n, rows = self.rows.index.size, self.proposed[0]
-        self.after, self.y, self.verdict = codes, y, said
+        self.after, self.y, self.verdict = codes, y, validation
         if len(rows) < n:
             self.after, self.y = np.array(self.rows.codes), np.array(self.rows.x)
             self.after[rows], self.y[rows], self.verdict = codes, y, Validation.none(n)
-            self.verdict.put(rows, said)
+            self.verdict.put(rows, validation)
 
     def verdict_of(
-        self, rows: IntArray, returned: Table, codes: FloatArray, y: FloatArray, said: NDArray[Any]
+        self,
+        rows: IntArray,
+        returned: Table,
+        codes: FloatArray,
+        y: FloatArray,
+        outputs: NDArray[Any],
     ) -> Validation:
         """What the model says of some rows, and whether they lead by what is asked for."""
         model, target = self.task.model, self.task.target
-        verdict = target.verdict(model.form, y, said, self.eps)
+        verdict = target.verdict(model.form, y, outputs, self.eps)
         if not (target.demanding or verdict.valid.all()):
             model.check(y, model.predict(returned))
         if self.safety_margins is None:
@@ -487,17 +511,17 @@ class ModelValidation:
         codes[:, as_slice(positions)] = np.where(values == x, values, single)
         return codes
 
-    def _snap(self, found: Found, here: IntArray, rows: IntArray) -> None:
+    def _snap(self, solution: Found, positions: IntArray, rows: IntArray) -> None:
         """Values that solvers left a hair from the factual value, or a bound, put onto it."""
-        solved = here[~found.closed[here]]
+        solved = positions[~solution.closed[positions]]
         if not len(solved):
             return
         cases, encoded_cost, which = self.cases, self.task.question.encoded_cost, rows[solved]
-        x, y = cases.x[which], found.points[solved]
+        x, y = cases.x[which], solution.points[solved]
         length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
         y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
         if not cases.unbounded:
             hair = HAIR * (np.abs(x) + np.abs(y))
             for bound in (cases.low[which], cases.high[which]):
                 y = np.where(np.abs(y - bound) <= hair, bound, y)
-        found.points[solved] = y
+        solution.points[solved] = y

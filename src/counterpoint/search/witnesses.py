@@ -97,19 +97,19 @@ class Witnesses:
             return np.zeros(0, dtype=bool)
         required, (rows, x) = target.requirement, self._usable
         key = required.labels if required.probable else None
-        known = self._answers.made(key, dict)
-        unknown = [k for k in which.tolist() if k not in known]
+        outputs = self._answers.made(key, dict)
+        unknown = [k for k in which.tolist() if k not in outputs]
         if unknown:
-            named, size = {*known, *unknown}, max(len(known), ASKED)
-            others = (k for k in range(len(rows)) if k not in named)
-            asked = np.array(unknown + list(islice(others, max(size - len(unknown), 0))))
+            named, size = {*outputs, *unknown}, max(len(outputs), ASKED)
+            unasked = (k for k in range(len(rows)) if k not in named)
+            questioned = np.array(unknown + list(islice(unasked, max(size - len(unknown), 0))))
             try:
-                answers = target.said(self.model, self.data.take(rows[asked]))
+                answers = target.said(self.model, self.data.take(rows[questioned]))
             except InvalidInput:
                 return np.zeros(len(which), dtype=bool)
-            known.update(zip(asked.tolist(), answers.tolist(), strict=True))
+            outputs.update(zip(questioned.tolist(), answers.tolist(), strict=True))
         return target.satisfied(
-            self.model.form, x[which], np.array([known[k] for k in which.tolist()])
+            self.model.form, x[which], np.array([outputs[k] for k in which.tolist()])
         )
 
     def inside(self, target: Target, program: Program, case: Cases, cutoff: float) -> FloatArray:
@@ -117,8 +117,8 @@ class Witnesses:
         _, x = self._usable
         cost = program.cost(x, np.broadcast_to(case.x, x.shape))
         within = np.flatnonzero(cost < cutoff)
-        some = x[within]
-        within = within[((some >= case.low) & (some <= case.high)).all(axis=1)]
+        candidates = x[within]
+        within = within[((candidates >= case.low) & (candidates <= case.high)).all(axis=1)]
         within = within[np.argsort(cost[within], kind="stable")][:ASKED]
         within = within[(self._moved(x[within], program, case) == x[within]).all(axis=1)]
         violation = program.violation(x[within], np.broadcast_to(case.x, x[within].shape))
@@ -257,7 +257,7 @@ class _Shortening:
         for turn in range(max(map(len, chunks), default=0)):
             if clock() > end:
                 return
-            owner = np.array([k for k, part in enumerate(chunks) if turn < len(part)], np.intp)
+            owner = np.array([k for k, chunk in enumerate(chunks) if turn < len(chunk)], np.intp)
             trials = self.points[owner]
             for trial, k in zip(trials, owner.tolist(), strict=True):
                 for block in chunks[k][turn]:

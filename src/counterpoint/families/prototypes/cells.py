@@ -30,8 +30,7 @@ from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof_text import as_pieces, kept_of, proofs_of
 from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
-from counterpoint.search.search import Found, search_listed
-from counterpoint.search.union import Subproblem, Union
+from counterpoint.search.search import Found, Subproblem, Union, search_listed
 
 __all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells", "spread_of"]
 
@@ -277,7 +276,7 @@ class CellRelaxation(Bounding):
     def kept(self) -> Kept:
         opened = [cell.told() for cell in self.opened]
         none = np.zeros((1, self.program.kept_size))
-        return Kept(none, own=[CellProof(int(self.rivals[0]), opened)])
+        return Kept(none, family_proofs=[CellProof(int(self.rivals[0]), opened)])
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved = np.array(self.unopened)

@@ -101,7 +101,7 @@ class BoxProofs(Bounding):
 
     @property
     def kept(self) -> Kept:
-        return Kept(np.zeros((len(self.proofs), self.program.kept_size)), own=self.proofs)
+        return Kept(np.zeros((len(self.proofs), self.program.kept_size)), family_proofs=self.proofs)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -15,8 +15,7 @@ from counterpoint.numerics import VIOLATION, FloatArray, IntArray
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, NonConvex, Region
-from counterpoint.search.search import Found, search_listed
-from counterpoint.search.union import Subproblem
+from counterpoint.search.search import Found, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
 __all__ = ["Relations", "without_trees"]

@@ -27,8 +27,7 @@ from counterpoint.families.trees.proofs import (
 from counterpoint.families.trees.relations import Relations, without_trees
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.evidence import Bounding
-from counterpoint.search.search import Found, SafetyMargins
-from counterpoint.search.union import Union
+from counterpoint.search.search import Found, SafetyMargins, Union
 from counterpoint.solvers.branch_and_bound import (
     Problem,
     SearchTree,

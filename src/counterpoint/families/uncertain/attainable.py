@@ -15,8 +15,8 @@ from counterpoint.families.uncertain.form import FourierScores, UncertainForm
 from counterpoint.families.uncertain.target import Robust
 from counterpoint.numerics import TINY, FloatArray
 from counterpoint.problem.targets import Label, rounded_down
-from counterpoint.search.search import search
-from counterpoint.search.union import Question, Union
+from counterpoint.search.query import Query
+from counterpoint.search.search import Union, search
 from counterpoint.solvers import Effort
 
 __all__ = [
@@ -31,7 +31,7 @@ SECONDS, IN_ALL = 0.5, 4.0
 """Time for one search, and for all of them."""
 
 
-def remark_without_answer(question: Question, target: Robust, x: FloatArray) -> str:
+def remark_without_answer(question: Query, target: Robust, x: FloatArray) -> str:
     """Say what is attainable for one row (1, d), of a form with noise."""
     form = question.form
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
@@ -80,9 +80,7 @@ def promise_sentence(target: Robust, share: float | None) -> str:
     return f"{promise} {answered}{few}."
 
 
-def prototype_sentence(
-    question: Question, target: Robust, x: FloatArray, y: FloatArray | None
-) -> str:
+def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
     """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
     form, z = question.form, target.prototype_point(question.features)
     if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
@@ -102,7 +100,7 @@ def prototype_sentence(
 
 
 def surest(
-    question: Question, target: Robust, x: FloatArray, halvings: int, end: float
+    question: Query, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
     """Return the highest probability reached for one row (1, d); None if not even ½ was.
 
@@ -131,7 +129,7 @@ def surest(
 
 
 def _largest_share(
-    question: Question,
+    question: Query,
     form: UncertainForm,
     target: Robust,
     x: FloatArray,
@@ -157,9 +155,7 @@ def _largest_share(
     return _rounded(low, 2, ROUND_FLOOR)
 
 
-def _point(
-    question: Question, target: Label | Robust, x: FloatArray, end: float
-) -> FloatArray | None:
+def _point(question: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:
     """(d,) any point that meets a target; None if time runs out."""
     seconds = end - thread_time()
     if seconds <= 0.0:

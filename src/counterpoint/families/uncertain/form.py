@@ -39,11 +39,10 @@ from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
-from counterpoint.search.search import SafetyMargins
-from counterpoint.search.union import StartHint
+from counterpoint.search.search import SafetyMargins, StartHint
 
 if TYPE_CHECKING:
-    from counterpoint.search.union import Question
+    from counterpoint.search.query import Query
 
 __all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
 
@@ -112,11 +111,11 @@ class UncertainForm(Form):
         """
 
     @abstractmethod
-    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
+    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         """Return how much answers to (n, d) rows have to lead by their distance."""
 
     @abstractmethod
-    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
         """Return the share of questions like that of a row (1, d) with an answer, if known."""
 
 
@@ -183,13 +182,13 @@ class UncertainScores(UncertainForm):
             )
         return StartHint()
 
-    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
+    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         return linear_margins(*self._noise_on(target, question, x))
 
-    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
         return share_answered(*self._noise_on(target, question, x))
 
-    def _noise_on(self, target: Robust, question: Question, x: FloatArray) -> Any:
+    def _noise_on(self, target: Robust, question: Query, x: FloatArray) -> Any:
         """Return the arguments of `linear_margins` for (n, d) rows."""
         key, actionable = (target.draws, target.random_state), question.actionable
 
@@ -278,12 +277,12 @@ class FourierScores(UncertainForm):
         otherwise = target.search == "best" and not anywhere
         return StartHint(prototype, on_segment, anywhere, otherwise)
 
-    def safety_margins(self, target: Robust, question: Question, x: FloatArray) -> SafetyMargins:
+    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return fourier_margins(self.phi, noise, target, question, x)
 
-    def answered(self, target: Robust, question: Question, x: FloatArray) -> float | None:
+    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
         return None
 
 

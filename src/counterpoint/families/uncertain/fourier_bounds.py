@@ -33,7 +33,7 @@ from counterpoint.search.search import SafetyMargins
 
 if TYPE_CHECKING:
     from counterpoint.families.uncertain.target import Robust
-    from counterpoint.search.union import Question
+    from counterpoint.search.query import Query
 
 __all__ = [
     "SHARE",
@@ -81,7 +81,7 @@ class FourierMargins(SafetyMargins):
 
 
 def fourier_margins(
-    features: FourierFeatures, noise: FloatArray, target: Robust, question: Question, x: FloatArray
+    features: FourierFeatures, noise: FloatArray, target: Robust, question: Query, x: FloatArray
 ) -> FourierMargins:
     """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
 

@@ -34,8 +34,7 @@ from counterpoint.programs.conditions import AtMost, OneOf, Whole
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import Found
-from counterpoint.search.union import StartHint, Subproblem, Union
+from counterpoint.search.search import Found, StartHint, Subproblem, Union
 from counterpoint.solvers import Effort, Optimality, Outcome
 
 __all__ = ["RowSearch", "search_fourier"]

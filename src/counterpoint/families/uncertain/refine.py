@@ -22,8 +22,7 @@ from counterpoint.problem.costs import Manhattan
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import Found
-from counterpoint.search.union import Subproblem, Union
+from counterpoint.search.search import Found, Subproblem, Union
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 

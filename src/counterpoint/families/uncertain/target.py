@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from counterpoint.families.uncertain.form import UncertainForm
     from counterpoint.models.form import Form
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.search import SafetyMargins
-    from counterpoint.search.union import Question, StartHint
+    from counterpoint.search.query import Query
+    from counterpoint.search.search import SafetyMargins, StartHint
 
 __all__ = ["Robust"]
 
@@ -177,10 +177,10 @@ class Robust(Target, VaryingMargin):
             for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         }
 
-    def start_hint(self, question: Question) -> StartHint:
+    def start_hint(self, question: Query) -> StartHint:
         return _uncertain(question.form).start_hint(self, question.features)
 
-    def safety_margins(self, question: Question, x: FloatArray) -> SafetyMargins | None:
+    def safety_margins(self, question: Query, x: FloatArray) -> SafetyMargins | None:
         if not self.selects:
             return None
         return _uncertain(question.form).safety_margins(self, question, x)
@@ -204,7 +204,7 @@ class Robust(Target, VaryingMargin):
         about = prototype_sentence(question, self, x, y if certificate.valid else None)
         return " ".join(filter(None, (sentence, about)))
 
-    def attainable(self, question: Question, x: FloatArray, end: float) -> float | None:
+    def attainable(self, question: Query, x: FloatArray, end: float) -> float | None:
         from counterpoint.families.uncertain.attainable import surest
 
         return surest(question, self, x, 12, end)

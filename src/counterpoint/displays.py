@@ -69,8 +69,8 @@ class WaterfallDisplay:
             points[step] = points[step - 1]
             points[step, j] = after[j]
         names = [batch.features.names[j] for j in moved.tolist()]
-        told = [f"{short(n)}  {_pair(*answer.changes[n])}" for n in names]
-        return cls(told, np.asarray(form.margin(batch.features.expand(points), target)))
+        labels = [f"{short(n)}  {_pair(*answer.changes[n])}" for n in names]
+        return cls(labels, np.asarray(form.margin(batch.features.expand(points), target)))
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on matplotlib axes, or in a new figure."""
@@ -146,17 +146,17 @@ class ChangesDisplay:
     def plot(self, ax: Any = None) -> Self:
         """Draw on two matplotlib axes, on one (the heat map alone), or in a new figure."""
         size = (10.5, 1.6 + 0.28 * max(len(self.names), 5))
-        left, *right = axes_of(ax, (2, 1), size, "Displays need")
+        heat_map, *right = axes_of(ax, (2, 1), size, "Displays need")
         changed = np.abs(self.shares[self.shares != 0.0])
         most = float(np.quantile(changed, 0.95, method="higher"))
-        drawn = left.imshow(
+        drawn = heat_map.imshow(
             self.shares.T, aspect="auto", cmap="PuOr", vmin=-most, vmax=most, interpolation="none"
         )
-        left.set_yticks(range(len(self.names)), self.names, parse_math=False)
-        left.set_xticks([])
-        left.set_xlabel(f"{len(self.costs)} answers, the cheapest first")
-        left.tick_params(axis="y", length=0)
-        bar = figure_of(left).colorbar(drawn, ax=left)
+        heat_map.set_yticks(range(len(self.names)), self.names, parse_math=False)
+        heat_map.set_xticks([])
+        heat_map.set_xlabel(f"{len(self.costs)} answers, the cheapest first")
+        heat_map.tick_params(axis="y", length=0)
+        bar = figure_of(heat_map).colorbar(drawn, ax=heat_map)
         bar.set_label("cost, − where a number falls", size=SMALL)
         for axes in right:
             shares = np.arange(1, len(self.costs) + 1) / len(self.costs)
@@ -165,7 +165,7 @@ class ChangesDisplay:
             axes.set_xlabel("cost, at most")
             axes.set_ylabel("share of answers")
             axes.spines[["top", "right"]].set_visible(False)
-        self.ax_, self.figure_ = left, figure_of(left)
+        self.ax_, self.figure_ = heat_map, figure_of(heat_map)
         return self
 
 
@@ -283,26 +283,26 @@ class RegionsDisplay:
             If it is no answer.
         """
         batch, i = _found(answer), answer.position
-        known = batch.features
+        described = batch.features
         if features is None:
-            able = np.flatnonzero(known.is_numeric & ~_constant(known))
+            able = np.flatnonzero(described.is_numeric & ~_constant(described))
             cost = np.abs(_shares(batch, np.array([i]))[0])
             first = able[np.argsort(-cost[able], kind="stable")][:2].tolist()
         else:
-            first = [known.index(name) for name in features]
-        if len(set(first)) != 2 or not known.is_numeric[first].all():
+            first = [described.index(name) for name in features]
+        if len(set(first)) != 2 or not described.is_numeric[first].all():
             raise InvalidInput(
                 "Expected two features that are numbers; got "
-                f"{some([known.names[j] for j in first]) or 'a model with fewer'}."
+                f"{some([described.names[j] for j in first]) or 'a model with fewer'}."
             )
         a, b = first
         before, after = batch.before[i], batch.after[i]
-        x, y = (_span(known.items[j], before[j], after[j], resolution) for j in (a, b))
+        x, y = (_span(described.items[j], before[j], after[j], resolution) for j in (a, b))
         points = np.repeat(after[None, :], resolution**2, axis=0)
         points[:, a], points[:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
-        decisions = batch.question.form.predict(known.expand(points))
+        decisions = batch.question.form.predict(described.expand(points))
         return cls(
-            (known.names[a], known.names[b]),
+            (described.names[a], described.names[b]),
             *(x, y, np.asarray(decisions).reshape(resolution, resolution)),
             (float(before[a]), float(before[b])),
             (float(after[a]), float(after[b])),

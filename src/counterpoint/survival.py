@@ -58,12 +58,12 @@ class Survival:
     curve: pd.DataFrame
 
     def __str__(self) -> str:
-        lost = f" {self.lost} rows lose their answer." if self.lost else ""
+        loss = f" {self.lost} rows lose their answer." if self.lost else ""
         return (
             f"With a margin of {self.margin:.3g}, {self.share:.1%} of answers stay valid on "
             f"{len(self.shares)} refits that the choice did not see, instead of "
             f"{self.share_without:.1%}; they cost {self.cost:.3g} on average, instead of "
-            f"{self.cost_without:.3g}.{lost}"
+            f"{self.cost_without:.3g}.{loss}"
         )
 
     def __repr__(self) -> str:
@@ -150,8 +150,8 @@ def survival(
         mean, error = shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
         at_least = mean - student_t.ppf(0.95, len(shares) - 1) * error
         cost = answers.cost[answers.found].mean() if answers.found.any() else np.nan
-        told = {"margin": margin, "share": mean, "at_least": at_least, "cost": cost}
-        lines.append({**told, "found": int(answers.found.sum())})
+        numbers = {"margin": margin, "share": mean, "at_least": at_least, "cost": cost}
+        lines.append({**numbers, "found": int(answers.found.sum())})
         if not answers.found.any():
             raise NoAnswer(
                 f"No answer leads by {margin:.3g} within the constraints, and with less, fewer "
@@ -164,7 +164,7 @@ def survival(
     without, answers = tried[0.0], tried[margin]
     both = without.found & answers.found
     shares, before = (
-        _shares(models[1::2], explainer, X, each, wanted) for each in (answers, without)
+        _shares(models[1::2], explainer, X, outcome, wanted) for outcome in (answers, without)
     )
     return Survival(
         margin,
@@ -183,10 +183,13 @@ def _shares(
     models: list[Any], explainer: cp.Explainer, X: object, answers: Any, target: cp.Target
 ) -> FloatArray:
     """(r,) for each model, the share of the answers that it gives the target; NaN of none."""
-    asked = pairs(explainer, X, answers)
-    rows, came = asked.after[asked.found], asked.given(asked.before[asked.found], explainer)
-    before = said(explainer, came) if is_other(target) else None
-    valid = np.array([meets(m, target, asked.given(rows, m), before) for m in models])
+    pairing = pairs(explainer, X, answers)
+    rows, factual = (
+        pairing.after[pairing.found],
+        pairing.given(pairing.before[pairing.found], explainer),
+    )
+    before = said(explainer, factual) if is_other(target) else None
+    valid = np.array([meets(m, target, pairing.given(rows, m), before) for m in models])
     return valid.mean(axis=1) if len(rows) else np.full(len(models), np.nan)
 
 

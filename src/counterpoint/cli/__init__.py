@@ -40,39 +40,39 @@ app = typer.Typer(
 
 
 def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose errors and warnings become sentences on stderr, and exit codes."""
+    """Wrap a command, so that errors and warnings become sentences on stderr, and exit codes."""
 
     @wraps(command)
-    def told(**options: object) -> None:
-        said, code = "", 2
+    def run(**options: object) -> None:
+        fault, code = "", 2
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("default")
             try:
                 command(**options)
             except (cp.ModelError, cp.NoSolver, cp.SolverFailure) as error:
-                said, code = str(error), 4
+                fault, code = str(error), 4
             except cp.CounterpointError as error:
-                said = str(error)
+                fault = str(error)
             except BrokenPipeError:
                 raise
             except OSError as error:
-                said = f"{error.filename}: {error.strerror or error}."
+                fault = f"{error.filename}: {error.strerror or error}."
             finally:
                 for sentence in dict.fromkeys(_sentence(warning.message) for warning in heard):
                     typer.echo(f"Note: {sentence}", err=True)
-        if said:
-            typer.echo(f"Error: {said}", err=True)
+        if fault:
+            typer.echo(f"Error: {fault}", err=True)
             raise typer.Exit(code)
 
-    return told
+    return run
 
 
 def _sentence(message: Warning | str) -> str:
     if type(message).__name__ == "InconsistentVersionWarning":
         saved = getattr(message, "original_sklearn_version", "another version")
-        here = getattr(message, "current_sklearn_version", "another one")
+        current = getattr(message, "current_sklearn_version", "another one")
         return (
-            f"the model was saved with scikit-learn {saved} and is read with {here}; if that "
+            f"the model was saved with scikit-learn {saved} and is read with {current}; if that "
             "matters, install the former or save the model anew."
         )
     return " ".join(str(message).split())

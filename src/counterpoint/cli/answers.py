@@ -46,12 +46,14 @@ class Listing:
     summary: str
 
     @classmethod
-    def of(cls, X: pd.DataFrame, found: cp.Counterfactuals | cp.Alternatives) -> Listing:
+    def of(cls, X: pd.DataFrame, answers: cp.Counterfactuals | cp.Alternatives) -> Listing:
         """One answer to each row, or several."""
-        if isinstance(found, cp.Counterfactuals):
-            return cls(X, found, {"row": np.arange(len(X))}, found.summary())
-        rows = X.iloc[found.row].reset_index(drop=True)
-        return cls(rows, found.answers, {"row": found.row, "rank": found.rank}, found.summary())
+        if isinstance(answers, cp.Counterfactuals):
+            return cls(X, answers, {"row": np.arange(len(X))}, answers.summary())
+        rows = X.iloc[answers.row].reset_index(drop=True)
+        return cls(
+            rows, answers.answers, {"row": answers.row, "rank": answers.rank}, answers.summary()
+        )
 
     def title(self, k: int) -> str:
         """What to call an answer: its row, its rank if there are several, and its status."""
@@ -96,8 +98,8 @@ class Listing:
             }
             reason = why[i]
             if reason is not None:
-                told = ("constraints", "relaxations", "attainable")
-                record["reason"] = {name: as_json(getattr(reason, name)) for name in told}
+                fields = ("constraints", "relaxations", "attainable")
+                record["reason"] = {name: as_json(getattr(reason, name)) for name in fields}
             yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
@@ -175,8 +177,8 @@ def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
     if not conflict.constraints:
         out.print(str(conflict))
         return
-    told = "without any one of them there is one" if conflict.minimal else "perhaps fewer do"
-    out.print(f"These exclude every answer; {told}:")
+    minimality = "without any one of them there is one" if conflict.minimal else "perhaps fewer do"
+    out.print(f"These exclude every answer; {minimality}:")
     _show(out, "; ".join(map(str, conflict.constraints)), "  ")
     if conflict.relaxations:
         out.print("Any one of these would do:")
@@ -197,8 +199,8 @@ def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
     """What became of all rows."""
     for sentence in summary.splitlines():
         _show(out, sentence, "", "  ")
-    each = f", {plain(1e3 * seconds / rows)} ms a row" if rows else ""
-    _show(out, f"time: {plain(seconds)} s{each}")
+    per_row = f", {plain(1e3 * seconds / rows)} ms a row" if rows else ""
+    _show(out, f"time: {plain(seconds)} s{per_row}")
 
 
 def plain(number: float) -> str:

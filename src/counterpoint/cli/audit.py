@@ -63,7 +63,7 @@ def audit(
         if file and (file.suffix not in kinds or file.resolve() in taken):
             raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
     explainer, wanted = source.explainer(wish)
-    found = cp.audit(
+    result = cp.audit(
         explainer,
         read_rows(rows),
         wanted,
@@ -74,12 +74,12 @@ def audit(
         time_limit=time_limit,
     )
     if plot is not None:
-        found.plot().savefig(plot)
+        result.plot().savefig(plot)
     if records is not None:
-        found.answers.to_records(records)
+        result.answers.to_records(records)
     if out is None:
-        typer.echo(str(found))
+        typer.echo(str(result))
     else:
-        table = found.groups.reset_index()
+        table = result.groups.reset_index()
         to = write(out, lambda: table, lambda: [table.to_json(orient="records", lines=True)])
         typer.echo(f"Wrote the groups to {to}.", err=True)

@@ -63,7 +63,7 @@ def batch(
     from counterpoint.scale import run
 
     explainer, wanted = source.explainer(wish)
-    found = run(
+    report = run(
         explainer,
         rows,
         out,
@@ -75,7 +75,7 @@ def batch(
         scheduler=scheduler,
         records=records,
     )
-    typer.echo(str(found))
-    typer.echo(f"Wrote {out} ({plain(found.seconds)} s).", err=True)
-    if not found.ok:
+    typer.echo(str(report))
+    typer.echo(f"Wrote {out} ({plain(report.seconds)} s).", err=True)
+    if not report.ok:
         raise typer.Exit(3)

@@ -129,7 +129,7 @@ def explain(
     explainer, wanted = source.explainer(wish)
     X = read_rows(rows)
     start = perf_counter()
-    found = explainer.explain(
+    answers = explainer.explain(
         X,
         wanted,
         n=cast("int", alternatives),
@@ -139,7 +139,7 @@ def explain(
         optimality=cast("Literal['local', 'global']", optimality),
     )
     seconds = perf_counter() - start
-    listing = Listing.of(X, found)
+    listing = Listing.of(X, answers)
     if records is not None:
         listing.answers.to_records(records, salt=salt)
     if out is None:

@@ -71,8 +71,8 @@ def read_rows(path: Path) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         if isinstance(error, cp.CounterpointError):
             raise
-        said = " ".join(str(error).split()).removesuffix(".")
-        raise cp.InvalidInput(f"{path.name} cannot be read: {said}.") from error
+        reason = " ".join(str(error).split()).removesuffix(".")
+        raise cp.InvalidInput(f"{path.name} cannot be read: {reason}.") from error
     return frame.reset_index(drop=True)
 
 
@@ -128,7 +128,7 @@ def check_out(out: Path, *inputs: Path | None) -> None:
         )
     if not out.parent.is_dir():
         raise cp.InvalidInput(f"There is no folder {str(out.parent)!r} for --out; make it first.")
-    if any(given is not None and given.resolve() == out.resolve() for given in inputs):
+    if any(path is not None and path.resolve() == out.resolve() for path in inputs):
         raise cp.InvalidInput(f"--out {out} would overwrite an input; choose another name.")
     if out.suffix == ".parquet":
         _need_parquet(out)
@@ -142,22 +142,24 @@ def write(out: Path, table: Callable[[], pd.DataFrame], lines: Callable[[], Iter
     if out == STDOUT:
         sys.stdout.writelines(lines())
         return "standard output"
-    part = out.with_name(f".{out.name}.part")
+    temporary = out.with_name(f".{out.name}.part")
     try:
         try:
             if out.suffix == ".jsonl":
-                with part.open("w", encoding="utf-8") as file:
+                with temporary.open("w", encoding="utf-8") as file:
                     file.writelines(lines())
             elif out.suffix == ".csv":
-                _without_formulas(table()).to_csv(part, index=False)
+                _without_formulas(table()).to_csv(temporary, index=False)
             else:
-                table().to_parquet(part, index=False)
-            part.replace(out)
+                table().to_parquet(temporary, index=False)
+            temporary.replace(out)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:  # the user knows of no other file than the one asked for
-        said = error.strerror or str(error)
-        raise cp.InvalidInput(f"{out} cannot be written: {said}. Choose another place.") from error
+        reason = error.strerror or str(error)
+        raise cp.InvalidInput(
+            f"{out} cannot be written: {reason}. Choose another place."
+        ) from error
     return str(out)
 
 
@@ -301,10 +303,10 @@ def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
     try:
         if not trust_size:
             _refuse_bomb(path)
-        found = io.get_untrusted_types(file=path)
-        unknown = [t for t in found if t not in (*trust, *SAFE)]
+        untrusted = io.get_untrusted_types(file=path)
+        unknown = [t for t in untrusted if t not in (*trust, *SAFE)]
         if not unknown:
-            return io.load(path, trusted=found)
+            return io.load(path, trusted=untrusted)
         _refuse_unreadable(path)
     except BROKEN as error:
         if isinstance(error, cp.CounterpointError):

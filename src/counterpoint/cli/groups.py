@@ -138,9 +138,9 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
     """The rows without the columns that are left out."""
     for name in (column, *without):
         if name not in frame:
-            known = [str(one) for one in frame]
-            near = get_close_matches(name, known, n=3)
-            hint = f"There are {some(known, 12, str)}."
+            columns = [str(column) for column in frame]
+            near = get_close_matches(name, columns, n=3)
+            hint = f"There are {some(columns, 12, str)}."
             if near:
                 hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise cp.InvalidInput(f"Expected a column of the rows; got {name!r}. {hint}")

@@ -63,21 +63,21 @@ def letter(
     )
     letters = write_letters(explainer, answers, texts, language=language, protected=protected or ())
     if out is None:
-        told = (f"Row {k}\n\n{each}" for k, each in zip(numbers, letters, strict=True))
-        typer.echo("\n\n\n".join(told))
+        pages = (f"Row {k}\n\n{entry}" for k, entry in zip(numbers, letters, strict=True))
+        typer.echo("\n\n\n".join(pages))
     else:
         lines = [
             {
                 "row": k,
-                "status": str(each.status),
-                "codes": ", ".join(reason.code for reason in each.reasons),
-                "reasons": "; ".join(reason.text for reason in each.reasons),
-                "letter": each.text,
+                "status": str(entry.status),
+                "codes": ", ".join(reason.code for reason in entry.reasons),
+                "reasons": "; ".join(reason.text for reason in entry.reasons),
+                "letter": entry.text,
             }
-            for k, each in zip(numbers, letters, strict=True)
+            for k, entry in zip(numbers, letters, strict=True)
         ]
         as_json = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         to = write(out, lambda: pd.DataFrame(lines), lambda: as_json)
         typer.echo(f"Wrote {len(lines)} letters to {to}.", err=True)
-    if not all(each.values or each.status is cp.Status.ALREADY for each in letters):
+    if not all(entry.values or entry.status is cp.Status.ALREADY for entry in letters):
         raise typer.Exit(3)

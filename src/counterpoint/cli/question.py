@@ -76,8 +76,10 @@ Optimal = Annotated[
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the fields of a dataclass in the place of each parameter that is one."""
-    own = inspect.signature(command, eval_str=True).parameters
-    kinds: dict[str, Any] = {n: p.annotation for n, p in own.items() if is_dataclass(p.annotation)}
+    parameters = inspect.signature(command, eval_str=True).parameters
+    kinds: dict[str, Any] = {
+        n: p.annotation for n, p in parameters.items() if is_dataclass(p.annotation)
+    }
     groups = {
         name: [*inspect.signature(kind, eval_str=True).parameters.values()]
         for name, kind in kinds.items()
@@ -89,7 +91,7 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = kinds[name](**{p.name: values.pop(p.name) for p in fields})
         command(**values)
 
-    every = [field for name, p in own.items() for field in groups.get(name, [p])]
+    every = [field for name, p in parameters.items() for field in groups.get(name, [p])]
     every.sort(key=lambda p: p.default is not p.empty)  # arguments before options
     taken = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     called.__annotations__ = {p.name: p.annotation for p in taken}
@@ -215,25 +217,25 @@ class Wish:
 
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
         """The target for a model; ``otherwise`` is that of the policy file."""
-        known = labels_of(model)
+        model_labels = labels_of(model)
         about = dict(self._about())
         self._refuse_contradictions(list(about))
         if (self.low, self.high) != (None, None):
-            if known is not None:
+            if model_labels is not None:
                 raise cp.InvalidInput(
                     "--low and --high are for models that predict numbers; this one decides "
-                    f"between {some(known, 12, str)}. Say --target or --other."
+                    f"between {some(model_labels, 12, str)}. Say --target or --other."
                 )
             low = -np.inf if self.low is None else self.low
             return cp.Interval(low, np.inf if self.high is None else self.high)
         if self.other:
             return cp.OtherLabel(margin=self.margin or 0.0)
-        labels = tuple(_label(text, known) for text in self.target or ())
+        labels = tuple(_label(text, model_labels) for text in self.target or ())
         for make in about.values():
             return make(labels[0])
         if labels:
             return cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
-        return otherwise or _nothing(known)
+        return otherwise or _nothing(model_labels)
 
     def _about(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
         """Options, and what each makes of one label."""
@@ -250,8 +252,8 @@ class Wish:
     def _refuse_contradictions(self, about: list[str]) -> None:
         texts = self.target or ()
         is_range = (self.low, self.high) != (None, None)
-        given = {"--target": bool(texts), "--other": self.other, "--low or --high": is_range}
-        ways = [name for name, is_given in given.items() if is_given]
+        options = {"--target": bool(texts), "--other": self.other, "--low or --high": is_range}
+        ways = [name for name, is_given in options.items() if is_given]
         if len(ways) > 1:
             raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
         if len(about) > 1:
@@ -273,28 +275,29 @@ def labels_of(model: Any) -> list[Any] | None:
     return None if labels is None else list(labels.tolist())
 
 
-def _nothing(known: list[Any] | None) -> cp.Target:
-    if known is None:
+def _nothing(labels: list[Any] | None) -> cp.Target:
+    if labels is None:
         raise cp.InvalidInput(
             "Expected a range for the prediction; got none. Say --low, --high or both, or write a "
             "target in the policy file."
         )
     raise cp.InvalidInput(
-        f"Expected a target; got none. Say --target with one of {some(known, 12, str)}, or --other "
-        "for any class other than the current prediction, or write a target in the policy file."
+        f"Expected a target; got none. Say --target with one of {some(labels, 12, str)}, or "
+        "--other for any class other than the current prediction, or write a target in the policy "
+        "file."
     )
 
 
-def _label(text: str, known: list[Any] | None) -> Any:
+def _label(text: str, labels: list[Any] | None) -> Any:
     """The label of the model whose text this is."""
-    if known is None:
+    if labels is None:
         raise cp.InvalidInput(
             f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."
         )
-    for label in known:
+    for label in labels:
         if text == str(label) or _same_number(text, label):
             return label
-    raise cp.InvalidInput(f"The model has no label {text!r}; it has {some(known, 12, str)}.")
+    raise cp.InvalidInput(f"The model has no label {text!r}; it has {some(labels, 12, str)}.")
 
 
 def _same_number(text: str, label: Any) -> bool:

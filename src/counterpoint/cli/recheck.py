@@ -51,20 +51,20 @@ def recheck(
     """
     loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size)
     records.open("rb").close()
-    given = None if rows is None else read_rows(rows)
-    found = cp.recheck(records, loaded, rows=given, salt=salt, accept_reported=accept_reported)
+    table = None if rows is None else read_rows(rows)
+    result = cp.recheck(records, loaded, rows=table, salt=salt, accept_reported=accept_reported)
     most = 20  # problems that are shown
-    for problem in found.problems[:most]:
+    for problem in result.problems[:most]:
         typer.echo(problem)
-    if len(found.problems) > most:
-        typer.echo(f"and {len(found.problems) - most} more problems")
-    proved = int(np.count_nonzero(found.proved))
-    reported = int(np.count_nonzero(found.reported))
+    if len(result.problems) > most:
+        typer.echo(f"and {len(result.problems) - most} more problems")
+    proved = int(np.count_nonzero(result.proved))
+    reported = int(np.count_nonzero(result.reported))
     words = f", {reported} on the word of a solver" if reported else ""
     typer.echo(
-        f"{found.count} records: {found.count - len(found.found)} without a problem, {proved} with "
-        f"their optimality or impossibility proved{words}.",
+        f"{result.count} records: {result.count - len(result.found)} without a problem, {proved} "
+        f"with their optimality or impossibility proved{words}.",
         err=True,
     )
-    if not found.ok:
-        raise typer.Exit(5 if {*found.found} <= {*np.flatnonzero(found.reported)} else 3)
+    if not result.ok:
+        raise typer.Exit(5 if {*result.found} <= {*np.flatnonzero(result.reported)} else 3)

@@ -81,8 +81,8 @@ def serve(
     from counterpoint.app.connections import MOST_IDLE, Connection
 
     name = f"[{host}]" if ":" in host else host
-    shown = f"/?token={token}" if token and not os.environ.get(TOKEN) else "/"
-    typer.echo(f"The page: http://{name}:{port}{shown}", err=True)
+    query = f"/?token={token}" if token and not os.environ.get(TOKEN) else "/"
+    typer.echo(f"The page: http://{name}:{port}{query}", err=True)
     uvicorn.run(
         app,
         host=host,

@@ -95,7 +95,7 @@ class Texts:
     decisions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not all(isinstance(one, Wording) for one in self.features.values()):
+        if not all(isinstance(wording, Wording) for wording in self.features.values()):
             raise InvalidInput(f"Expected a Wording for each feature; got {shown(self.features)}.")
         _check_names("decisions", self.decisions)
 
@@ -110,7 +110,7 @@ class Texts:
         OSError
             If there is no such file.
         """
-        path, known = Path(path), sorted(one.name for one in fields(Wording))
+        path, names = Path(path), sorted(entry.name for entry in fields(Wording))
         table = read_toml(path)
         features, decisions = table.pop("features", {}), table.pop("decisions", {})
         if table or not isinstance(features, dict):
@@ -119,12 +119,12 @@ class Texts:
                 f"{shown(table or features)}."
             )
         out = {}
-        for name, one in features.items():
+        for name, entry in features.items():
             place = f"{path.name}, features, {name}"
-            if not isinstance(one, dict) or {*one} - {*known}:
-                raise InvalidInput(f"{place}: expected {some(known, 12, str)}; got {shown(one)}.")
+            if not isinstance(entry, dict) or {*entry} - {*names}:
+                raise InvalidInput(f"{place}: expected {some(names, 12, str)}; got {shown(entry)}.")
             try:
-                out[name] = Wording(**one)
+                out[name] = Wording(**entry)
             except InvalidInput as error:
                 raise InvalidInput(f"{place}: {error}") from error
         return cls(out, decisions)
@@ -226,12 +226,12 @@ class Speech(NamedTuple):
             kind = "interval_both" if low and high else "interval_low" if low else "interval_high"
             ends = (self.number(v, UNSAID) for v in (target.low, target.high))
             return self.words[kind].format(**dict(zip(("low", "high"), ends, strict=True)))
-        asked = target.requirement
-        names = [self.decision(label) for label in asked.labels]
-        kind = "other" if asked.others else "labels" if len(names) > 1 else "label"
-        kind = "probability" if asked.at_least is not None else kind
+        requirement = target.requirement
+        names = [self.decision(label) for label in requirement.labels]
+        kind = "other" if requirement.others else "labels" if len(names) > 1 else "label"
+        kind = "probability" if requirement.at_least is not None else kind
         percent = Wording(unit="%", scale=100.0)
-        at_least = self.number(asked.at_least or 0.0, percent)
+        at_least = self.number(requirement.at_least or 0.0, percent)
         return self.words[kind].format(label=self.words["or"].join(names), at_least=at_least)
 
     def advice(
@@ -259,8 +259,10 @@ class Speech(NamedTuple):
         kind = "low" if answers.after[i, j] > answers.before[i, j] else "high"
         kind = "is" if isinstance(answers.features[name], cp.Categorical) else kind
         kind = "missing" if answers.missing[i, j] else kind
-        said = self.words[kind].format(name=self.name(name), old=self.cells(answers, i, j)[0])
-        return Reason(name, wording.code, wording.reason or f"{said[0].upper()}{said[1:]}", share)
+        sentence = self.words[kind].format(name=self.name(name), old=self.cells(answers, i, j)[0])
+        return Reason(
+            name, wording.code, wording.reason or f"{sentence[0].upper()}{sentence[1:]}", share
+        )
 
     def name(self, name: Hashable) -> str:
         """What a feature is called."""

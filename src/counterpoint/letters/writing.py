@@ -70,16 +70,16 @@ def letter(
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
     several = [*all_of(cp.Counterfactual, answer, "an answer, or several to one row")]
-    if not several or any(one.batch is not several[0].batch for one in several):
+    if not several or any(single.batch is not several[0].batch for single in several):
         raise InvalidInput(
             "Expected an answer, or several to one row; got none. Letters about rows without an "
             "answer are written by write_letters."
         )
     batch, first = several[0].batch, several[0].position
     rows = slice(first, several[-1].position + 1)
-    part = batch.part(rows, batch.table.take(rows))
-    together = [[one.position - first for one in several]]
-    return _letters(explainer, part, together, Speech.of(texts, language), protected)[0]
+    row_answers = batch.part(rows, batch.table.take(rows))
+    together = [[single.position - first for single in several]]
+    return _letters(explainer, row_answers, together, Speech.of(texts, language), protected)[0]
 
 
 def write_letters(
@@ -155,14 +155,14 @@ def _letters(
         why = reasons.get(i, ())
         ways = [k for k in group if answers.found[k] and status is not cp.Status.ALREADY]
         changes = [rounded[k].changes for k in ways]
-        kept = tuple(exact.get(k, ()) for k in ways)
-        told = [
+        unrounded = tuple(exact.get(k, ()) for k in ways)
+        advice = [
             {n: speech.advice(rounded, k, n, exact=n in e, beyond=beyond[k]) for n in c}
-            for k, c, e in zip(ways, changes, kept, strict=True)
+            for k, c, e in zip(ways, changes, unrounded, strict=True)
         ]
         values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
-        text = speech.letter(answers, i, status, now[i], why, told)
-        out.append(Letter(status, why, values, tuple(told), kept, text))
+        text = speech.letter(answers, i, status, now[i], why, advice)
+        out.append(Letter(status, why, values, tuple(advice), unrounded, text))
     return out
 
 
@@ -232,18 +232,18 @@ def _rounded(
         """Take the next multiples for some cells, in the rows in which that is valid."""
         rows = np.flatnonzero(cells.any(axis=1))
         trial = np.where(cells, _outward(after, steps, up, further), best)
-        kept = rows[_holds(explainer, answers, trial, rows)]
-        best[kept] = trial[kept]
-        open_[kept] &= ~cells[kept]
+        valid = rows[_holds(explainer, answers, trial, rows)]
+        best[valid] = trial[valid]
+        open_[valid] &= ~cells[valid]
 
     for further in (0, 1):
         attempt(open_, further)
     for j in np.flatnonzero(open_.any(axis=0)):  # what does not go together goes one by one
         for further in (0, 1):
             attempt(open_ & (np.arange(after.shape[1]) == j), further)
-    names, left = answers.features.names, np.flatnonzero(open_.any(axis=1)).tolist()
+    names, open_rows = answers.features.names, np.flatnonzero(open_.any(axis=1)).tolist()
     return replace(answers, after=best), {
-        i: tuple(names[j] for j in np.flatnonzero(open_[i])) for i in left
+        i: tuple(names[j] for j in np.flatnonzero(open_[i])) for i in open_rows
     }
 
 
@@ -273,8 +273,8 @@ def _holds(
         at = np.intersect1d(mine, rows)
         if len(at):
             x, y = (features.expand(c[at]) for c in (answers.before, codes))
-            said = target.said(explainer.reading, moved.take(at))
-            verdict = target.verdict(question.form, y, said, answers.eps)
+            predicted = target.said(explainer.reading, moved.take(at))
+            verdict = target.verdict(question.form, y, predicted, answers.eps)
             within = question.actionable.violation(y, x) <= answers.certificates.resolution
             out[at] = verdict.safety_margins & within
     return out[rows]
@@ -294,14 +294,14 @@ def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.
     for target, mine in _by_target(rounded):
         other = _opposite(target, explainer)
         for moves in (np.where(up & down, signs, 1.0 * up - down), signs):
-            left = mine[signs[mine].any(axis=1) & ~out[mine] & (other is not None)]
-            ways, which = np.unique(moves[left], axis=0, return_inverse=True)
+            unproved = mine[signs[mine].any(axis=1) & ~out[mine] & (other is not None)]
+            ways, which = np.unique(moves[unproved], axis=0, return_inverse=True)
             for w, way in enumerate(ways):
-                asked = _explainer(explainer, features, [*_moving(features, way)])
-                at = left[np.ravel(which) == w]
-                found = asked.explain(rows.take(at).native, other, progress=False)
-                proved = found.certificates.claim == cp.Claim.PROVED
-                out[at] = proved & (found.status == cp.Status.INFEASIBLE)
+                asker = _explainer(explainer, features, [*_moving(features, way)])
+                at = unproved[np.ravel(which) == w]
+                answers = asker.explain(rows.take(at).native, other, progress=False)
+                proved = answers.certificates.claim == cp.Claim.PROVED
+                out[at] = proved & (answers.status == cp.Status.INFEASIBLE)
     return out
 
 
@@ -350,18 +350,18 @@ def _reasons(
 ) -> dict[int, tuple[Reason, ...]]:
     """The principal reasons of rows that have an answer, or would have one under fewer rules."""
     out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
-    left = {*rows} - {*out} - {*answers.problems}
+    unanswered = {*rows} - {*out} - {*answers.problems}
     for target, mine in _by_target(answers):
-        at = np.array([i for i in mine.tolist() if i in left], dtype=np.intp)
+        at = np.array([i for i in mine.tolist() if i in unanswered], dtype=np.intp)
         if not len(at):
             continue
-        kept = answers.question.constraints
-        fewer = [c for c in kept if isinstance(c, cp.Immutable | cp.WithinObserved)]
+        constraints = answers.question.constraints
+        fewer = [c for c in constraints if isinstance(c, cp.Immutable | cp.WithinObserved)]
         relaxed = _explainer(explainer, answers.features, fewer)
         rows = answers.table.select(answers.features.names).take(at).native
-        others = relaxed.explain(rows, target, progress=False)
-        found = np.flatnonzero(others.found).tolist()
-        out |= {int(at[k]): _ordered(others, k, speech) for k in found}
+        relaxed_answers = relaxed.explain(rows, target, progress=False)
+        answered = np.flatnonzero(relaxed_answers.found).tolist()
+        out |= {int(at[k]): _ordered(relaxed_answers, k, speech) for k in answered}
     return out
 
 
@@ -376,9 +376,9 @@ def _ordered(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reaso
     codes = np.repeat(answers.after[i : i + 1], len(moved) + 1, axis=0)
     codes[np.arange(len(moved)), moved] = answers.before[i, moved]
     margins = np.asarray(form.margin(features.expand(codes), target))
-    lost = np.maximum(margins[-1] - margins[:-1], 0.0)
-    counts = moved[lost > 0] if (lost > 0).any() else moved
+    loss = np.maximum(margins[-1] - margins[:-1], 0.0)
+    counts = moved[loss > 0] if (loss > 0).any() else moved
     share = np.zeros(len(features))
-    share[moved] = lost / (lost.sum() or 1.0)
+    share[moved] = loss / (loss.sum() or 1.0)
     order = sorted(counts.tolist(), key=lambda j: float(-share[j]))[:4]
     return tuple(speech.reason(answers, i, j, float(share[j])) for j in order)

@@ -36,11 +36,11 @@ STYLE = """
 in dark as the browser says, or as JupyterLab does."""
 
 
-def panel(title: str, *parts: str, good: bool | None = None) -> str:
+def panel(title: str, *blocks: str, good: bool | None = None) -> str:
     """A box with a title; ``good`` colours it."""
     tone = "" if good is None else f' class="{"good" if good else "bad"}"'
     head = f"<strong{tone}>{escape(title)}</strong>"
-    return f'<div class="counterpoint"><style>{STYLE}</style>{head}{"".join(parts)}</div>'
+    return f'<div class="counterpoint"><style>{STYLE}</style>{head}{"".join(blocks)}</div>'
 
 
 def paragraph(text: str) -> str:
@@ -48,9 +48,9 @@ def paragraph(text: str) -> str:
     return f"<div>{'<br>'.join(map(escape, text.splitlines()))}</div>" if text else ""
 
 
-def folded(summary: str, *parts: str) -> str:
+def folded(summary: str, *blocks: str) -> str:
     """What opens at a click."""
-    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
+    return f"<details><summary>{escape(summary)}</summary>{''.join(blocks)}</details>"
 
 
 def bullets(items: Iterable[object]) -> str:
@@ -74,12 +74,12 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | 
         return f"<td>{escape(number(value))}</td>"
 
     rows = list(rows)
-    shown = rows if most is None else rows[:most]
+    visible = rows if most is None else rows[:most]
     head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in shown)
-    rest = len(rows) - len(shown)
-    more = f'<div class="quiet">and {rest} more</div>' if rest else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in visible)
+    hidden = len(rows) - len(visible)
+    note = f'<div class="quiet">and {hidden} more</div>' if hidden else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
 def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:

@@ -71,25 +71,25 @@ def draw(path: Path, features: Any, ax: Any) -> Figure:
         raise NoAnswer(f"There is nothing to plot. {answer.status}: {answer.message}")
     values, cost = values[order], path.cost[0, order]
     x, unit = (np.sqrt(cost), "distance") if path.is_squared else (cost, "cost")
-    left, *right = axes_of(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
-    asked = path.targets[0].requirement
-    y, told = values, {"low": "value, at least", "high": "value, at most"}.get(varied, varied)
-    if asked.probable:
-        y, told = path.probability[0, order], f"probability of {asked.labels[0]}"
-        left.set_ylim(-0.04, 1.04)
+    axis, *right = axes_of(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
+    requirement = path.targets[0].requirement
+    y, label = values, {"low": "value, at least", "high": "value, at most"}.get(varied, varied)
+    if requirement.probable:
+        y, label = path.probability[0, order], f"probability of {requirement.labels[0]}"
+        axis.set_ylim(-0.04, 1.04)
     dots = 4.0 if len(np.unique(x)) <= FEW else 2.5  # of many, a line where they are dense
-    left.plot(x, y, color=INK, linewidth=1.0, marker="o", markersize=dots)
-    left.margins(x=0.12)
-    left.set_ylabel(told, parse_math=False)
-    for axes in (left, *right):
+    axis.plot(x, y, color=INK, linewidth=1.0, marker="o", markersize=dots)
+    axis.margins(x=0.12)
+    axis.set_ylabel(label, parse_math=False)
+    for axes in (axis, *right):
         axes.set_xlabel("distance (√cost)" if path.is_squared else "cost")
         axes.spines[["top", "right"]].set_visible(False)
     for axes in right:
         axes.set_ylabel(f"change, in units of {unit}")
         _draw_moves(axes, path, order, x, int(features))
     if varied == "weight":
-        _mark_weights(left, x, y, values)  # when all that takes room is there
-    return figure_of(left)
+        _mark_weights(axis, x, y, values)  # when all that takes room is there
+    return figure_of(axis)
 
 
 def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -> None:
@@ -102,9 +102,9 @@ def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -
         logs, near = np.log10(weights), 0.1
         decades = np.arange(np.floor(logs[0] + near), np.ceil(logs[-1] - near) - 1.0, -1.0)
         away = np.abs(decades[:, None] - logs)
-        there = away.min(axis=1) <= near
-        x, y = (end[away.argmin(axis=1)[there]] for end in (x, y))
-        words = [f"{value:g}" for value in 10.0 ** decades[there]]
+        close = away.min(axis=1) <= near
+        x, y = (end[away.argmin(axis=1)[close]] for end in (x, y))
+        words = [f"{value:g}" for value in 10.0 ** decades[close]]
     if not words:
         return
     colour = COLOURS[0]
@@ -114,21 +114,21 @@ def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -
     taken: list[FloatArray] = []
     points = ax.transData.transform(np.column_stack([x, y])) * 72.0 / ax.figure.dpi
     for k in sorted(range(len(words)), key=lambda k: min(k, len(words) - 1 - k)):
-        left = y[k] < 0.5  # above the point and to its left, or below and to its right
+        above = y[k] < 0.5  # above the point and to its left, or below and to its right
         size = np.array([0.65 * SMALL * len(words[k]), -SMALL])  # a digit is about so wide
-        box = np.sort([points[k], points[k] + (-size if left else size)], axis=0)
+        box = np.sort([points[k], points[k] + (-size if above else size)], axis=0)
         if any((box[0] < other[1]).all() and (other[0] < box[1]).all() for other in taken):
             continue
         taken.append(box)
         ax.annotate(
             words[k],
             (x[k], y[k]),
-            (-5, 4) if left else (5, -4),
+            (-5, 4) if above else (5, -4),
             textcoords="offset points",
             size=SMALL,
             color=colour,
-            ha="right" if left else "left",
-            va="bottom" if left else "top",
+            ha="right" if above else "left",
+            va="bottom" if above else "top",
         )
 
 
@@ -136,9 +136,9 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
     """How the features change that move most, named at the ends of their lines."""
     moved = path.moved[0, order]
     most = np.abs(moved).max(axis=0)
-    shown = [j for j in np.argsort(-most, kind="stable")[:count].tolist() if most[j] > 0.0]
+    columns = [j for j in np.argsort(-most, kind="stable")[:count].tolist() if most[j] > 0.0]
     ax.axhline(0.0, color=PALE, linewidth=0.8, zorder=1)
-    for k, j in enumerate(shown):
+    for k, j in enumerate(columns):
         colour, dashes = _line(k)
         already_satisfied = not isinstance(path.features.items[j], Continuous)
         ax.plot(
@@ -154,15 +154,15 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
     if x.min() < 0.1 * x.max():
         ax.set_xlim(left=0)
 
-    if not shown:
+    if not columns:
         ax.text(0.5, 0.6, "nothing changes", color=INK, transform=ax.transAxes, ha="center")
         return
     ax.figure.figure.draw_without_rendering()  # so that the axes are as tall as they will be
     low, high = ax.get_ylim()
-    ends = (moved[-1, shown] - low) / (high - low)
+    ends = (moved[-1, columns] - low) / (high - low)
     tall = ax.bbox.height * 72.0 / ax.figure.dpi
     heights = _apart(ends, 1.45 * SMALL / tall)
-    for k, j in enumerate(shown):
+    for k, j in enumerate(columns):
         colour, dashes = _line(k)
         arrow = {"arrowstyle": "-", "color": colour, "linestyle": dashes, "shrinkA": 2}
         ax.annotate(
@@ -189,8 +189,8 @@ def _change(path: Path, j: int, end: int) -> str:
         old, new = (short(feature.categories[int(code)]) for code in codes)
         return f"{name}  {old} → {new}" if old != new else f"{name}  {old}"
     change = float(path.changes[0, end, j])
-    said = f"{change:+,.0f}" if abs(change) >= 100.0 else f"{change:+.3g}"
-    return f"{name}  {said.replace('-', '−')}"
+    number = f"{change:+,.0f}" if abs(change) >= 100.0 else f"{change:+.3g}"
+    return f"{name}  {number.replace('-', '−')}"
 
 
 def _line(k: int) -> tuple[str, str]:
@@ -237,7 +237,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
     both = axes_of(ax, (2,), (2.0 * side + 1.0, side))
     for axes, (name, _, _) in zip(both, BOTH, strict=True):
         values = getattr(quality, name)
-        shown = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
+        image = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
         turned = 90 if max(map(len, labels)) > 3 else 0
         axes.set_xticks(places, labels, rotation=turned, parse_math=False)
         axes.set_yticks(places, labels, parse_math=False)
@@ -246,7 +246,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
         axes.set_title(f"{name}, mean {quality.mean(values):.2f}", loc="left", size="medium")
         axes.spines[:].set_visible(False)
         if len(labels) > 10:  # numbers would be too small
-            axes.figure.figure.colorbar(shown, ax=axes, shrink=0.8)
+            axes.figure.figure.colorbar(image, ax=axes, shrink=0.8)
             continue
         for i, j in np.ndindex(values.shape):
             tone, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
@@ -264,11 +264,11 @@ def draw_map(
             "histogram of its values."
         )
     both = axes_of(ax, (2,), (10.0, 4.6))
-    own, there = (values[groups.rows(groups.labels.index(label))] for label in pair)
-    for axes, points, title in zip(both, (own, moved), ("before", "after"), strict=True):
+    factual, goal = (values[groups.rows(groups.labels.index(label))] for label in pair)
+    for axes, points, title in zip(both, (factual, moved), ("before", "after"), strict=True):
         axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
         axes.update_datalim(moved[:, :2])  # so that both show the same part of the plane
-        axes.scatter(*there[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
+        axes.scatter(*goal[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
         axes.scatter(
             *points[:, :2].T, s=12, color=COLOURS[1], marker="^", linewidths=0, label=f"{pair[0]}"
         )
@@ -286,15 +286,17 @@ def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figur
     chosen = [path.choose(k, count) for k in counts]
     (axes,) = axes_of(ax, (1,), (5.6, 4.0))
     for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
-        rates = [getattr(one, name) for one in chosen]
+        rates = [getattr(quality, name) for quality in chosen]
         size = 7 if name == "correctness" else 3  # of a linear representation they are the same
         axes.plot(counts, rates, dashes, marker=marker, color=tone, markersize=size, label=name)
-    said = {
+    titles = {
         "each": "features a pair, at most",
         "mean": "features a pair, on average",
         "reference": "features a group, from a reference group",
     }
-    _frame_shares(axes, said.get(count, "features of all pairs together"), "on the rows of the fit")
+    _frame_shares(
+        axes, titles.get(count, "features of all pairs together"), "on the rows of the fit"
+    )
     return figure_of(axes)
 
 
@@ -324,14 +326,14 @@ def plot_curves(
         If a method has more or fewer numbers.
     """
     both = axes_of(ax, (2,), (10.0, 4.0))
-    for tone, (method, found) in zip(COLOURS, qualities.items(), strict=False):
-        if len(found) != len(ks):
+    for tone, (method, evaluations) in zip(COLOURS, qualities.items(), strict=False):
+        if len(evaluations) != len(ks):
             raise InvalidInput(
                 f"Expected {len(ks)} qualities of {method!r}, one for each number of features; got "
-                f"{len(found)}. Pass what evaluate_each returned for the same numbers."
+                f"{len(evaluations)}. Pass what evaluate_each returned for the same numbers."
             )
         for axes, (name, _, marker) in zip(both, BOTH, strict=True):
-            rates = [one.mean(getattr(one, name)) for one in found]
+            rates = [quality.mean(getattr(quality, name)) for quality in evaluations]
             axes.plot(ks, rates, marker=marker, color=tone, markersize=4, label=method)
     for axes, (name, _, _) in zip(both, BOTH, strict=True):
         _frame_shares(axes, "features a pair", name)
@@ -362,15 +364,15 @@ def axes_of(
     if ax is None:
         _, made = plt.subplots(1, counts[0], figsize=size, layout="constrained", squeeze=False)
         return list(made[0])
-    given = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
-    if len(given) not in counts or not all(isinstance(one, Axes) for one in given):
+    every = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
+    if len(every) not in counts or not all(isinstance(axes, Axes) for axes in every):
         wanted = (
             "two matplotlib axes, one, or None"
             if len(counts) > 1
             else (f"{counts[0]} matplotlib axes, or None for a new figure")
         )
         raise InvalidInput(f"Expected {wanted}; got {ax!r}.")
-    return given
+    return every
 
 
 def figure_of(axes: Axes) -> Figure:

@@ -353,7 +353,6 @@ def _found(answer: cp.Counterfactual) -> cp.Counterfactuals:
 
 
 def _pair(old: Any, new: Any) -> str:
-    """``30 → 42``."""
     return f"{short(number(old))} → {short(number(new))}"
 
 

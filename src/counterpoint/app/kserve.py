@@ -97,7 +97,6 @@ def kserve(dashboard: Dashboard) -> APIRouter:
 
 
 def _inferred(dashboard: Dashboard, request: Inference) -> dict[str, Any]:
-    """The response to a request."""
     names = [output.name for output in request.outputs] or [*OUTPUTS]
     for name in names:
         if name not in OUTPUTS:
@@ -151,7 +150,6 @@ def _values(tensor: Tensor) -> list[Any]:
 
 
 def _is_of(value: Any, datatype: str) -> bool:
-    """Return whether a value is of a datatype."""
     if datatype in ("BOOL", "BYTES"):
         return isinstance(value, bool if datatype == "BOOL" else str)
     if isinstance(value, bool | str):

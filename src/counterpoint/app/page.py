@@ -148,7 +148,6 @@ def _weights(cost: cp.Cost, names: tuple[Any, ...]) -> dict[str, float]:
 
 
 def _plain(value: Any) -> str:
-    """A value to read."""
     if value is None or value != value:  # noqa: PLR0124 (NaN)
         return "missing"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

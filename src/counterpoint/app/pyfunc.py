@@ -44,5 +44,4 @@ class Explained:
 
 
 def _load_pyfunc(path: str) -> Explained:
-    """What MLflow calls."""
     return Explained(Path(path))

@@ -56,14 +56,14 @@ class Listing:
         )
 
     def title(self, k: int) -> str:
-        """What to call an answer: its row, its rank if there are several, and its status."""
+        """Name an answer by its row, its rank if there are several, and its status."""
         row, title = self.places["row"], f"Row {self.places['row'][k]}"
         if "rank" in self.places:
             title += f", answer {self.places['rank'][k] + 1} of {(row == row[k]).sum()}"
         return f"{title}: {self.answers.status[k]}"
 
     def table(self, *, reasons: bool) -> pd.DataFrame:
-        """The counterfactual rows with the report beside them, first of all the row's position.
+        """Return the counterfactual rows with the report beside them, the row's position first.
 
         A row without an answer has no features, but all other columns of the file.
         """
@@ -82,7 +82,7 @@ class Listing:
         return pd.concat([rows, report.set_index(self.X.index)], axis="columns")
 
     def lines(self, *, reasons: bool) -> Iterator[str]:
-        """One JSON object an answer: row, rank if there are several, status, message and so on."""
+        """Yield a JSON object for each answer: row, rank if there are several, status and so on."""
         changes = self._changes()
         why = self._reasons() if reasons else [None] * len(self.X)
         for i, line in enumerate(self.answers.report().to_dict("records")):
@@ -103,7 +103,7 @@ class Listing:
             yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
-        """For each row: name → (from, to) of what changes."""
+        """Return the changes of each row: name → (from, to)."""
         out: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(self.X))]
         after = self.answers.to_frame()
         for j, name in enumerate(self.answers.features.names):
@@ -114,7 +114,7 @@ class Listing:
         return out
 
     def _reasons(self) -> list[cp.Conflict | None]:
-        """Why a row is infeasible; None for the others."""
+        """Return the conflict of each infeasible row; None for the others."""
         return [
             self.answers[i].conflict if status == cp.Status.INFEASIBLE else None
             for i, status in enumerate(self.answers.status)
@@ -122,7 +122,7 @@ class Listing:
 
 
 def as_json(value: Any) -> Any:
-    """A cell or a number; JSON has none that are not finite: null."""
+    """Return a cell as JSON has it: numbers that are not finite are null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -137,7 +137,7 @@ def console() -> Console:
 
 
 def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: bool) -> None:
-    """One row: what changes and what that is worth, or that there is no answer and why."""
+    """Print one row: its changes and their certificate, or why there is no answer."""
     out.print(title, style="bold")
     if answer.changes:
         _show_changes(out, answer.changes)
@@ -152,7 +152,7 @@ def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: 
 
 
 def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
-    """A sentence in lines that fit, with ``first`` and ``then`` before the first and the others."""
+    """Print a sentence in lines that fit, indented by ``first`` and ``then``."""
     then = first if then is None else then
     for line in wrap(sentence, out.width, initial_indent=first, subsequent_indent=then):
         out.print(line)
@@ -196,7 +196,7 @@ def _certificate(c: cp.Certificate) -> str:
 
 
 def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
-    """What became of all rows."""
+    """Print the summary of all rows and the time."""
     for sentence in summary.splitlines():
         _show(out, sentence, "", "  ")
     per_row = f", {plain(1e3 * seconds / rows)} ms a row" if rows else ""
@@ -204,6 +204,6 @@ def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:
 
 
 def plain(number: float) -> str:
-    """A number with three digits that count, and never with an exponent."""
+    """Format a number with three significant digits and no exponent."""
     digits = max(0, 2 - math.floor(math.log10(number))) if number > 0.0 else 0
     return f"{round(number, digits):.{digits}f}"

@@ -212,7 +212,6 @@ def _german_credit(file: Path) -> Story:
 
 
 def _breast_cancer() -> Story:
-    """The breast cancer data that come with scikit-learn."""
     import numpy as np
     from sklearn.datasets import load_breast_cancer
     from sklearn.linear_model import LogisticRegression

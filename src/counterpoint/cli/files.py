@@ -188,7 +188,6 @@ def _is_formula(text: str) -> bool:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """A table with other texts."""
 
     def changed(cell: Any) -> Any:
         return change(cell) if isinstance(cell, str) else cell

@@ -1,4 +1,4 @@
-"""What commands are asked: of which model, under which policy, for which target."""
+"""Options that commands share: the model, the policy, the target."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Optimal = Annotated[
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the fields of a dataclass in the place of each parameter that is one."""
+    """Replace each parameter of a command that is a dataclass by the fields of it."""
     parameters = inspect.signature(command, eval_str=True).parameters
     kinds: dict[str, Any] = {
         n: p.annotation for n, p in parameters.items() if is_dataclass(p.annotation)
@@ -102,7 +102,7 @@ def flattened(command: Callable[..., None]) -> Callable[..., None]:
 @final
 @dataclass(frozen=True)
 class Source:
-    """The options that say which model is asked, and under which policy."""
+    """The options that name a model, its data and a policy."""
 
     model: Model
     data: Annotated[
@@ -125,7 +125,7 @@ class Source:
     trust_size: TrustSize = False
 
     def loaded(self) -> tuple[Any, Any, cp.Problem]:
-        """The model; the data, or None; the policy."""
+        """Return the model; the data, or None; the policy."""
         problem = cp.Problem() if self.spec is None else cp.Problem.load(self.spec)
         problem = replace(problem, extrapolate=self.extrapolate or problem.extrapolate)
         model = load_model(
@@ -137,13 +137,13 @@ class Source:
         return model, None if self.data is None else read_rows(self.data), problem
 
     def explainer(self, wish: Wish) -> tuple[cp.Explainer, cp.Target]:
-        """The explainer, and the target that is wished for."""
+        """Return the explainer, and the target of the options or of the policy."""
         model, train, problem = self.loaded()
         explainer = problem.explainer(model, data=train)  # says so if it is none, or not fitted
         return explainer, wish.target_for(model, problem.target)
 
     def check_out(self, out: Path | None, *inputs: Path | None) -> None:
-        """Raise, before any work, if nothing could be written there, or an input would be lost."""
+        """Raise, before any work, if a file cannot be written or would replace an input."""
         if out is not None:
             check_out(out, self.model, self.data, self.spec, *inputs)
 
@@ -154,7 +154,7 @@ TARGET = "Target: one of these, or in the policy file"
 @final
 @dataclass(frozen=True)
 class Wish:
-    """The options that say what is wanted."""
+    """The options that say which target is wanted."""
 
     target: Annotated[
         list[str] | None,
@@ -216,7 +216,7 @@ class Wish:
     ] = None
 
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
-        """The target for a model; ``otherwise`` is that of the policy file."""
+        """Return the target for a model; ``otherwise`` is that of the policy file."""
         model_labels = labels_of(model)
         about = dict(self._about())
         self._refuse_contradictions(list(about))
@@ -238,7 +238,7 @@ class Wish:
         return otherwise or _nothing(model_labels)
 
     def _about(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
-        """Options, and what each makes of one label."""
+        """Yield the options about one label, and the target that each makes of it."""
         if self.probability is not None:
             yield "--probability", partial(cp.Probability, at_least=self.probability)
         if self.tradeoff is not None:
@@ -289,7 +289,7 @@ def _nothing(labels: list[Any] | None) -> cp.Target:
 
 
 def _label(text: str, labels: list[Any] | None) -> Any:
-    """The label of the model whose text this is."""
+    """Return the label of the model with this text."""
     if labels is None:
         raise cp.InvalidInput(
             f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."

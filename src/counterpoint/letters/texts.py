@@ -1,4 +1,4 @@
-"""What letters say of features and decisions, and the words that they say it in."""
+"""Texts about features and decisions, and templates of each language."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Texts:
         return cls(out, decisions)
 
     def of(self, name: Hashable) -> Wording:
-        """What is said of a feature."""
+        """Return the wording of a feature."""
         return self.features.get(name, UNSAID)
 
 
@@ -163,7 +163,7 @@ def _languages() -> dict[str, dict[str, str]]:
 
 @final
 class Speech(NamedTuple):
-    """Templates of a language, and what is said of features and decisions."""
+    """Templates of a language with texts about features and decisions."""
 
     words: Mapping[str, str]
     texts: Texts
@@ -190,7 +190,7 @@ class Speech(NamedTuple):
         reasons: Sequence[Reason],
         ways: Sequence[Mapping[Hashable, str]],
     ) -> str:
-        """The letter: what was decided, why, and what would decide otherwise."""
+        """Write the letter: the decision, the reasons, and the ways to another decision."""
         words = self.words
         if status is cp.Status.INVALID:
             return words["invalid"].format(message=answers.message(i))
@@ -213,14 +213,14 @@ class Speech(NamedTuple):
         return "\n".join([*lines, "", words["checked"].format(target=target)])
 
     def decision(self, label: Any) -> str:
-        """What a label, or a predicted number, is called."""
+        """Name a label, or format a predicted number."""
         plain = label.item() if isinstance(label, np.generic) else label
         if isinstance(plain, float) and not self.texts.decisions:
             return self.number(plain, UNSAID, plain=False)
         return self.texts.decisions.get(str(plain), self.words["quoted"].format(plain))
 
     def target(self, target: cp.Target) -> str:
-        """What is wanted, in words."""
+        """Put a target in words."""
         if isinstance(target, cp.Interval):
             low, high = np.isfinite([target.low, target.high]).tolist()
             kind = "interval_both" if low and high else "interval_low" if low else "interval_high"
@@ -237,7 +237,7 @@ class Speech(NamedTuple):
     def advice(
         self, answers: cp.Counterfactuals, i: int, name: Hashable, *, exact: bool, beyond: Any
     ) -> str:
-        """A sentence about one change."""
+        """Write a sentence about one change."""
         j, feature = answers.features.index(name), answers.features[name]
         missing = bool(answers.missing[i, j])
         old, new = self.cells(answers, i, j)
@@ -253,7 +253,7 @@ class Speech(NamedTuple):
         return f"{text[0].upper()}{text[1:]}."
 
     def reason(self, answers: cp.Counterfactuals, i: int, j: int, share: float) -> Reason:
-        """A principal reason: the text of the feature, or whether it is too high or too low."""
+        """Return a principal reason: the feature's text, or that it is too high or too low."""
         name = answers.features.names[j]
         wording = self.texts.of(name)
         kind = "low" if answers.after[i, j] > answers.before[i, j] else "high"
@@ -265,11 +265,11 @@ class Speech(NamedTuple):
         )
 
     def name(self, name: Hashable) -> str:
-        """What a feature is called."""
+        """Return the name of a feature in letters."""
         return self.texts.of(name).name or str(name)
 
     def cells(self, answers: cp.Counterfactuals, i: int, j: int) -> tuple[str, str]:
-        """The factual value and that of the answer; they look different."""
+        """Format the factual value and that of the answer so that they differ."""
         feature, codes = answers.features.items[j], (answers.before[i, j], answers.after[i, j])
         wording = self.texts.of(feature.name)
         if isinstance(feature, cp.Categorical):
@@ -280,7 +280,7 @@ class Speech(NamedTuple):
         return (self.number(codes[0], wording) if old == new else old), new
 
     def number(self, value: float, wording: Wording, *, plain: bool = True) -> str:
-        """A number with its unit: all its digits, or as many as a factual value needs."""
+        """Format a number with its unit, with all its digits or those of a factual value."""
         exact = Decimal(repr(float(value))) * Decimal(repr(float(wording.scale)))
         if not plain:
             exact = round(exact, 4 if wording.decimals is None else wording.decimals)

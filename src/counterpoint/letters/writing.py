@@ -1,4 +1,4 @@
-"""The letters: what is advised, rounded and asked about again, and the reasons for it."""
+"""Letters: rounded advice that the model confirms, and the principal reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Letter", "letter", "write_letters"]
 @final
 @dataclass(frozen=True)
 class Letter:
-    """What is told about one row; its ``str`` is the letter.
+    """The letter about one row, and its parts; its ``str`` is the text.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def letter(
     language: str = "en",
     protected: Iterable[Hashable] = (),
 ) -> Letter:
-    """The letter about one row.
+    """Write the letter about one row.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def write_letters(
     language: str = "en",
     protected: Iterable[Hashable] = (),
 ) -> list[Letter]:
-    """The letters about all rows.
+    """Write the letters about all rows.
 
     Numbers are rounded away from the factual value to the step of their feature. The rounded values
     are given to the model again and compared with the constraints; where they do not hold, the next
@@ -200,7 +200,7 @@ def _check(
 
 
 def _by_target(answers: cp.Counterfactuals) -> list[tuple[cp.Target, NDArray[np.intp]]]:
-    """Each target, and the positions of its rows."""
+    """Return each target with the positions of its rows."""
     targets = answers.targets.tolist()
     distinct = {id(target): target for target in targets}
     which = np.array([id(target) for target in targets])
@@ -213,7 +213,7 @@ def _by_target(answers: cp.Counterfactuals) -> list[tuple[cp.Target, NDArray[np.
 def _rounded(
     explainer: cp.Explainer, answers: cp.Counterfactuals, texts: Texts
 ) -> tuple[cp.Counterfactuals, dict[int, tuple[Hashable, ...]]]:
-    """The answers with rounded numbers, and by row the features whose numbers could not be."""
+    """Round the numbers of answers; return also the features of rows that stay exact."""
     before, after = answers.before, answers.after
     exponent = np.zeros(after.shape)  # of ten: the second digit of each change
     np.log10(np.abs(after - before), out=exponent, where=answers.changed)
@@ -283,7 +283,7 @@ def _holds(
 def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.bool_]:
     """(n,): whether it is proved that the decision is the same for all numbers beyond the advice.
 
-    Any other decision is asked for from there, of all rows that move in the same directions at
+    Any other decision is searched for from there, for all rows that move in the same directions at
     once: first with all features free that move in one direction only, whatever the row.
     """
     features = rounded.features
@@ -306,7 +306,7 @@ def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.
 
 
 def _moving(features: cp.Features, way: NDArray[Any]) -> Iterator[cp.Constraint]:
-    """That features only rise (1) or fall (-1), within what was observed, and others stay (0)."""
+    """Yield constraints: features only rise (1), only fall (-1), within their data, or stay (0)."""
     for feature, sign in zip(features, way.tolist(), strict=True):
         if not sign:
             yield cp.Immutable(feature.name)
@@ -336,7 +336,6 @@ def _opposite(target: cp.Target, explainer: cp.Explainer) -> cp.Target | None:
 def _explainer(
     explainer: cp.Explainer, features: cp.Features, constraints: Sequence[cp.Constraint]
 ) -> cp.Explainer:
-    """The same question under other constraints."""
     return cp.Explainer(
         explainer.model, features=[*features], cost=explainer.cost, constraints=constraints
     )
@@ -348,7 +347,7 @@ def _explainer(
 def _reasons(
     explainer: cp.Explainer, answers: cp.Counterfactuals, rows: Sequence[int], speech: Speech
 ) -> dict[int, tuple[Reason, ...]]:
-    """The principal reasons of rows that have an answer, or would have one under fewer rules."""
+    """Return the reasons of rows with an answer, or with one under fewer constraints."""
     out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
     unanswered = {*rows} - {*out} - {*answers.problems}
     for target, mine in _by_target(answers):
@@ -366,7 +365,7 @@ def _reasons(
 
 
 def _ordered(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reason, ...]:
-    """At most four features that an answer changes, by what is lost when each is undone."""
+    """Return at most four changed features, by the score that is lost when each is undone."""
     form, features, target = answers.question.form, answers.features, answers.targets[i]
     if (
         target.requirement.promise is not cp.Guarantee.NONE

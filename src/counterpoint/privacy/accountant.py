@@ -1,4 +1,4 @@
-"""What all releases of the same rows cost together, and who is told when it is too much."""
+"""Count what all releases of the same rows cost together, and refuse those that cost too much."""
 
 from __future__ import annotations
 
@@ -92,18 +92,18 @@ class BudgetAccountant:
         self._lock, self._is_copy = Lock(), False
 
     def __len__(self) -> int:
-        """How many releases were counted."""
+        """Return the number of releases."""
         return len(self._spent)
 
     def __bool__(self) -> bool:
         return True
 
     def total(self) -> Budget:
-        """(ε, δ) that all releases so far cost together."""
+        """Return (ε, δ) that all releases so far cost together."""
         return self._composed(self._spent)
 
     def remaining(self, k: int = 1) -> Budget:
-        """(ε, δ) that each of k further releases may cost; by ``"zcdp"``, if all of them are pure.
+        """Return (ε, δ) that each of k further releases may cost; by ``"zcdp"``, of pure ones.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class BudgetAccountant:
 
     @classmethod
     def default(cls) -> BudgetAccountant | None:
-        """The accountant of models that got none; None if there is none."""
+        """Return the accountant of models that got none, if there is one."""
         accountants = cls._blocks.get() or cls._defaults
         return accountants[-1] if accountants else None
 
@@ -235,7 +235,7 @@ class BudgetAccountant:
 
 
 def concentrated_epsilon(rho: float, delta: float) -> float:
-    """The least αρ + (log 1/δ + α log(1 − 1/α) − log(α − 1)) / (α − 1): ε at δ of ρ-zCDP."""
+    """Return the least αρ + (log 1/δ + α log(1 − 1/α) − log(α − 1)) / (α − 1): ε at δ of ρ-zCDP."""
     if not np.isfinite(rho):
         return inf
 
@@ -251,7 +251,7 @@ def concentrated_epsilon(rho: float, delta: float) -> float:
 
 
 def learned_before(estimator: object) -> list[str]:
-    """What stands before an estimator in pipelines that are being fitted, and learns."""
+    """Return the types of steps before an estimator that learn, in pipelines being fitted."""
     # Nobody tells an estimator in which pipeline it is: the callers are looked through.
     names, frame = [], inspect.currentframe()
     while frame is not None:

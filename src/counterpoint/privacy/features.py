@@ -1,4 +1,4 @@
-"""What is public about rows: their bounds, the features of them, and how large these can be."""
+"""Bounds of rows, their features, and how large these can be: all of it public."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
 
 
 def _refuse_two_readings(bounds: Any, both: FloatArray) -> None:
-    """For two columns, two pairs are (low, high) by the documentation, and look otherwise."""
+    """Refuse two pairs for two columns: they may be (low, high), or a pair for each column."""
     low, high = both
     looks = isinstance(bounds, list) or any(isinstance(b, tuple) for b in bounds)
     if len(low) != 2 or not looks or any(np.ndim(b) == 0 for b in bounds):

@@ -31,7 +31,7 @@ __all__ = ["certified_gap", "minimize_hinge"]
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
     """(F,) weights certified to be within ``tol`` of the minimum: rows are y_i φ_i, box is C/n."""
-    # The message of the error says nothing about the rows.
+    # The error must not say anything about the rows.
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
     # Where floats end before the iterations do, nothing is certified; a warning would tell of rows.
@@ -56,7 +56,6 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
 
 
 def _complementarity(duals: FloatArray) -> float:
-    """What complementarity lacks."""
     alpha, free, excess, lack = duals
     return float(alpha @ excess + free @ lack)
 
@@ -64,7 +63,7 @@ def _complementarity(duals: FloatArray) -> float:
 def _moved(
     rows: FloatArray, weights: FloatArray, duals: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """A point after one predictor and one corrector."""
+    """Take one predictor and one corrector step."""
     alpha, free, excess, lack = duals
     stiff = 1.0 / (excess / alpha + lack / free)
     system = cho_factor(_gram(rows, stiff), overwrite_a=True, check_finite=False)
@@ -94,7 +93,7 @@ def _moved(
 
 
 def _room(duals: FloatArray, change: FloatArray, most: float) -> float:
-    """How far a step may go, at most so far, until something that is positive is 0."""
+    """Return how far a step may go, up to ``most``, until a positive number becomes 0."""
     down = change < 0.0
     return float((duals[down] / -change[down]).min(initial=most))
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 UPWARDS = 1.0 + 1e-12
-"""More than what rounding takes away."""
+"""A factor that rounds up what was computed by less than a thousand operations."""
 
 
 def tight_sensitivity(*, box: float, norm: float, tol: float) -> float:
@@ -41,7 +41,7 @@ def tight_sensitivity(*, box: float, norm: float, tol: float) -> float:
 
 
 Budget = tuple[float, float]
-"""What one release may cost: ε > 0, and δ, which is 0 for pure differential privacy."""
+"""ε > 0 and δ that one release may cost; δ is 0 for pure differential privacy."""
 
 
 @final
@@ -67,12 +67,12 @@ class Mechanism(NamedTuple):
         return UPWARDS * sensitivity * self.unit_scale(budget)
 
     def rho(self, budget: Budget, count: int) -> float:
-        """ρ of zero-concentrated privacy that so many releases cost, which share a budget."""
+        """Return ρ of zero-concentrated privacy that so many releases of one budget cost."""
         pure = budget[1] == 0.0
         return 0.5 * (budget[0] ** 2 / count if pure else self.unit_scale(budget) ** -2)
 
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        """What |φᵀμ| exceeds, for any φ with ‖φ‖₂ ≤ norm and |φ_j| ≤ entry, with chance ≤ δ."""
+        """Return what |φᵀμ| exceeds with chance ≤ δ, for any φ with ‖φ‖₂ ≤ norm, |φ_j| ≤ entry."""
         return (norm if self.order == 2 else entry) * scale * float(self.radius(size, delta))
 
 
@@ -127,7 +127,7 @@ def _pure(budget: Budget) -> float:
 
 
 def _hold(spent: float, budget: float) -> None:
-    """Release nothing that costs more than it may."""
+    """Raise if a release costs more than it may."""
     if not spent <= budget:
         raise SolverFailure(
             f"Expected noise that costs at most {budget:g}, and it costs {spent:g}: nothing is "
@@ -149,7 +149,7 @@ def _unit_scale(budget: Budget) -> float:
 
 
 def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -> Any:
-    """What adds independent noise to floats: private in ‖·‖₁, or concentrated so in ‖·‖₂."""
+    """Return an OpenDP measurement: independent noise, private in ‖·‖₁ or concentrated in ‖·‖₂."""
     with _opendp() as dp:
         domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size)
         if law == "laplace":
@@ -158,14 +158,13 @@ def opendp_noise(law: Literal["laplace", "gaussian"], size: int, scale: float) -
 
 
 def _released(measurement: Any, weights: FloatArray) -> FloatArray:
-    """The weights with noise."""
     with _opendp():
         return np.array(measurement(weights.tolist()))
 
 
 @contextmanager
 def _opendp() -> Iterator[Any]:
-    """OpenDP; what it complains of is translated."""
+    """Import OpenDP, and translate its errors."""
     try:
         import opendp.prelude as dp
         from opendp.mod import OpenDPException

@@ -117,7 +117,7 @@ class NoiseLaw(ABC):
 
     @abstractmethod
     def scaled(self, factor: float) -> NoiseLaw:
-        """The law of so many times the noise, for a factor above 0."""
+        """Return the law of the noise times a factor above 0."""
 
     @abstractmethod
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
@@ -141,7 +141,7 @@ class NoiseLaw(ABC):
         """(n,) standard deviations."""
 
     def _rows(self, phi: ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
-        """(n, F) rows, and the shape that answers for them have."""
+        """Return (n, F) rows, and the shape of results for them."""
         features = np.asarray(phi, dtype=np.float64)
         if features.ndim not in (1, 2) or features.shape[-1] != self.n_features:
             raise InvalidInput(
@@ -404,7 +404,7 @@ def _levels(t: ArrayLike, n: int) -> FloatArray:
 
 
 def _tail_of(p: float) -> tuple[float, float]:
-    """The smaller of p and 1 − p, and the sign of the quantile."""
+    """Return the smaller of p and 1 − p, and the sign of the quantile."""
     if not 0.0 < p < 1.0:
         raise InvalidInput(
             f"Expected a probability above 0 and below 1; got {p!r}: pass one such as 0.9."

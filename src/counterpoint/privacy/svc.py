@@ -290,7 +290,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return MECHANISMS[self.mechanism_].law(self.scale_, self.coef_.shape[-1])
 
     def error_bound(self, delta: float) -> float:
-        """What no score within the bounds is off by, with a chance of 1 − δ.
+        """Bound the error of all scores within the bounds, with a chance of 1 − δ.
 
         The smallest e for which the model is (e, δ)-useful (11): ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e``
         for all x and all classes at once.
@@ -321,7 +321,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return MECHANISMS[self.mechanism_].reach(self.scale_, size, delta, *sizes) + solved
 
     def is_useful(self, error: float, delta: float) -> bool:
-        """Whether it is (error, δ)-useful (11).
+        """Return whether the model is (error, δ)-useful (11).
 
         Parameters
         ----------
@@ -340,7 +340,6 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return f"{text} [not private: {', '.join(flaws)}]" if flaws else text
 
     def _flaws(self) -> list[str]:
-        """Why the model is not private."""
         flaws = ["trust_data=True"] if self.trust_data else []
         seeded = self.insecure_noise_seed is not None
         return [*flaws, f"insecure_noise_seed={self.insecure_noise_seed}"] if seeded else flaws
@@ -351,7 +350,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _check_together(self, refused: dict[str, Any]) -> None:
-        """Refuse parameters that contradict each other, and what is public if it is not said."""
+        """Raise if parameters contradict each other, or public ones are missing."""
         if refused.pop("sample_weight", None) is not None:
             raise InvalidInput(
                 "PrivateSVC takes no sample_weight: how far one row can move the weights is "
@@ -382,7 +381,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
 
     def _warn(self, n: int) -> None:
-        """Warn of what no noise covers; that reads no row."""
+        """Warn of steps and of a δ that the noise does not cover, without reading a row."""
         learned = [] if self._flaws() else learned_before(self)
         if learned:
             warnings.warn(
@@ -401,7 +400,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _signs(self, y: NDArray[Any]) -> tuple[NDArray[Any], FloatArray]:
-        """The classes (K,), and (1, n) −1 or 1 for each label, or (K, n) for one against others."""
+        """Return the classes (K,) and signs of labels: (1, n), or (K, n) for one against others."""
         if self.classes is None:
             check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
@@ -418,7 +417,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classes, np.where(y == positive[:, None], 1.0, -1.0)
 
     def _bounds(self) -> FloatArray:
-        """(2, d) low and high; −1 and 1, which leave rows as they are, if there are none."""
+        """Return (2, d) low and high; without bounds −1 and 1, which leave rows as they are."""
         names = getattr(self, "feature_names_in_", None)
         bounds = (-1.0, 1.0) if self.bounds is None else self.bounds
         return read_bounds(bounds, self.n_features_in_, None if names is None else list(names))

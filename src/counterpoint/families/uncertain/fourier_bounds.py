@@ -203,7 +203,6 @@ class CosineSumBounds:
         return np.asarray(value + self.constants[:, None])
 
     def _forms(self, weights: FloatArray) -> FloatArray:
-        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
         rows = self.frequencies
         return np.asarray(np.einsum("nk,ki,kj->nij", weights, rows, rows, optimize=True))
 

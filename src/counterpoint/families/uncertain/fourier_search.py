@@ -336,7 +336,6 @@ class RowSearch:
         return float(self.limit.excess(y[None])[0])
 
     def _clipped(self, y: FloatArray) -> FloatArray:
-        """Points moved between the bounds."""
         return np.minimum(np.maximum(y, self.low), self.high)
 
     def _is_feasible(self, y: FloatArray) -> BoolArray:

@@ -121,7 +121,7 @@ class EncodedCost:
         return frozenset({self.kind, *map(type, self.tables)})
 
     @cached_property
-    def pairs(self) -> tuple[TransitionCost, ...]:
+    def transitions(self) -> tuple[TransitionCost, ...]:
         """The tables of categories."""
         return tuple(table for table in self.tables if isinstance(table, TransitionCost))
 
@@ -149,7 +149,7 @@ class EncodedCost:
         """Return what the change of each column costs alone (n, d), of points (n, d)."""
         away = self.apart(np.arange(len(self.absolute)), y, x)
         paid = self.absolute * away + self.diagonal * away * away
-        for columns, costs in self.pairs:
+        for columns, costs in self.transitions:
             paid[:, columns] = (x[:, columns] @ costs) * y[:, columns]
         return np.asarray(paid)
 
@@ -237,9 +237,9 @@ class Manhattan(Weighted):
     weights: Weights = None
 
     def encoded_cost(self, features: Features) -> EncodedCost:
-        weights, pairs = weight_vector(self.weights, features)
+        weights, transitions = weight_vector(self.weights, features)
         return EncodedCost(
-            _absolute(weights, features, numeric=True), np.zeros(features.width), pairs
+            _absolute(weights, features, numeric=True), np.zeros(features.width), transitions
         )
 
 
@@ -257,10 +257,10 @@ class SquaredEuclidean(Weighted):
     weights: Weights = None
 
     def encoded_cost(self, features: Features) -> EncodedCost:
-        weights, pairs = weight_vector(self.weights, features)
+        weights, transitions = weight_vector(self.weights, features)
         quadratic = np.zeros(features.width)
         quadratic[features.numeric_columns] = weights[features.is_numeric]
-        return EncodedCost(_absolute(weights, features, numeric=False), quadratic, pairs)
+        return EncodedCost(_absolute(weights, features, numeric=False), quadratic, transitions)
 
 
 @final
@@ -294,7 +294,7 @@ class PercentileShift(Weighted):
     weights: Weights = None
 
     def encoded_cost(self, features: Features) -> EncodedCost:
-        weights, tables = weight_vector(self.weights, features)
+        weights, transitions = weight_vector(self.weights, features)
         absolute, levels = _absolute(weights, features, numeric=True), list[PercentileCost]()
         for name in self.ranks:
             features.index(name)  # an unknown name
@@ -304,7 +304,7 @@ class PercentileShift(Weighted):
             knots, slopes = _ranked(feature.name, self.ranks)
             levels.append(PercentileCost(block.start, knots, slopes / slopes.min()))
             absolute[block] *= slopes.min()
-        return EncodedCost(absolute, np.zeros(features.width), (*tables, *levels))
+        return EncodedCost(absolute, np.zeros(features.width), (*transitions, *levels))
 
 
 @final
@@ -338,7 +338,7 @@ def weight_vector(
 
     Of these, the weight is the least.
     """
-    out, pairs = np.ones(len(features)), list[TransitionCost]()
+    out, transitions = np.ones(len(features)), list[TransitionCost]()
     if isinstance(weights, Mapping):
         check_numbers(
             "the weight", {k: v for k, v in weights.items() if not isinstance(v, Mapping)}
@@ -347,7 +347,7 @@ def weight_vector(
             j = features.index(name)
             if isinstance(weight, Mapping):
                 costs = _by_pair(features[name], weight)
-                pairs.append(TransitionCost(features.blocks[j], costs))
+                transitions.append(TransitionCost(features.blocks[j], costs))
                 weight = costs[~np.eye(len(costs), dtype=bool)].min(initial=np.inf)  # noqa: PLW2901
             out[j] = weight
     elif weights is not None:
@@ -363,7 +363,7 @@ def weight_vector(
                 f"Expected a positive finite weight for {name!r}; got {weight!r}. To forbid a "
                 "change use Immutable; to make it cheap use a small weight."
             )
-    return out, tuple(pairs)
+    return out, tuple(transitions)
 
 
 def _by_pair(feature: Feature, costs_by_pair: ByPair) -> FloatArray:

@@ -107,7 +107,7 @@ class Duality:
         """The price, or what a diagonal leaves of it."""
         encoded_cost = self.encoded_cost
         return Diagonal(
-            encoded_cost.absolute, encoded_cost.floor, encoded_cost.pairs, encoded_cost.levels
+            encoded_cost.absolute, encoded_cost.floor, encoded_cost.transitions, encoded_cost.levels
         )
 
     @cached_property

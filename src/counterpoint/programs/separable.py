@@ -50,7 +50,7 @@ class Diagonal:
     absolute: FloatArray
     curvature: FloatArray
     # what categories cost instead, by the factual one; and numbers, where their cases have ends
-    pairs: tuple[TransitionCost, ...] = ()
+    transitions: tuple[TransitionCost, ...] = ()
     levels: tuple[PercentileCost, ...] = ()
 
     def of(self, columns: BoolArray | slice) -> Diagonal:
@@ -77,7 +77,7 @@ class Diagonal:
     def entered(self, x: FloatArray) -> FloatArray:
         """(n, d) what it costs to be in each category."""
         out = 2.0 * self.absolute * (x <= 0.5)
-        for columns, costs in self.pairs:
+        for columns, costs in self.transitions:
             out[:, columns] = costs[x[:, columns].argmax(axis=1)]
         return np.asarray(out)
 
@@ -85,7 +85,7 @@ class Diagonal:
     def dearest(self) -> FloatArray:
         """(d,) what it costs to come to a category, at most."""
         out = 2.0 * self.absolute
-        for columns, costs in self.pairs:
+        for columns, costs in self.transitions:
             out[columns] = costs.max(axis=0)
         return out
 

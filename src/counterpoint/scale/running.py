@@ -167,13 +167,13 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     most = block_rows(schema)
     job = Job(explainer, target, options, records, source, sink, place, schema, most)
     answered(explainer, no_rows(schema), target, options)  # says what is wrong
-    with _told_of(out):
+    with _refusals_in_words(out):
         _make_folder(job)
     with _locked(job):
-        with _told_of(out):
+        with _refusals_in_words(out):
             _begin(job, question)
         report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
-        with _told_of(out):
+        with _refusals_in_words(out):
             _tidy(job, fragments)
             put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
     return report
@@ -245,7 +245,7 @@ def _unwritable(out: str | PathLike[str], reason: str) -> InvalidInput:
 
 
 @contextmanager
-def _told_of(out: str | PathLike[str]) -> Iterator[None]:
+def _refusals_in_words(out: str | PathLike[str]) -> Iterator[None]:
     """Turn what the file system of the answers refuses into a sentence."""
     try:
         yield
@@ -280,7 +280,7 @@ def _locked(job: Job) -> Iterator[None]:
     if fcntl is None or "file" not in job.sink.protocol:
         yield
         return
-    with _told_of(job.out):
+    with _refusals_in_words(job.out):
         Path(job.out, LOCK).touch()
     with Path(job.out, LOCK).open("w", encoding="utf-8") as lock:
         try:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Fragment", "Job", "attempt", "cost_of", "fragments_of", "hashed", "put"]
 
-TOLD = b"counterpoint"
-"""Under this key the footer of a shard says what is in it."""
+SUMMARY = b"counterpoint"
+"""The key of the summary in the footer of a shard."""
 SUMS = "_sums"
 """The folder in which a file for each shard has the SHA-256 of all files that belong to it."""
 
@@ -255,7 +255,7 @@ def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
         if not (is_whole and f"{fragment.shard}.parquet" in sums):
             return None
         with job.sink.open(_place(job, fragment)) as file:
-            summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[TOLD])
+            summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[SUMMARY])
     except (OSError, ValueError, LookupError, AttributeError):
         return None
     return summary | {"skipped": True}
@@ -302,7 +302,7 @@ def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
                     statuses[count["values"]] += count["counts"]
                 costs.update(_costs(counterfactuals))
             summary |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
-            writer.add_key_value_metadata({TOLD: json.dumps(summary, sort_keys=True)})
+            writer.add_key_value_metadata({SUMMARY: json.dumps(summary, sort_keys=True)})
         record_files = [f"_records/{name}" for name in summary["records"]]
         sums = {name: _sum(job.sink, f"{job.out}/{name}") for name in record_files}
         sums[f"{fragment.shard}.parquet"] = _sum(job.sink, partial)

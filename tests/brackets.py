@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.programs.conditions import (
     AtMost,
     Box,

@@ -6,7 +6,7 @@ import numpy as np
 
 from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.sums import SumBounds
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.programs.conditions import Cone, LinearBounds
 from counterpoint.testing import KNOWN as GENERAL
 from counterpoint.testing import Known

@@ -19,7 +19,7 @@ import counterpoint as cp
 from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.form import Additive
 from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.families.uncertain.form import FourierScores, UncertainScores
 from counterpoint.families.uncertain.fourier import FourierFeatures
 from counterpoint.models import read

@@ -354,21 +354,6 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         np.testing.assert_array_equal(least, relaxation.each(0.0).min())
 
 
-def test_a_margin_is_a_lead_besides():
-    """From 0, 8 (y − 2) >= margin takes 2 and an eighth of the margin, at a price of 1 a unit."""
-    form = Prototypes.from_arrays([[0.0], [4.0]], ["low", "high"])
-    cells = form.regions(cp.Label("high"))
-    assert isinstance(cells, VoronoiCells)
-    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((Box.unbounded(1),)))
-    case = program.cases(np.zeros((1, 1)))
-    weight = 1.0 / np.abs(np.diff(cells.matrix[:, 0]))
-    relaxation = CellRelaxation(program, cells, case, np.zeros(1, dtype=np.intp), weight, None)
-    for margin in (0.0, 0.5, 3.0):
-        given = np.array([[margin, 0.0]])
-        expected = [2.0 + margin / 8.0]
-        np.testing.assert_allclose(relaxation.each(margin=given), expected)
-
-
 def test_only_what_was_reached_needs_to_be_refuted():
     """A cell that is held back by a bound is out of reach, and only then infinitely dear."""
     form = Prototypes.from_arrays([[0.0], [4.0]], ["low", "high"])

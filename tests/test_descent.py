@@ -14,10 +14,10 @@ import pyscipopt
 import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
-from test_nearer import CCP, PRICES, encoded_cost, local, missing, rivals
+from test_quadratic_difference import CCP, PRICES, encoded_cost, local, missing, rivals
 
 import counterpoint as cp
-from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.lvq import LGMLVQ
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (

@@ -23,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, ModelNotFitted, UnsupportedModel
 from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.lvq import LGMLVQ, LMRSLVQ
 from counterpoint.models import read, see_through
 from counterpoint.models.form import AffineMap

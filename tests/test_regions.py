@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.programs.conditions import (
     AtMost,
     Box,

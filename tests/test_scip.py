@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint.errors import SolverFailure
-from counterpoint.families.prototypes.nearer import QuadraticDifference, curvature_of
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference, curvature_of
 from counterpoint.families.prototypes.solvers.scip import Scip
 from counterpoint.families.prototypes.solvers.scip_model import Translation, scip_errors
 from counterpoint.lvq import LGMLVQ

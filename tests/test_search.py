@@ -11,7 +11,7 @@ from strategies import Planted, planted, seeds
 
 import counterpoint as cp
 from counterpoint.certificate import lower_bounds
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss

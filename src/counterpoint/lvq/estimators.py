@@ -89,16 +89,16 @@ def documented(cls: Class) -> Class:
     learned = ["classes_", "prototypes_", "prototype_labels_", *filter(None, [cls._keeps])]
     learned += ["spread_"] if kind is Likelihood else []
     learned += ["loss_", "n_iter_", "n_features_in_, feature_names_in_"]
-    given = inspect.signature(cls).parameters
-    said = (inspect.getdoc(kind) or "").partition("\n\n")[2] + "\n\n"
-    said += _section("Parameters", {name: PARAMETERS[name] for name in given})
-    said += _section("Attributes", {name: ATTRIBUTES[name] for name in learned})
-    first, rest = inspect.cleandoc(cls.__doc__ or "").split("References\n", 1)
+    parameters = inspect.signature(cls).parameters
+    text = (inspect.getdoc(kind) or "").partition("\n\n")[2] + "\n\n"
+    text += _section("Parameters", {name: PARAMETERS[name] for name in parameters})
+    text += _section("Attributes", {name: ATTRIBUTES[name] for name in learned})
+    first, references = inspect.cleandoc(cls.__doc__ or "").split("References\n", 1)
     plain = kind is Likelihood and not cls._keeps
-    shown = SHOWN["likelihood" if plain else cls._keeps]
+    outputs = SHOWN["likelihood" if plain else cls._keeps]
     options = "prototypes_per_class=2, " + "rank=2, " * (cls._keeps == "omega_")
-    example = EXAMPLE.format(cls.__name__, options, *shown)
-    cls.__doc__ = f"{first}{said}References\n{rest}\n\n{example}"
+    example = EXAMPLE.format(cls.__name__, options, *outputs)
+    cls.__doc__ = f"{first}{text}References\n{references}\n\n{example}"
     return cls
 
 

@@ -110,10 +110,12 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         rows = TrainingRows.of(X[used], label, weight[used])
         counts, random = self._counts(rows), check_random_state(self.random_state)
         training = self._training(rows, *starting_prototypes(rows, counts, random))
-        found = training.minimised(int(self.max_iter), float(self.tol))
-        self._set(training, found.x)
-        self.loss_, self.n_iter_ = float(found.fun), max(int(found.nit), 1)
-        if found.status == 1:  # a line search that finds nothing better ends at a kink: an end, too
+        result = training.minimised(int(self.max_iter), float(self.tol))
+        self._set(training, result.x)
+        self.loss_, self.n_iter_ = float(result.fun), max(int(result.nit), 1)
+        if (
+            result.status == 1
+        ):  # a line search that finds nothing better ends at a kink: an end, too
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
                 f"the loss settled to tol={self.tol:g}: raise one of them, or scale the features.",
@@ -161,14 +163,14 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
                 f"Expected rank to be at most the number of features, {width}; got "
                 f"{self.rank}: lower it, or pass None for a square matrix."
             )
-        own = rows.label[:, None] == owner
+        same = rows.label[:, None] == owner
         omega = np.ones(width) if self._keeps == "relevances_" else np.empty(0)
         if self._keeps in ("omega_", "omegas_"):
-            omega = directions(rows, prototypes, own, self.rank or width)
+            omega = directions(rows, prototypes, same, self.rank or width)
         if self._keeps == "omegas_":
             omega = np.repeat(omega[None], int(which.max()) + 1, axis=0)
         distances, _ = squared_distances(rows.x, prototypes, unit(omega)[0], which)
-        nearest = np.where(own, distances, np.inf).min(axis=1)
+        nearest = np.where(same, distances, np.inf).min(axis=1)
         nearness = float(rows.weight @ nearest) or float(distances.mean()) or 1.0
         cost = self._cost(rows.scale**2, nearness)
         weights = self.regularization, self.anchor
@@ -181,8 +183,8 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
     def _distances(self, X: Any) -> FloatArray:
         """(n, P) the squared distances to the prototypes."""
         rows = self._rows(X)
-        kept = getattr(self, self._keeps) if self._keeps else np.empty(0)
-        omega = np.sqrt(kept) if self._keeps == "relevances_" else kept
+        metric = getattr(self, self._keeps) if self._keeps else np.empty(0)
+        omega = np.sqrt(metric) if self._keeps == "relevances_" else metric
         which = self._which(np.searchsorted(self.classes_, self.prototype_labels_))
         return squared_distances(rows, self.prototypes_, omega, which)[0]
 
@@ -215,14 +217,14 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         order = np.argsort(owner, kind="stable")
         self.prototypes_ = (prototypes * rows.scale + rows.centre)[order]
         self.prototype_labels_ = self.classes_[owner[order]]
-        kept = unit(raw)[0]
+        metric = unit(raw)[0]
         if self._keeps == "relevances_":
-            kept = kept**2
+            metric = metric**2
         if self._keeps == "omegas_":  # in the order in which the prototypes first need each
             needed = training.which[order]
-            kept = kept[needed[np.sort(np.unique(needed, return_index=True)[1])]]
+            metric = metric[needed[np.sort(np.unique(needed, return_index=True)[1])]]
         if self._keeps:
-            setattr(self, self._keeps, kept)
+            setattr(self, self._keeps, metric)
 
 
 @dataclass(eq=False, repr=False)
@@ -284,19 +286,19 @@ class Likelihood(VectorQuantizer, ABC):
         return likelihood_ratio(spread)
 
 
-def _counts_of(asked: Any, labels: list[Any]) -> IntArray:
+def _counts_of(requested: Any, labels: list[Any]) -> IntArray:
     """(C,) the number of prototypes of each class, in the order of the sorted labels."""
     wanted = "prototypes_per_class"
-    if isinstance(asked, Mapping):
-        missing = [label for label in labels if label not in asked]
+    if isinstance(requested, Mapping):
+        missing = [label for label in labels if label not in requested]
         if missing:
             raise InvalidInput(
                 f"Expected {wanted} to say how many prototypes each class gets, and it says "
                 f"nothing of class {missing[0]!r}: add it to the mapping."
             )
-        numbers = [asked[label] for label in labels]
+        numbers = [requested[label] for label in labels]
     else:
-        numbers = list(asked) if is_listed(asked) else [asked] * len(labels)
+        numbers = list(requested) if is_listed(requested) else [requested] * len(labels)
     if len(numbers) != len(labels):
         raise InvalidInput(
             f"Expected {wanted} to have one number for each of {len(labels)} classes, and it "
@@ -311,11 +313,13 @@ def _counts_of(asked: Any, labels: list[Any]) -> IntArray:
     return np.array(numbers, dtype=np.intp)
 
 
-def _weights(given: ArrayLike | None, n: int) -> FloatArray:
+def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
     """(n,) the weights of the rows."""
-    if given is None:
+    if sample_weight is None:
         return np.ones(n)
-    weight = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
     if weight.shape != (n,):
         raise InvalidInput(
             f"Expected sample_weight to be one number for each of {n} rows, and its shape is "

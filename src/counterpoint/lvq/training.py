@@ -80,19 +80,21 @@ def starting_prototypes(
     """(P, d) k-means centres in each class, each from the same draws, and (P,) their classes."""
     seed = int(random.randint(np.iinfo(np.int32).max))
     ends = np.searchsorted(rows.label, np.arange(len(counts) + 1))
-    found = [
+    starts = [
         centres(rows.x[a:b], rows.weight[a:b], int(count), np.random.RandomState(seed))
         for a, b, count in zip(ends[:-1], ends[1:], counts, strict=True)
     ]
-    return np.vstack(found), np.repeat(np.arange(len(counts)), counts)
+    return np.vstack(starts), np.repeat(np.arange(len(counts)), counts)
 
 
-def directions(rows: TrainingRows, prototypes: FloatArray, own: BoolArray, rank: int) -> FloatArray:
+def directions(
+    rows: TrainingRows, prototypes: FloatArray, same: BoolArray, rank: int
+) -> FloatArray:
     """(rank, d): those that tell the prototypes apart best, as in linear discriminant analysis."""
     width = prototypes.shape[1]
     if rank == width:
         return np.eye(width)
-    nearest = np.where(own, cdist(rows.x, prototypes, "sqeuclidean"), np.inf).argmin(axis=1)
+    nearest = np.where(same, cdist(rows.x, prototypes, "sqeuclidean"), np.inf).argmin(axis=1)
     apart = rows.x - prototypes[nearest]
     within = apart.T @ (rows.weight[:, None] * apart)
     shrinkage = 0.1  # of the scatter around prototypes, to the same in all directions
@@ -106,16 +108,16 @@ def centres(
     x: FloatArray, weight: FloatArray, count: int, random: np.random.RandomState
 ) -> FloatArray:
     """(count, d) centres of weighted k-means of distinct rows (n, d), n ≥ count."""
-    found = _spread_out(x, weight, count, random)
+    means = _spread_out(x, weight, count, random)
     nearest = np.full(len(x), -1)
     for _ in range(20):  # it is a start, not the answer
-        previous, nearest = nearest, cdist(x, found, "sqeuclidean").argmin(axis=1)
+        previous, nearest = nearest, cdist(x, means, "sqeuclidean").argmin(axis=1)
         if np.array_equal(previous, nearest):
             break
         share = (nearest == np.arange(count)[:, None]) * weight
         mass = share.sum(axis=1, keepdims=True)
-        found = np.where(mass > 0.0, share @ x / np.where(mass > 0.0, mass, 1.0), found)
-    return found
+        means = np.where(mass > 0.0, share @ x / np.where(mass > 0.0, mass, 1.0), means)
+    return means
 
 
 def _spread_out(
@@ -123,15 +125,17 @@ def _spread_out(
 ) -> FloatArray:
     """(count, d) rows that are far from each other."""
     chosen = [int(random.choice(len(x), p=weight / weight.sum()))]
-    far = cdist(x[chosen], x, "sqeuclidean")[0]
+    distance = cdist(x[chosen], x, "sqeuclidean")[0]
     tries = 2 + int(np.log(count))
     while len(chosen) < count:
-        mass = weight * far if far.any() else weight  # rows may differ by less than rounding
+        mass = (
+            weight * distance if distance.any() else weight
+        )  # rows may differ by less than rounding
         drawn = random.choice(len(x), size=tries, p=mass / mass.sum())
-        left = np.minimum(far, cdist(x[drawn], x, "sqeuclidean"))
-        best = int((left @ weight).argmin())
+        distances = np.minimum(distance, cdist(x[drawn], x, "sqeuclidean"))
+        best = int((distances @ weight).argmin())
         chosen.append(int(drawn[best]))
-        far = left[best]
+        distance = distances[best]
     return x[chosen]
 
 
@@ -144,16 +148,16 @@ def squared_distances(
         return cdist(z, q, "sqeuclidean"), lambda slope: _pull(x, prototypes, z, q, omega, slope)
     values = np.empty((len(x), len(prototypes)))
     owned = [np.flatnonzero(which == m) for m in range(len(omega))]
-    for own, one in zip(owned, omega, strict=True):
-        values[:, own] = cdist(_mapped(x, one), _mapped(prototypes[own], one), "sqeuclidean")
+    for p, matrix in zip(owned, omega, strict=True):
+        values[:, p] = cdist(_mapped(x, matrix), _mapped(prototypes[p], matrix), "sqeuclidean")
 
     def pull(slope: FloatArray) -> tuple[FloatArray, FloatArray]:
         places, matrices = np.empty_like(prototypes), np.empty_like(omega)
-        for m, (own, one) in enumerate(zip(owned, omega, strict=True)):
-            rows = np.flatnonzero(slope[:, own].any(axis=1))
-            near, part = x[rows], prototypes[own]
-            z, q = _mapped(near, one), _mapped(part, one)
-            places[own], matrices[m] = _pull(near, part, z, q, one, slope[rows][:, own])
+        for m, (p, matrix) in enumerate(zip(owned, omega, strict=True)):
+            rows = np.flatnonzero(slope[:, p].any(axis=1))
+            near, points = x[rows], prototypes[p]
+            z, q = _mapped(near, matrix), _mapped(points, matrix)
+            places[p], matrices[m] = _pull(near, points, z, q, matrix, slope[rows][:, p])
         return places, matrices
 
     return values, pull
@@ -214,10 +218,12 @@ def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
 def relative_distance(steepness: float | None) -> TrainingCost:
     """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), f the sigmoid or the identity (Sato & Yamada, 1996)."""
 
-    def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
+    def cost(
+        distances: FloatArray, same: BoolArray, weight: FloatArray
+    ) -> tuple[float, FloatArray]:
         rows = np.arange(len(distances))
-        right = np.where(own, distances, np.inf).argmin(axis=1)
-        wrong = np.where(own, np.inf, distances).argmin(axis=1)
+        right = np.where(same, distances, np.inf).argmin(axis=1)
+        wrong = np.where(same, np.inf, distances).argmin(axis=1)
         plus, minus = distances[rows, right], distances[rows, wrong]
         total = plus + minus + 1e-12  # as good as none, in units of the mean variance
         value = quotient = (plus - minus) / total
@@ -237,10 +243,12 @@ def relative_distance(steepness: float | None) -> TrainingCost:
 def likelihood_ratio(spread: float) -> TrainingCost:
     """Mean of −log(p(x, y) / p(x)), p(x) = Σ_j exp(−d_j / (2 spread)) (Seo & Obermayer, 2003)."""
 
-    def cost(distances: FloatArray, own: BoolArray, weight: FloatArray) -> tuple[float, FloatArray]:
+    def cost(
+        distances: FloatArray, same: BoolArray, weight: FloatArray
+    ) -> tuple[float, FloatArray]:
         exponent = distances / (-2.0 * spread)
         every, share = _log_sum(exponent)
-        right, right_share = _log_sum(np.where(own, exponent, -np.inf))
+        right, right_share = _log_sum(np.where(same, exponent, -np.inf))
         slope = (right_share - share) * (weight / (2.0 * spread))[:, None]
         return float(weight @ (every - right)), slope
 
@@ -270,7 +278,7 @@ class Training:
     anchor: float = 0.0  # that of ½ mean (p − start)², in units of the mean variance
 
     @cached_property
-    def own(self) -> BoolArray:
+    def same(self) -> BoolArray:
         """(n, P): whether the prototype has the label of the row."""
         return np.asarray(self.rows.label[:, None] == self.owner)
 
@@ -287,19 +295,19 @@ class Training:
     def loss(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient."""
         prototypes, raw = self.split(vector)
-        omega, back = unit(raw)
+        omega, scaled_slope = unit(raw)
         distances, pull = squared_distances(self.rows.x, prototypes, omega, self.which)
-        value, slope = self.cost(distances, self.own, self.rows.weight)
+        value, slope = self.cost(distances, self.same, self.rows.weight)
         places, matrices = pull(slope)
         if self.regularization:
-            lost, away = degeneracy(omega)
-            value += self.regularization * lost
+            penalty, away = degeneracy(omega)
+            value += self.regularization * penalty
             matrices = matrices + self.regularization * away
         if self.anchor:
             moved = prototypes - self.prototypes
             value += 0.5 * self.anchor * float((moved * moved).mean())
             places = places + self.anchor / moved.size * moved
-        return value, np.concatenate([places.ravel(), back(matrices).ravel()])
+        return value, np.concatenate([places.ravel(), scaled_slope(matrices).ravel()])
 
     def minimised(self, max_iter: int, tol: float) -> OptimizeResult:
         """Where an iteration lowers the loss by less than ``tol``, or no slope is larger."""

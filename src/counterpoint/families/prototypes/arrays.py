@@ -59,23 +59,23 @@ def factors_of(
 ) -> FloatArray:
     """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
     listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
-    found = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
-    shapes = sorted({matrix.shape for matrix in found})
+    arrays = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
+    shapes = sorted({matrix.shape for matrix in arrays})
     dimensions = {len(shape) for shape in shapes}
     fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
-    if len(found) != count or not fits:
+    if len(arrays) != count or not fits:
         raise InvalidInput(
             f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
-            f"many rows of {width} relevances; got {len(found)} of shape "
+            f"many rows of {width} relevances; got {len(arrays)} of shape "
             f"{' and '.join(map(str, shapes))}."
         )
     if dimensions == {1}:
-        relevances = np.stack(found)
+        relevances = np.stack(arrays)
         if (relevances < 0.0).any():
             raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
         return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
-    out = np.zeros((count, max(len(matrix) for matrix in found), width))
-    for place, matrix in zip(out, found, strict=True):
+    out = np.zeros((count, max(len(matrix) for matrix in arrays), width))
+    for place, matrix in zip(out, arrays, strict=True):
         place[: len(matrix)] = matrix
     return out
 

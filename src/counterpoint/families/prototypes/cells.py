@@ -38,24 +38,22 @@ __all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_ce
 @final
 @dataclass(frozen=True, eq=False)
 class VoronoiCells(LazyUnion):
-    """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + lead for each rival j.
+    """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + margin for each rival j.
 
-    There is one for each owner i, made when it is asked for: all of them together have as many rows
-    as there are owners times rivals. Owners and rivals are told by their positions in ``own`` and
-    ``rivals``.
+    There is one for each leader i, made when it is asked for: all of them together have as many
+    rows as there are leaders times rivals. Both are named by their positions in the fields below.
 
-    ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``own``: (S,) the scores i that may lead;
-    ``rivals``: (R,) the scores j that none of them may let lead; ``safety_margin``: by how much,
-    in score
-    units; ``order``: (P,) of two equal scores the one of the lower order wins; None if it is not
-    known which, or if a lead is asked for; ``place``: (P,) equal for scores that are the same
-    everywhere, of which the owner's counts; ``units``: (d,) what each column is a multiple of, if
-    ties are to be decided, see `LinearBounds.ties_resolved`.
+    ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``leaders``: (S,) the scores i that may
+    lead; ``rivals``: (R,) the scores j that none of them may let lead; ``safety_margin``: by how
+    much, in score units; ``order``: (P,) of two equal scores the one of the lower order wins; None
+    if it is not known which, or if a margin is asked for; ``place``: (P,) equal for scores that are
+    the same everywhere, of which the leader's counts; ``units``: (d,) what each column is a
+    multiple of, if ties are to be decided, see `LinearBounds.ties_resolved`.
     """
 
     matrix: FloatArray
     offset: FloatArray
-    own: IntArray
+    leaders: IntArray
     rivals: IntArray
     safety_margin: float
     order: IntArray | None
@@ -63,7 +61,7 @@ class VoronoiCells(LazyUnion):
     units: FloatArray | None = None
 
     def __len__(self) -> int:
-        return len(self.own)
+        return len(self.leaders)
 
     @overload
     def __getitem__(self, s: int) -> Region: ...
@@ -77,11 +75,11 @@ class VoronoiCells(LazyUnion):
     @property
     def size(self) -> int:
         """How many rows all regions have."""
-        return len(self.own) * len(self.rivals)
+        return len(self.leaders) * len(self.rivals)
 
     def some(self, owners: slice) -> VoronoiCells:
         """Some of the regions, still not written down."""
-        return replace(self, own=self.own[owners])
+        return replace(self, leaders=self.leaders[owners])
 
     def ties_resolved(self, units: FloatArray) -> VoronoiCells:
         """The same regions with each tie decided, for points that are multiples of these units."""
@@ -92,7 +90,7 @@ class VoronoiCells(LazyUnion):
         """Whether some tie may be lost."""
         if self.order is None or not self.size:
             return False
-        return bool(self.order[self.rivals].min() < self.order[self.own].max())
+        return bool(self.order[self.rivals].min() < self.order[self.leaders].max())
 
     @cached_property
     def moving(self) -> BoolArray:
@@ -101,13 +99,13 @@ class VoronoiCells(LazyUnion):
 
     def rows(self, s: int, rivals: IntArray) -> LinearBounds:
         """The rows of one region against some rivals, but those that are the same score."""
-        i, j = self.own[s], self.rivals[rivals]
+        i, j = self.leaders[s], self.rivals[rivals]
         j = j[self.place[j] != self.place[i]]
         high = self.offset[i] - self.offset[j] - self.safety_margin
-        low, tight, lost = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        low, tight, loses = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
-            lost = (self.order[j] < self.order[i]).astype(np.float64)
-        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, tight, lost)
+            loses = (self.order[j] < self.order[i]).astype(np.float64)
+        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, tight, loses)
         return rows if self.units is None else rows.ties_resolved(self.units)
 
     def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
@@ -116,7 +114,7 @@ class VoronoiCells(LazyUnion):
         Every point y of an owner's region meets ``normal · y <= offset``, whatever rival and weight
         are: a weight that is negative, and a rival that is the same score, count as 0.
         """
-        i, j = self.own[owners], self.rivals[rivals]
+        i, j = self.leaders[owners], self.rivals[rivals]
         weights = np.where(self.place[i] == self.place[j], 0.0, np.maximum(weights, 0.0))
         normal = self.matrix[j]
         normal -= self.matrix[i]
@@ -141,7 +139,7 @@ class VoronoiCells(LazyUnion):
         ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
         see `Cases`.
         """
-        scores, i = self.matrix @ y + self.offset, self.own[s]
+        scores, i = self.matrix @ y + self.offset, self.leaders[s]
         size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
         rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
         ahead = (scores - scores[i] + self.safety_margin + margin.sum() + rounding)[self.rivals]
@@ -181,15 +179,15 @@ class Distances:
         Columns count as free or held, whatever bounds they have; the cost is infinite, and the
         weight 1, where no move helps.
         """
-        own, others = self.cells.own[cells], self.cells.rivals[rivals]
-        behind = self.scores[others] - self.scores[own][:, None] + self.cells.safety_margin
-        behind[self.cells.place[others] == self.cells.place[own][:, None]] = 0.0
-        apart = self.cells.matrix[others] - self.cells.matrix[own][:, None]
+        leaders, opponents = self.cells.leaders[cells], self.cells.rivals[rivals]
+        behind = self.scores[opponents] - self.scores[leaders][:, None] + self.cells.safety_margin
+        behind[self.cells.place[opponents] == self.cells.place[leaders][:, None]] = 0.0
+        apart = self.cells.matrix[opponents] - self.cells.matrix[leaders][:, None]
         if len(self.gratis):
-            some = apart[:, :, self.gratis]
+            slopes = apart[:, :, self.gratis]
             with np.errstate(invalid="ignore"):
-                gained = np.where(some > 0.0, some * self.fall, -some * self.rise)
-            behind -= np.where(some == 0.0, 0.0, gained).sum(axis=2)
+                gained = np.where(slopes > 0.0, slopes * self.fall, -slopes * self.rise)
+            behind -= np.where(slopes == 0.0, 0.0, gained).sum(axis=2)
         effect = np.abs(apart)
         if not self.is_free:
             effect *= np.where(apart > 0.0, self.falls, self.rises)
@@ -215,17 +213,17 @@ class OpenedCell(NamedTuple):
     """A cell that was searched with some of its rows."""
 
     cell: int
-    rivals: IntArray  # positions of those whose rows
+    rivals: IntArray  # positions of the rivals whose rows it was searched with
     evidence: Bounding
 
-    def told(self) -> dict[str, Any]:
-        """The same as a record holds it, with the proof as of any piece of a target."""
-        kept = self.evidence.kept
-        assert kept is not None  # noqa: S101 (what is listed keeps its multipliers)
-        proof: Any = kept.multipliers[0]
-        if kept.trees:
-            (proof,) = proofs_of([kept], np.zeros(1, dtype=np.intp))
-        pieces = as_pieces(proof, [len(kept.multipliers[0])])
+    def recorded(self) -> dict[str, Any]:
+        """Return the entry of a record, with the proof in the form of any piece of a target."""
+        evidence = self.evidence.kept
+        assert evidence is not None  # noqa: S101 (what is listed keeps its multipliers)
+        proof: Any = evidence.multipliers[0]
+        if evidence.trees:
+            (proof,) = proofs_of([evidence], np.zeros(1, dtype=np.intp))
+        pieces = as_pieces(proof, [evidence.multipliers.shape[1]])
         return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
 
 
@@ -241,13 +239,12 @@ class CellProof:
 @final
 @dataclass(frozen=True, eq=False)
 class CellRelaxation(Bounding):
-    """One rival for each cell, and how much its row weighs: bounds for one row without a search.
+    """Bounds for one row by one rival of each cell, and by what was learnt of opened cells.
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
-    ``rivals``: (S,) positions among the rivals, any; ``weights``: (S,), any; negative ones count as
-    0; ``spread``: of a full quadratic price, see `spread_of`; ``opened``: cells that were searched,
-    each with what is known of a relaxation with some of its rows. A record of a search holds the
-    first rival alone: all cells have the same one, and weights follow from it.
+    ``rivals``, ``weights``: (S,) for each cell the position of any rival, and any weight of its
+    row; ``spread``: of a full quadratic price, see `spread_of`. A record holds the first rival
+    alone: all cells have the same one, and weights follow from it.
     """
 
     program: Program
@@ -263,9 +260,9 @@ class CellRelaxation(Bounding):
         """One rival for all cells, with the weights that show how far it is."""
         cells, program = distances.cells, distances.program
         rivals, weights = np.full(len(cells), rival, dtype=np.intp), np.zeros(len(cells))
-        for part in blocks(len(cells), program.width):
-            owners = np.arange(part.start, part.stop)
-            weights[part] = distances.against(owners, rivals[:1])[1][:, 0]
+        for block in blocks(len(cells), program.width):
+            positions = np.arange(block.start, block.stop)
+            weights[block] = distances.against(positions, rivals[:1])[1][:, 0]
         return cls(program, cells, distances.case, rivals, weights, distances.spread)
 
     @property
@@ -274,60 +271,52 @@ class CellRelaxation(Bounding):
 
     @property
     def kept(self) -> Kept:
-        opened = [cell.told() for cell in self.opened]
-        none = np.zeros((1, self.program.kept_size))
-        return Kept(none, family_proofs=[CellProof(int(self.rivals[0]), opened)])
+        proof = CellProof(int(self.rivals[0]), [cell.recorded() for cell in self.opened])
+        return Kept(np.zeros((1, self.program.kept_size)), family_proofs=[proof])
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        proved = np.array(self.unopened)
+        proved = np.array(self.unrefuted)
         best = np.array(proved)
         for cell, _, evidence in self.opened:
-            bound, told = evidence.bounds(reached)
-            proved[cell] = max(proved[cell], bound[0])
-            best[cell] = max(best[cell], told[0])
+            (bound,), (reported,) = evidence.bounds(reached)
+            proved[cell], best[cell] = max(proved[cell], bound), max(best[cell], reported)
         if proved.min() < reached[0] * (1.0 - CLOSED):
             refuted = np.isposinf(self.each(float(reached[0])))
             proved[refuted] = best[refuted] = np.inf
         return proved.min(keepdims=True), best.min(keepdims=True)
 
     @cached_property
-    def unopened(self) -> FloatArray:
-        """(S,) `each` without refutations."""
+    def unrefuted(self) -> FloatArray:
+        """(S,) lower bounds of each cell, of which none is refuted."""
         return self.each(0.0)
 
-    def each(self, reached: float = np.inf, margin: FloatArray | None = None) -> FloatArray:
+    def each(self, reached: float = np.inf) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
 
-        Only a cell whose bound is below what was ``reached`` needs to be refuted. Points lead by
-        (1, 2) margins more.
+        Only a cell whose bound is below what was ``reached`` needs to be refuted.
         """
-        cells, out = self.cells, np.empty(len(self.cells))
+        cells, duality, out = self.cells, self.program.duality, np.empty(len(self.cells))
         rivals = np.clip(self.rivals, 0, len(cells.rivals) - 1)
         weights = np.nan_to_num(self.weights, posinf=0.0)
-        if margin is not None:
-            cells = replace(cells, safety_margin=cells.safety_margin + float(margin[0, 0]))
-        for part in blocks(len(cells), self.program.width):
-            cut, at = cells.cuts(part, rivals[part], weights[part]), None
+        for block in blocks(len(cells), self.program.width):
+            cut, at = cells.cuts(block, rivals[block], weights[block]), None
             cases = self._repeated(len(cut.offset))
-            if (
-                self.spread is not None
-            ):  # where the price would have its least, were there no bounds
+            if self.spread is not None:  # the least of the price, were there no bounds
                 at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
             sizes = Sizes(cut.weights, cut.normals, cut.roundings)
-            bound = self.program.duality.bound(cases, cut, sizes, at)
+            bound = duality.bound(cases, cut, sizes, at)
             doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
             if len(doubtful) and not cases.unbounded:
-                some = cut.take(doubtful)
-                refuted = self.program.duality.refutes(self._repeated(len(doubtful)), some)
+                refuted = duality.refutes(self._repeated(len(doubtful)), cut.take(doubtful))
                 bound[doubtful[refuted]] = np.inf
-            out[part] = bound
+            out[block] = bound
         return out
 
     def _repeated(self, count: int) -> Cases:
         """The row as often as that, without repeating anything in memory."""
         case = self.case
-        parts = (case.x, case.low, case.high, case.margin)
-        return Cases(*(np.broadcast_to(part[0], (count, part.shape[1])) for part in parts))
+        arrays = (case.x, case.low, case.high, case.margin)
+        return Cases(*(np.broadcast_to(row[0], (count, row.shape[1])) for row in arrays))
 
 
 def spread_of(encoded_cost: EncodedCost, free: BoolArray) -> FloatArray | None:
@@ -350,24 +339,24 @@ def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def search_cells(found: Found, pieces: Union, _leads: object) -> list[RowEvidence]:
-    """Cells that are never all written down, one row after the other; what bounds them."""
+def search_cells(state: Found, pieces: Union, _margins: object) -> list[RowEvidence]:
+    """Search cells that are never all written down, row by row; return what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
-    known = []
-    for i, distances in enumerate(_distances(program, cells, found.cases)):
-        one = _CellSearch(found, i, distances)
-        one.run()
-        known.append([one.relaxation])
-    return [RowEvidence(known)]
+    evidence = []
+    for i, distances in enumerate(_distances(program, cells, state.cases)):
+        search = CellSearch(state, i, distances)
+        search.run()
+        evidence.append([search.relaxation])
+    return [RowEvidence(evidence)]
 
 
 def evidence_of(
-    cells: VoronoiCells, program: Program, cases: Cases, told: Sequence[dict[str, Any]]
+    cells: VoronoiCells, program: Program, cases: Cases, proofs: Sequence[dict[str, Any]]
 ) -> RowEvidence:
-    """Proofs as records hold them, see `CellProof`; a ValueError if they are none."""
-    known = []
-    for distances, proof in zip(_distances(program, cells, cases), told, strict=True):
+    """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
+    relaxations = []
+    for distances, proof in zip(_distances(program, cells, cases), proofs, strict=True):
         if proof.keys() != {"rival", "cells"}:
             raise ValueError("a proof of cells has one rival, and cells")
         (rival,) = _positions([proof["rival"]], len(cells.rivals)).tolist()
@@ -378,22 +367,22 @@ def evidence_of(
             (s,) = _positions([entry["cell"]], len(cells)).tolist()
             rivals = _positions(entry["rivals"], len(cells.rivals))
             piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
-            (kept,) = kept_of([entry["proof"]], [piece.program])
-            evidence = Evidence.of_kept(piece.program, distances.case, kept)
+            (kept_proof,) = kept_of([entry["proof"]], [piece.program])
+            evidence = Evidence.of_kept(piece.program, distances.case, kept_proof)
             relaxation.opened.append(OpenedCell(s, rivals, evidence))
-        known.append([relaxation])
-    return RowEvidence(known)
+        relaxations.append([relaxation])
+    return RowEvidence(relaxations)
 
 
-def _positions(told: Sequence[Any], count: int) -> IntArray:
-    """Positions among so many, as a record tells them; a ValueError if one is none."""
-    if not all(type(position) is int and 0 <= position < count for position in told):
+def _positions(numbers: Sequence[Any], count: int) -> IntArray:
+    """Positions among so many, as a record holds them; a ValueError if one is none."""
+    if not all(type(number) is int and 0 <= number < count for number in numbers):
         raise ValueError("expected positions of cells and of their rivals")
-    return np.array(told, dtype=np.intp)
+    return np.array(numbers, dtype=np.intp)
 
 
 def _distances(program: Program, cells: VoronoiCells, cases: Cases) -> Iterator[Distances]:
-    """What closed forms say of each row."""
+    """The closed forms of each row; rows with the same columns held share a spread."""
     spreads = dict[bytes, FloatArray | None]()
     for case in cases:
         free = case.low[0] < case.high[0]
@@ -403,83 +392,85 @@ def _distances(program: Program, cells: VoronoiCells, cases: Cases) -> Iterator[
 
 
 @final
-class _CellSearch:
+class CellSearch:
     """The search of one row: the most promising cell first, until no other can be cheaper.
 
-    Each cell may take half of the time that is left. What is found out of all cells is written into
-    the relaxation.
+    Each cell may take half of the time that is left. What is learnt of cells is written into the
+    relaxation.
     """
 
-    def __init__(self, found: Found, i: int, distances: Distances) -> None:
-        self.found, self.row, self.distances = found, np.array([i]), distances
+    def __init__(self, state: Found, i: int, distances: Distances) -> None:
+        self.state, self.row, self.distances = state, np.array([i]), distances
         self.program, self.cells, self.case = distances.program, distances.cells, distances.case
-        self.end = perf_counter() + (found.effort.seconds or np.inf)
+        self.end = perf_counter() + (state.effort.seconds or np.inf)
         scores = distances.scores[self.cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         # The rivals that a cell is opened with: those that lead most, the first first.
         self.pool: list[int] = near[np.argsort(-scores[near], kind="stable")].tolist()
         self.relaxation = CellRelaxation.begun(distances, self.pool[0])
-        self.opened = self.relaxation.opened
         self.is_plain = is_plain(self.program)
-        # (S,) lower bounds; infinite for a cell that is out of reach, or done with
-        self.bounds = np.array(self.relaxation.unopened)
+        # (S,) lower bounds; infinite for a cell that is out of reach, or was searched
+        self.bounds = np.array(self.relaxation.unrefuted)
 
-    def _worth(self) -> float:
+    def _cutoff(self) -> float:
         """A cell with a bound from here on is not opened."""
-        return float(self.found.worth_beating()[self.row][0])
+        return float(self.state.worth_beating()[self.row][0])
 
     def run(self) -> None:
-        """Search."""
-        while self.bounds[s := int(self.bounds.argmin())] < self._worth():
+        """Open cells until none can hold a cheaper point, or time is up."""
+        while self.bounds[s := int(self.bounds.argmin())] < self._cutoff():
             if perf_counter() > self.end:
-                self.found.limited[self.row] = True
+                self.state.limited[self.row] = True
                 return
-            added = self._open(s)
-            self.pool += [rival for rival in added if rival not in self.pool]
+            self._open(s)
             self.bounds[s] = np.inf
 
-    def _open(self, s: int) -> list[int]:
-        """Search one cell with a few rivals, then with those that are missed; return the latter."""
-        found, row, pool = self.found, self.row, np.array(self.pool)
+    def _open(self, s: int) -> None:
+        """Search one cell with a few rivals, then with those that its point misses."""
+        state, row, pool = self.state, self.row, np.array(self.pool)
         gains, _ = self.distances.against(np.array([s]), pool)
         order = np.argsort(-gains[0], kind="stable")[:4]
         rivals = sorted({*pool[order].tolist(), int(self.relaxation.rivals[s])})
-        first, bound, opened = len(rivals), -np.inf, len(self.opened)
+        bound, opened, before = -np.inf, self.relaxation.opened, len(self.relaxation.opened)
         while True:
             evidence, point = self._relaxed(s, np.array(rivals))
-            if point is None and self._worth() == np.inf:  # any cell may be without points
+            if point is None and np.isinf(self._cutoff()):  # other cells may be empty as well
                 self.bounds = np.maximum(self.bounds, self.relaxation.each())
-            best = evidence.bounds(found.objective[row] if point is None else np.zeros(1))[1][0]
+            reached = state.objective[row] if point is None else np.zeros(1)
+            best = float(evidence.bounds(reached)[1][0])
             if best > bound:
-                bound = best
-                self.opened[opened:] = [OpenedCell(s, np.array(rivals), evidence)]
-            missed: list[int] = []
-            if point is not None:
-                missed = self.cells.missed(s, point[0], self.case.margin[0]).tolist()
-                missed = [rival for rival in missed if rival not in rivals]
-                if not missed:
-                    found.offer(s, row, point, self.program.objective(point, self.case))
-            if not missed or found.limited[row[0]] or bound >= self._worth():
-                return rivals[first:]
-            rivals += missed[:8]
+                bound, opened[before:] = best, [OpenedCell(s, np.array(rivals), evidence)]
+            if point is None:
+                return
+            missed = self.cells.missed(s, point[0], self.case.margin[0]).tolist()
+            missed = [rival for rival in missed if rival not in rivals][:8]
+            if not missed:
+                state.offer(s, row, point, self.program.objective(point, self.case))
+            if not missed or state.limited[row[0]] or bound >= self._cutoff():
+                return
+            rivals += missed
+            self.pool += [rival for rival in missed if rival not in self.pool]
 
     def _relaxed(self, s: int, rivals: IntArray) -> tuple[Bounding, FloatArray | None]:
-        """A cell with some of its rows: what bounds it, and its cheapest point (1, d), if any."""
-        found, row, rows = self.found, self.row, self.cells.rows(s, rivals)
+        """Search a cell with some of its rows; return what bounds it, and its point (1, d), if any.
+
+        Under a squared cost within bounds a small quadratic program settles it.
+        """
+        state, row, rows = self.state, self.row, self.cells.rows(s, rivals)
         piece = Subproblem.of(self.program, Region((rows,)))
         nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
         if nearest is not None:
             point, multipliers = nearest
-            found.closed[row] = False
+            state.closed[row] = False
             cut, none = rows.cut(multipliers), np.zeros(1)
             sizes = Sizes(cut.weights, cut.normals, cut.roundings)
             bound = self.program.duality.bound(self.case, cut, sizes)
             return Evidence(piece.program, self.case, multipliers, None, none, proved=bound), point
-        effort = found.effort
+        effort = state.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        part = search_listed(Found(self.case, effort, found.objective[row]), (piece,))
-        found.limited[row] |= part.limited
-        found.closed[row] &= part.closed
-        (evidence,) = part.evidence
-        return evidence, part.points if part.piece[0] >= 0 else None
+        solution = search_listed(Found(self.case, effort, state.objective[row]), (piece,))
+        state.limited[row] |= solution.limited
+        state.closed[row] &= solution.closed
+        (evidence,) = solution.evidence
+        return evidence, solution.points if solution.piece[0] >= 0 else None

@@ -55,12 +55,14 @@ GLOBAL = (
 
 
 def _register(package: str, names: tuple[str, ...], metric: str | None) -> None:
-    parts = ("w_", "c_w_") if package == "sklearn_lvq" else ("prototypes_", "prototype_labels_")
+    attributes = (
+        ("w_", "c_w_") if package == "sklearn_lvq" else ("prototypes_", "prototype_labels_")
+    )
 
     @by_name(package, *names)
     def _(model: Any) -> Form:
         classes_of(model)
-        points, labels = (getattr(model, part) for part in parts)
+        points, labels = (getattr(model, name) for name in attributes)
         matrix = None if metric is None else getattr(model, metric)
         return Prototypes.from_arrays(points, labels, matrix)
 
@@ -113,8 +115,8 @@ def _(model: Any) -> Form:
 @by_name("sklearn_lvq", "LgmlvqModel", "LmrslvqModel")
 def _(model: Any) -> Form:
     classes_of(model)
-    own = len(model.omegas_) == len(model.c_w_)  # as it predicts
-    per: Literal["prototype", "class"] = "prototype" if own else "class"
+    is_local = len(model.omegas_) == len(model.c_w_)  # as it predicts
+    per: Literal["prototype", "class"] = "prototype" if is_local else "class"
     return LocalPrototypes.from_arrays(model.w_, model.c_w_, model.omegas_, metric_per=per)
 
 

@@ -28,7 +28,7 @@ from counterpoint.families.prototypes.arrays import (
     metric_of,
 )
 from counterpoint.families.prototypes.cells import VoronoiCells, blocks
-from counterpoint.families.prototypes.nearer import QuadraticDifference
+from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.models.form import (
     EPS,
     AffineMap,
@@ -130,15 +130,15 @@ class Prototypes(Form):
         omega = metric_of(matrix, points)
         counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
         place = first_equal(points[:, counts])
-        kept = distinct(place, owner, np.zeros(len(points)))
-        points, owner, place = points[kept], owner[kept], first_equal(place[kept])
+        winners = distinct(place, owner, np.zeros(len(points)))
+        points, owner, place = points[winners], owner[winners], first_equal(place[winners])
         # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
         center = np.quantile(points, 0.5, axis=0, method="lower")
-        near, far = points - center, points + center
+        near, sums = points - center, points + center
         rows = near
         if omega is not None:
             rows = near * omega if omega.ndim == 1 else (near @ omega.T) @ omega
-        offsets = -np.einsum("ij,ij->i", rows, far)
+        offsets = -np.einsum("ij,ij->i", rows, sums)
         root: Any = omega
         if omega is not None and omega.ndim == 1:
             root = sparse.diags_array(np.sqrt(omega)).tocsr()
@@ -161,8 +161,8 @@ class Prototypes(Form):
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         winner = np.empty(len(X), dtype=np.intp)
-        for part in blocks(len(X), len(self.offsets)):
-            winner[part] = self.scores(X[part]).argmax(axis=1)
+        for block in blocks(len(X), len(self.offsets)):
+            winner[block] = self.scores(X[block]).argmax(axis=1)
         return np.asarray(self.classes[self.owner[winner]])
 
     @cached_property
@@ -171,8 +171,8 @@ class Prototypes(Form):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         noise = np.empty(len(X))
-        for part in blocks(len(X), len(self.offsets)):
-            noise[part] = rounding(X[part], self._sizes, eps)
+        for block in blocks(len(X), len(self.offsets)):
+            noise[block] = rounding(X[block], self._sizes, eps)
         return noise
 
     def through(self, before: AffineMap) -> Prototypes:
@@ -181,21 +181,21 @@ class Prototypes(Form):
         return replace(self, rows=rows, offsets=offsets, magnitude=sizes)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        wanted, asked = _demand(target, self.classes, self.owner)
+        wanted, demand = _demand(target, self.classes, self.owner)
         safety_margin = np.empty(len(X))
-        for part in blocks(len(X), len(self.offsets)):
-            scores = self.scores(X[part])
-            safety_margin[part] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
-        return safety_margin - asked
+        for block in blocks(len(X), len(self.offsets)):
+            scores = self.scores(X[block])
+            safety_margin[block] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
+        return safety_margin - demand
 
     def regions(self, target: Target) -> Sequence[Region]:
-        wanted, asked = _demand(target, self.classes, self.owner)
+        wanted, demand = _demand(target, self.classes, self.owner)
         worse = np.zeros(len(self.rows))
-        own, rivals = _contenders(wanted, self.place, worse, asked, by_order=asked == 0.0)
-        if not len(own):
+        leaders, rivals = _contenders(wanted, self.place, worse, demand, by_order=demand == 0.0)
+        if not len(leaders):
             return (_nowhere(self.width),)
-        order = np.arange(len(self.rows)) if self.first_wins and asked == 0.0 else None
-        return VoronoiCells(self.rows, self.offsets, own, rivals, asked, order, self.place)
+        order = np.arange(len(self.rows)) if self.first_wins and demand == 0.0 else None
+        return VoronoiCells(self.rows, self.offsets, leaders, rivals, demand, order, self.place)
 
 
 @final
@@ -288,24 +288,26 @@ class LocalPrototypes(Form):
         added = np.zeros(len(owner)) if offsets is None else np.asarray(offsets, dtype=np.float64)
         if added.shape != owner.shape:
             raise InvalidInput(f"Expected {len(owner)} offsets; got shape {added.shape}.")
-        if not all(np.isfinite(part).all() for part in (points, factors, added)):
+        if not all(np.isfinite(array).all() for array in (points, factors, added)):
             raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
         if not factors.any():
             raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
         metric = alike(factors)[which]
         counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
         place = first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
-        kept = distinct(place, owner, added)
-        shifts = np.empty((len(kept), factors.shape[1]))
-        for shift, at in zip(shifts, place[kept].tolist(), strict=True):
+        positions = distinct(place, owner, added)
+        shifts = np.empty((len(positions), factors.shape[1]))
+        for shift, at in zip(shifts, place[positions].tolist(), strict=True):
             shift[:] = -(factors[metric[at]] @ points[at])  # equal ones to the last bit
-        if link is not Link.NONE and (link is not Link.SOFTMAX or len(kept) != len(classes)):
+        if link is not Link.NONE and (link is not Link.SOFTMAX or len(positions) != len(classes)):
             raise InvalidInput(
                 f"Expected Link.NONE, or Link.SOFTMAX for one prototype of each class; got {link} "
-                f"for {len(kept)} prototypes of {len(classes)} classes."
+                f"for {len(positions)} prototypes of {len(classes)} classes."
             )
-        used, metric = np.unique(metric[kept], return_inverse=True)
-        return cls(factors[used], metric.ravel(), shifts, added[kept], owner[kept], classes, link)
+        used, metric = np.unique(metric[positions], return_inverse=True)
+        return cls(
+            factors[used], metric.ravel(), shifts, added[positions], owner[positions], classes, link
+        )
 
     @property
     def width(self) -> int:
@@ -344,8 +346,10 @@ class LocalPrototypes(Form):
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         square, terms = self._squares(X), self.factors.shape[1] + 2
         size = np.linalg.norm(self._sizes(X).reshape(len(X), *self.shifts.shape), axis=2)
-        off = (self._sizes.terms + 2) * eps * size  # the length of the error of F y + f
-        error = (2.0 * np.sqrt(square) + off) * off + terms * eps * (square + np.abs(self.offsets))
+        length = (self._sizes.terms + 2) * eps * size  # the length of the error of F y + f
+        error = (2.0 * np.sqrt(square) + length) * length + terms * eps * (
+            square + np.abs(self.offsets)
+        )
         return np.asarray(2.0 * error.max(axis=1))
 
     def through(self, before: AffineMap) -> LocalPrototypes:
@@ -356,20 +360,22 @@ class LocalPrototypes(Form):
         return replace(self, factors=rows.reshape(count, k, -1), shifts=shifts, images=images)
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        scores, asked = self.scores(X), target.requirement
-        if asked.probable and self.link is Link.SOFTMAX and asked.at_least is not None:
-            wanted = mask(asked.labels, self.classes)[self.owner]
+        scores, requirement = self.scores(X), target.requirement
+        if requirement.probable and self.link is Link.SOFTMAX and requirement.at_least is not None:
+            wanted = mask(requirement.labels, self.classes)[self.owner]
             odds = logsumexp(scores[:, wanted], axis=1) - logsumexp(scores[:, ~wanted], axis=1)
-            return np.asarray(odds - logit(asked.at_least))
+            return np.asarray(odds - logit(requirement.at_least))
         wanted, margin = _demand(target, self.classes, self.owner, self.link)
         return np.asarray(scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1) - margin)
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         wanted, margin = _demand(target, self.classes, self.owner, self.link)
         by_order = margin == 0.0 and not target.requirement.probable
-        parts = self.place, self.offsets, margin
-        own, rivals = _contenders(wanted, *parts, by_order=by_order)
-        pieces = tuple(self._nearest(i, rivals, margin, by_order=by_order) for i in own.tolist())
+        arrays = self.place, self.offsets, margin
+        leaders, rivals = _contenders(wanted, *arrays, by_order=by_order)
+        pieces = tuple(
+            self._nearest(i, rivals, margin, by_order=by_order) for i in leaders.tolist()
+        )
         return pieces or (_nowhere(self.width),)
 
     def _nearest(self, i: int, rivals: IntArray, margin: float, *, by_order: bool) -> Region:
@@ -377,22 +383,22 @@ class LocalPrototypes(Form):
 
         There, ‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖².
         """
-        others = rivals[self.place[rivals] != self.place[i]]
-        alike = self.metric[others] == self.metric[i]
-        limit = self.offsets[others] - self.offsets[i] - margin
-        loses = (others < i) & by_order
-        matrix, shift, straight = self.factors[self.metric[i]], self.shifts[i], others[alike]
+        elsewhere = rivals[self.place[rivals] != self.place[i]]
+        alike = self.metric[elsewhere] == self.metric[i]
+        limit = self.offsets[elsewhere] - self.offsets[i] - margin
+        loses = (elsewhere < i) & by_order
+        matrix, shift, straight = self.factors[self.metric[i]], self.shifts[i], elsewhere[alike]
         conditions: list[Condition] = []
         if len(straight):
             apart, total = shift - self.shifts[straight], shift + self.shifts[straight]
             rows, high = 2.0 * apart @ matrix, limit[alike] - (apart * total).sum(axis=1)
             low, tight = np.full(len(rows), -np.inf), np.ones(len(rows))
-            lost = loses[alike].astype(np.float64)
-            conditions.append(LinearBounds(rows, low, high, tight, lost))
+            tie_lost = loses[alike].astype(np.float64)
+            conditions.append(LinearBounds(rows, low, high, tight, tie_lost))
         for k in np.flatnonzero(~alike).tolist():
-            rival, there = self.factors[self.metric[others[k]]], self.shifts[others[k]]
-            given = float(limit[k]), 1.0, float(loses[k])
-            conditions.append(QuadraticDifference(matrix, shift, rival, there, *given))
+            rival, rival_shift = self.factors[self.metric[elsewhere[k]]], self.shifts[elsewhere[k]]
+            numbers = float(limit[k]), 1.0, float(loses[k])
+            conditions.append(QuadraticDifference(matrix, shift, rival, rival_shift, *numbers))
         return Region(tuple(conditions))
 
 
@@ -409,13 +415,15 @@ def _contenders(
         positions = np.flatnonzero(chosen)
         best = positions[np.lexsort((positions, offsets[positions]))]
         both.append(np.sort(best[np.unique(place[best], return_index=True)[1]]))
-    own, rivals = both
+    leaders, rivals = both
     rival_at = np.full(len(place), -1)
     rival_at[place[rivals]] = rivals
-    j = rival_at[place[own]]
-    safety_margin = offsets[j] - offsets[own] - margin
-    shadowed = (j >= 0) & ((safety_margin < 0.0) | ((safety_margin == 0.0) & (j < own) & by_order))
-    return own[~shadowed], rivals
+    j = rival_at[place[leaders]]
+    safety_margin = offsets[j] - offsets[leaders] - margin
+    shadowed = (j >= 0) & (
+        (safety_margin < 0.0) | ((safety_margin == 0.0) & (j < leaders) & by_order)
+    )
+    return leaders[~shadowed], rivals
 
 
 def _nowhere(width: int) -> Region:
@@ -431,8 +439,8 @@ def _demand(
     The log-odds of one of two classes are the difference of their scores. ``link``: None if there
     is one metric for all.
     """
-    asked, kind = target.requirement, type(target).__name__
-    if not asked.probable:
+    requirement, kind = target.requirement, type(target).__name__
+    if not requirement.probable:
         fitting = "Label or OtherLabel" if link is None else "Label, OtherLabel or Probability"
         wanted, margin = split(target, classes, fitting, "the classes that have prototypes")
         return wanted[owner], margin
@@ -441,18 +449,18 @@ def _demand(
             f"{kind} needs class probabilities: the nearest prototype decides, and distances are "
             "no probabilities. Use Label with a margin in units of the squared distance."
         )
-    wanted = mask(asked.labels, classes)[owner]
-    if asked.at_least is None:
+    wanted = mask(requirement.labels, classes)[owner]
+    if requirement.at_least is None:
         raise InvalidInput(
             "Tradeoff needs probabilities whose −log is convex; those of classes that each have a "
             "covariance of their own are not. Use Probability, or Label with a margin in log-odds."
         )
-    needed = float(logit(asked.at_least))
+    needed = float(logit(requirement.at_least))
     if len(classes) > 2:
         enough = np.ceil(1e4 * max(needed + np.log(len(classes) - 1), 0.0)) / 1e4
         raise InvalidInput(
             "Probability is read for two classes if each has a covariance of its own; got "
-            f"{len(classes)}. Label({asked.labels[0]!r}, margin={enough:.6g}), a margin in "
+            f"{len(classes)}. Label({requirement.labels[0]!r}, margin={enough:.6g}), a margin in "
             "log-odds against each other class, gives at least that probability."
         )
     return wanted, needed

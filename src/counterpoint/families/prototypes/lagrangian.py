@@ -1,7 +1,7 @@
 """Quadratic conditions together, and their Lagrangian: where it is least, whether it is positive.
 
 L(y) = (y − x)ᵀP(y − x) + Σ λ_j e_j(y) + normal · y − offset, see
-`counterpoint.families.prototypes.nearer`.
+`counterpoint.families.prototypes.quadratic_difference`.
 Where its curvature is at least t B over the columns that can move, for a diagonal B and t > 0,
 
     L(y) >= L(z) + ∇L(z) · (y − z) + t (y − z)ᵀB(y − z)
@@ -34,7 +34,7 @@ from counterpoint.programs.region import Cases, Cut
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 if TYPE_CHECKING:
-    from counterpoint.families.prototypes.nearer import QuadraticDifference
+    from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 
 __all__ = ["Lagrangian", "Quadrics"]
 
@@ -119,8 +119,8 @@ class Quadrics:
 
     def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
-        each = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
-        return np.matmul(self.signs, each), np.matmul(self._both.T, np.abs(each))
+        slopes = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        return np.matmul(self.signs, slopes), np.matmul(self._both.T, np.abs(slopes))
 
     def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
         """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
@@ -139,13 +139,13 @@ class Quadrics:
         terms = terms.reshape(seen.shape) + np.abs(self._offset)
         squares = np.einsum("igk,igk->ig", seen, seen)
         # What A_g y + a_g may lose where its terms cancel, as it enters the square.
-        lost = (2.0 * np.abs(seen) + self._gamma * terms) * terms
-        sizes = squares + lost.sum(axis=2)
+        cancelled = (2.0 * np.abs(seen) + self._gamma * terms) * terms
+        sizes = squares + cancelled.sum(axis=2)
         apart = squares @ self.signs.T - self.limits
-        each = sizes @ self._both + np.abs(self.limits)
+        condition_sizes = sizes @ self._both + np.abs(self.limits)
         return (
             np.einsum("ij,ij->i", weights, apart),
-            np.einsum("ij,ij->i", weights, each),
+            np.einsum("ij,ij->i", weights, condition_sizes),
             2.0 * self._back(seen, weights @ self.signs, self._flat),
             2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
         )
@@ -197,10 +197,10 @@ class Lagrangian:
         """L at points, the sizes of its terms, its slope, and those of its terms."""
         value, size, slope, slope_size = self.quadrics.expanded(z, self.weights)
         delta, cut = z - self.cases.x, self.cut
-        far = np.abs(delta)
-        paid, dear = _along(self.encoded_cost, delta), _along(np.abs(self.encoded_cost), far)
+        distance = np.abs(delta)
+        paid, dear = _along(self.encoded_cost, delta), _along(np.abs(self.encoded_cost), distance)
         value = value + (paid * delta + cut.normal * z).sum(axis=1) - cut.offset
-        size = size + (dear * far + cut.weights * np.abs(z)).sum(axis=1) + np.abs(cut.offset)
+        size = size + (dear * distance + cut.weights * np.abs(z)).sum(axis=1) + np.abs(cut.offset)
         slope = 2.0 * paid + slope + cut.normal
         return value, size, slope, 2.0 * dear + slope_size + cut.weights
 
@@ -221,13 +221,13 @@ class Lagrangian:
         sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
         numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
         diagonal = Diagonal(np.where(numeric, 0.0, self.base), np.where(numeric, self.base, 0.0))
-        below, lost = self.domain.lower(diagonal, tilted, self.cases, sizes)
-        here = ((lift * delta - slope) * delta).sum(axis=1)
+        below, rounding = self.domain.lower(diagonal, tilted, self.cases, sizes)
+        constant = ((lift * delta - slope) * delta).sum(axis=1)
         size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
-        lost = self.cut.doubt + lost * floor * (1.0 + 4.0 * UNIT)
-        lost += self._gamma * size + TINY
+        rounding = self.cut.doubt + rounding * floor * (1.0 + 4.0 * UNIT)
+        rounding += self._gamma * size + TINY
         with np.errstate(invalid="ignore"):
-            bound = value + below * floor + here - lost
+            bound = value + below * floor + constant - rounding
         return np.where(convex & np.isfinite(bound), bound, -np.inf)
 
     def is_positive(self, start: FloatArray) -> BoolArray:
@@ -245,16 +245,16 @@ class Lagrangian:
         slope = np.where(faint, 0.0, slope)
         none = np.zeros(len(self.base))
         sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
-        below, lost = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
+        below, rounding = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
         below -= np.einsum("ij,ij->i", slope, delta)
         along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
-        lost += self.cut.doubt + self._gamma * along
+        rounding += self.cut.doubt + self._gamma * along
         with np.errstate(invalid="ignore"):
             width = high - low
         reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(z) + np.abs(self.cases.x)))
         nonlinear = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
         size = 1e-12 * (size + np.abs(slope * delta).sum(axis=1))
-        positive = value + below > lost + size + nonlinear * ((reach * reach) @ self.base)
+        positive = value + below > rounding + size + nonlinear * ((reach * reach) @ self.base)
         return np.asarray(positive & (self._floor >= -2.0 * self._noise))
 
     @cached_property
@@ -290,9 +290,9 @@ class Lagrangian:
     @cached_property
     def _floor(self) -> FloatArray:
         """(n,) t with a curvature of at least t B over the columns that can move."""
-        known = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
-        lowest = np.linalg.eigvalsh(np.where(known[:, None, None], self._bend, 0.0))[:, 0]
-        return np.where(known, lowest - np.where(known, self._noise, 0.0), -np.inf)
+        finite = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
+        lowest = np.linalg.eigvalsh(np.where(finite[:, None, None], self._bend, 0.0))[:, 0]
+        return np.where(finite, lowest - np.where(finite, self._noise, 0.0), -np.inf)
 
     def _lowest(self, y: FloatArray) -> FloatArray:
         """(n, d) about where L is least between the bounds, if it is convex."""

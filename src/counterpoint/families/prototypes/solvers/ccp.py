@@ -19,7 +19,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.descent import STALLED, Descents
 from counterpoint.families.prototypes.solvers.lower_bound import RELAXED, Quadric, relaxed
 from counterpoint.numerics import BoolArray, FloatArray
@@ -171,10 +171,10 @@ class LocalSearch:
         is_known = np.isfinite(nearest).all()
         encoded_cost = (self.descents.encoded_cost(nearest, self.case) if is_known else 0.0) or 1.0
         size = encoded_cost if curvature_of(self.program).is_absolute else np.sqrt(encoded_cost)
-        found = relaxed(self.program, self.case, size, self.effort)
-        if found is None:
+        relaxation = relaxed(self.program, self.case, size, self.effort)
+        if relaxation is None:
             return None
-        multipliers, point = found
+        multipliers, point = relaxation
         empty = bool(np.isnan(point).any())
         self._learn(multipliers, empty=empty)
         return None if empty else point
@@ -207,10 +207,10 @@ class LocalSearch:
             for value in values:
                 lower, upper = np.array(low), np.array(high)
                 lower[held] = upper[held] = value
-                found = self._descent(point, lower, upper)
-                if found is not None:
+                descent = self._descent(point, lower, upper)
+                if descent is not None:
                     break
-            point, low, high = found, lower, upper
+            point, low, high = descent, lower, upper
         if point is not None:
             self.keep(self._exactly(point)[None])
 
@@ -233,11 +233,13 @@ class LocalSearch:
                 return held, list(np.eye(len(shares))[likeliest])
         counts = self._counts(point)
         nearest = np.round(counts)
-        off = np.where((program.steps > 0.0) & free, np.abs(counts - nearest), 0.0)
-        undecided = off > DECIDED
+        distance = np.where((program.steps > 0.0) & free, np.abs(counts - nearest), 0.0)
+        undecided = distance > DECIDED
         if not undecided.any():
             return None
-        held = undecided & (off <= max(0.15, off[undecided].min()))  # at once if nearly there
+        held = undecided & (
+            distance <= max(0.15, distance[undecided].min())
+        )  # at once if nearly there
         away = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
         values = (lattice.number(x, rounded, program.steps) for rounded in (nearest, away))
         return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in values]
@@ -330,7 +332,7 @@ class LocalSearch:
             change = np.zeros((group.stop - group.start, program.width))
             change[:, group] = np.eye(len(change)) - point[group]
             moves.append(change)
-        back = np.where(eye > 0.0, x - point, 0.0)[program.numeric]
-        every = np.vstack([*moves, back, 2.0 * back])
+        returns = np.where(eye > 0.0, x - point, 0.0)[program.numeric]
+        every = np.vstack([*moves, returns, 2.0 * returns])
         inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
         return np.asarray(every[inside & every.any(axis=1)])

@@ -20,7 +20,7 @@ from typing import final
 import numpy as np
 
 from counterpoint.families.prototypes.lagrangian import Quadrics
-from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds
@@ -154,8 +154,8 @@ class Descents:
         # back towards the row as far as conditions let it: steps stay within them
         home = np.clip(case.x[0], case.low[0], case.high[0])
         share = self._entry(home, best - home, case)
-        parts = np.array([[share], [share + 1e-3 * (1.0 - share)]])
-        return self._cheapest(best, home + parts * (best - home), case)
+        shares = np.array([[share], [share + 1e-3 * (1.0 - share)]])
+        return self._cheapest(best, home + shares * (best - home), case)
 
     def _entered(self, start: FloatArray, case: Cases, end: float) -> FloatArray | None:
         """A point near a start that meets the program, or None."""
@@ -184,14 +184,14 @@ class Descents:
             if not np.isfinite(self.quadrics.excess(at[None], case.margin)).all():
                 return None  # squares of numbers beyond 1e154
         with translated("Clarabel"), np.errstate(over="ignore", invalid="ignore"):
-            program, part, sizes = self._convex_part(at, case, penalty)  # starts run away
+            program, convex_cases, sizes = self._convex_part(at, case, penalty)  # starts run away
             solver, effort = Clarabel(program), Effort().until(end)
-            status, point, _ = solver.run(part, effort, sizes, tolerance=0.5 * SAFE)
+            status, point, _ = solver.run(convex_cases, effort, sizes, tolerance=0.5 * SAFE)
         if status not in SOLVED:
             return None
-        kept = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])
+        columns = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])
         y = np.array(case.x[0])
-        y[kept] = point[: int(kept.sum())]
+        y[columns] = point[: int(columns.sum())]
         return y
 
     def _tidied(self, point: FloatArray, case: Cases, end: float) -> FloatArray:
@@ -205,21 +205,21 @@ class Descents:
         if (point == x)[still].all():
             return point
         held = case.holding(still[None], case.x)
-        found = self.corrected(np.where(still, x, point), held)
-        goal = self._step(found, held, end)
-        found = found if goal is None else self._within(found, goal, held)
-        dear = self.encoded_cost(found, case) >= self.encoded_cost(point, case) * (1.0 + STALLED)
-        return point if dear or not self.satisfied(found[None], case)[0] else found
+        tidy = self.corrected(np.where(still, x, point), held)
+        goal = self._step(tidy, held, end)
+        tidy = tidy if goal is None else self._within(tidy, goal, held)
+        dear = self.encoded_cost(tidy, case) >= self.encoded_cost(point, case) * (1.0 + STALLED)
+        return point if dear or not self.satisfied(tidy[None], case)[0] else tidy
 
     def _within(self, start: FloatArray, end: FloatArray, case: Cases) -> FloatArray:
         """The cheapest point at the end of a step, before or beyond it, that meets the program."""
-        back = self._entry(end, start - end, case)
-        end = start if np.isnan(back) else end + back * (start - end)
+        share = self._entry(end, start - end, case)
+        end = start if np.isnan(share) else end + share * (start - end)
         return self._cheapest(end, end + FURTHER[:, None] * (end - start), case)
 
-    def _cheapest(self, point: FloatArray, others: FloatArray, case: Cases) -> FloatArray:
+    def _cheapest(self, point: FloatArray, candidates: FloatArray, case: Cases) -> FloatArray:
         """(d,) the cheapest of a point and of those others that meet the program."""
-        points = np.vstack([point, others[self.satisfied(others, case)]])
+        points = np.vstack([point, candidates[self.satisfied(candidates, case)]])
         return np.asarray(points[self.program.cost(points, case.x).argmin()])
 
     def _entry(self, point: FloatArray, move: FloatArray, case: Cases) -> float:
@@ -251,13 +251,13 @@ class Descents:
             self.program.affine,
             self.program.encoded_cost,
         )
-        kept, g = (low < high) | (low != x), len(quadrics.nearest)
-        k, width = int(kept.sum()), int(kept.sum()) + g + (penalty is not None)
+        columns, g = (low < high) | (low != x), len(quadrics.nearest)
+        k, width = int(columns.sum()), int(columns.sum()) + g + (penalty is not None)
         excess, slopes = quadrics.excess(at[None], case.margin)[0], quadrics.slopes(at[None])[0]
 
         def over(matrix: FloatArray) -> FloatArray:
             wide = np.zeros((*matrix.shape[:-1], width))
-            wide[..., :k] = matrix[..., kept]
+            wide[..., :k] = matrix[..., columns]
             return wide
 
         steep = np.abs(slopes * unit)[:, low < high].max(axis=1, initial=0.0)
@@ -272,21 +272,21 @@ class Descents:
         if penalty is not None:
             tangents[:, -1] = -np.maximum(steep, (size * widths)[quadrics.near_of]) * size
         rows = np.vstack([tangents, over(affine.matrix)])
-        here = np.append(at[kept], np.zeros(width - k))
+        start = np.append(at[columns], np.zeros(width - k))
         inwards = SAFE * size * np.abs(affine.matrix * unit).max(axis=1, initial=0.0)
         inwards[affine.low == affine.high] = 0.0
         least, most = (limit[0] - affine.matrix @ at for limit in affine.limits(case.margin))
         above = np.append(-excess, most - inwards)
         below = np.append(np.full(len(slopes), -np.inf), least + inwards)
-        couplings: list[Coupling] = [LinearBounds(rows, rows @ here + below, rows @ here + above)]
+        couplings: list[Coupling] = [LinearBounds(rows, rows @ start + below, rows @ start + above)]
         for square, matrix in enumerate(maps / np.sqrt(widths)[:, None, None], k):
             # ‖F (y − at)‖² <= size · square, as ‖(2 F (y − at), square − size)‖ <= square + size
             alone = np.eye(1, width, k=square)
-            offset = np.append(-2.0 * matrix[:, kept] @ at[kept], -size)
+            offset = np.append(-2.0 * matrix[:, columns] @ at[columns], -size)
             couplings.append(Cone(np.vstack([2.0 * over(matrix), alone]), offset, size, alone[0]))
         for cone in self.program.nonlinear:
             if isinstance(cone, Cone):
-                already_satisfied = np.where(kept, 0.0, x)
+                already_satisfied = np.where(columns, 0.0, x)
                 radius = (
                     cone.radius
                     + cone.slope @ already_satisfied
@@ -303,10 +303,10 @@ class Descents:
             absolute[-1] = penalty * cost_cutoff
         open_ = np.where(np.arange(width) < k, 0.0, np.inf)
         bounds = over(x)[None], over(low)[None], (over(high) + open_)[None]
-        part = Cases(*bounds, np.zeros((1, 2)))
+        cases = Cases(*bounds, np.zeros((1, 2)))
         return (
             Program(EncodedCost(absolute, quadratic), Region(tuple(couplings))),
-            part,
+            cases,
             (size, cost_cutoff),
         )
 

@@ -33,7 +33,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.caches import Memo
-from counterpoint.families.prototypes.nearer import Curvature, QuadraticDifference, curvature_of
+from counterpoint.families.prototypes.quadratic_difference import (
+    Curvature,
+    QuadraticDifference,
+    curvature_of,
+)
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
@@ -112,9 +116,9 @@ class Quadric(Solver):
             if mask.any():
                 rows = np.flatnonzero(which.ravel() == number)
                 axes = self._axes.made(mask.tobytes(), partial(self._along, mask))
-                part = cases.take(rows) if len(kinds) > 1 else cases
-                for every, some in zip(out, self._solve(*axes, part), strict=True):
-                    every[rows] = some
+                same_columns = cases.take(rows) if len(kinds) > 1 else cases
+                for every, values in zip(out, self._solve(*axes, same_columns), strict=True):
+                    every[rows] = values
         return out
 
     def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -144,13 +148,13 @@ class Quadric(Solver):
         steps, multipliers, encoded_cost = _on_the_surface(np.broadcast_to(q, beta.shape), beta, c)
         encoded_cost = np.where(c > 0.0, encoded_cost, 0.0)
         worst = encoded_cost.argmax(axis=1)
-        one = np.arange(len(cases.x)), worst
-        empty, missed = np.isinf(encoded_cost[one]), encoded_cost[one] > 0.0
-        step = np.einsum("ndk,nk->nd", axes[worst], steps[one])
+        chosen = np.arange(len(cases.x)), worst
+        empty, missed = np.isinf(encoded_cost[chosen]), encoded_cost[chosen] > 0.0
+        step = np.einsum("ndk,nk->nd", axes[worst], steps[chosen])
         points = cases.x + np.where(missed[:, None], step, 0.0)
         points[empty] = np.nan
         weights = np.zeros(c.shape)
-        weights[one] = np.where(missed, multipliers[one], 0.0)
+        weights[chosen] = np.where(missed, multipliers[chosen], 0.0)
         return points, weights, empty
 
 
@@ -168,17 +172,17 @@ def _on_the_surface(
         distance = np.exp(_log_distance(q, beta, c, pole))
         mu = pole + distance
         steps = -beta / (distance[:, :, None] + (q + pole[:, :, None]))
-        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
-        hard = (distance <= 2.0 * CLOSEST * np.abs(q).max(axis=2)) & (left > 0.0)
+        excess = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        hard = (distance <= 2.0 * CLOSEST * np.abs(q).max(axis=2)) & (excess > 0.0)
         # The hard case: any point along the steepest axis that makes up for what is left.
-        more = np.where(hard & (pole > 0.0), np.sqrt(left / pole), 0.0)
+        shift = np.where(hard & (pole > 0.0), np.sqrt(excess / pole), 0.0)
         lowest = q.argmin(axis=2)[:, :, None]
         steep = np.take_along_axis(steps, lowest, axis=2)
-        np.put_along_axis(steps, lowest, steep + more[:, :, None], axis=2)
+        np.put_along_axis(steps, lowest, steep + shift[:, :, None], axis=2)
         # What rounding of μ leaves of the excess, taken away along its slope.
-        left = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
+        excess = c + ((q * steps + 2.0 * beta) * steps).sum(axis=2)
         slope = q * steps + beta
-        steps = steps - slope * (0.5 * left / (slope * slope).sum(axis=2))[:, :, None]
+        steps = steps - slope * (0.5 * excess / (slope * slope).sum(axis=2))[:, :, None]
         # A little off the pole its Lagrangian is convex, whatever rounding does.
         multipliers = 1.0 / np.maximum(mu, pole * (1.0 + 1e-10))
         reach = np.where(beta == 0.0, 0.0, np.where(q > 0.0, beta * beta / q, np.inf))
@@ -199,26 +203,26 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
     size = np.where(size > 0.0, size, 1.0)
     squares = beta * beta
     first = 2.0 * squares.sum(axis=2) / c
-    near, far = np.log(CLOSEST * size), np.log(8.0 * (first + size))
-    end, at = near, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
-    found = ~(c > 0.0)
+    low, high = np.log(CLOSEST * size), np.log(8.0 * (first + size))
+    end, at = low, np.log(np.maximum(np.sqrt(0.5 * first * pole), first))
+    converged = ~(c > 0.0)
     for _ in range(100):
-        at = np.where(found, at, np.clip(at, near, far))
+        at = np.where(converged, at, np.clip(at, low, high))
         distance = np.exp(at)
         apart = distance[:, :, None] + (q + pole[:, :, None])
         terms = squares / (apart * apart)
         mu = pole + distance
         reach = (terms * (apart + mu[:, :, None])).sum(axis=2)
-        near, far = np.where(reach > c, at, near), np.where(reach < c, at, far)
+        low, high = np.where(reach > c, at, low), np.where(reach < c, at, high)
         fall = 2.0 * mu * (terms / apart).sum(axis=2) * distance / reach
         newton = at + np.log(reach / c) / fall
-        middle = np.where(newton <= end, end, 0.5 * (near + far))
-        following = np.where((newton > near) & (newton < far), newton, middle)
+        middle = np.where(newton <= end, end, 0.5 * (low + high))
+        following = np.where((newton > low) & (newton < high), newton, middle)
         still = np.abs(following - at) <= 2.0 * EPS * np.abs(at)
-        found |= still | (reach == c) | ((at == end) & (reach < c))
-        if found.all():
+        converged |= still | (reach == c) | ((at == end) & (reach < c))
+        if converged.all():
             break
-        at = np.where(found, at, following)
+        at = np.where(converged, at, following)
     return np.asarray(at)
 
 
@@ -310,9 +314,9 @@ class _Moments:
             low = np.where(numeric, self.case.low[0], 0.0)[columns]
             high = np.where(numeric, self.case.high[0], 1.0)[columns]
             below, above = x[columns] - low, x[columns] - high
-            one = np.eye(d)[columns]
-            form = one[:, :, None] * one[:, None, :]
-            slope = one * (below + above)[:, None]
+            unit_rows = np.eye(d)[columns]
+            form = unit_rows[:, :, None] * unit_rows[:, None, :]
+            slope = unit_rows * (below + above)[:, None]
             self._add(form, slope, below * above, first + chosen, sign)
 
     def _add_linear(self) -> None:
@@ -321,13 +325,13 @@ class _Moments:
         groups = np.zeros((len(self.program.groups), d))
         for row, group in zip(groups, self.program.groups, strict=True):
             row[group] = 1.0
-        one = np.ones(len(groups))
+        ones = np.ones(len(groups))
         low, high = (limit[0] for limit in affine.limits(self.case.margin))
         matrix = np.vstack([affine.matrix, np.eye(d), groups])
         positions = np.append(np.arange(affine.size), np.full(d + len(groups), -1))
         for limit, sign in (
-            (np.concatenate([high, self.case.high[0], one]), 1.0),
-            (np.concatenate([low, self.case.low[0], one]), -1.0),
+            (np.concatenate([high, self.case.high[0], ones]), 1.0),
+            (np.concatenate([low, self.case.low[0], ones]), -1.0),
         ):
             used = np.isfinite(limit) & matrix[:, self.free].any(axis=1)
             values = (matrix @ x - limit)[used]
@@ -383,9 +387,9 @@ class _Moments:
         last = self.at[1] == self.k  # X's border, δ: the last column of an upper triangle
         delta = self.change @ moments[last]
         point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
-        multipliers, known = np.zeros(self.program.size), self.positions >= 0
+        multipliers, placed = np.zeros(self.program.size), self.positions >= 0
         weights = self.signs * v[:q] / self.heights * self.size**2
-        np.add.at(multipliers, self.positions[known], weights[known])
+        np.add.at(multipliers, self.positions[placed], weights[placed])
         if p:
             full, pairs = np.zeros((self.program.width,) * 2), self.curvature.pairs
             full[tuple(self.free[of[self.pairs]] for of in self.at)] = v[q : q + p]

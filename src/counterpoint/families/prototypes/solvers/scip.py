@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import numpy as np
 
 from counterpoint.errors import MissingExtra, SolverFailure
-from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.ccp import Ccp, LocalSearch
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric
 from counterpoint.numerics import VIOLATION, FloatArray

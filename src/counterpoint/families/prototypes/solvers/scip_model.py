@@ -9,7 +9,7 @@ import numpy as np
 import pyscipopt
 
 from counterpoint.errors import SolverFailure
-from counterpoint.families.prototypes.nearer import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.numerics import EPS, TINY, FloatArray
 from counterpoint.programs.conditions import Cone
 
@@ -146,9 +146,9 @@ class Translation:
     def _add_conditions(self) -> None:
         """Quadratic conditions, linear rows and categories; rounding excludes nothing."""
         quadrics, affine, unit = self.curvature.quadrics, self.program.affine, self.unit
-        each = np.eye(len(quadrics))
-        points = np.repeat(self.base[None], len(each), axis=0)
-        value, size, *_ = quadrics.expanded(points, each)
+        unit_weights = np.eye(len(quadrics))
+        points = np.repeat(self.base[None], len(unit_weights), axis=0)
+        value, size, *_ = quadrics.expanded(points, unit_weights)
         forms = quadrics.forms * np.outer(unit, unit)
         slopes = quadrics.slopes(self.base[None])[0] * unit
         for row in zip(forms, slopes, value - ROUNDED * size, strict=True):

@@ -89,8 +89,8 @@ class QuadraticDifference(NonConvex):
 
 def curvature_of(program: Program) -> Curvature:
     """What the multipliers of a program's quadratic conditions prove."""
-    found = program.nonconvex_duality
-    return found if isinstance(found, Curvature) else Curvature(program)
+    duality = program.nonconvex_duality
+    return duality if isinstance(duality, Curvature) else Curvature(program)
 
 
 @final
@@ -120,23 +120,23 @@ class Curvature(NonConvexDuality):
     @cached_property
     def _others(self) -> Region:
         """What the program asks beside quadratic conditions, rows and bounds."""
-        known = (QuadraticDifference, LinearBounds, Box)
-        return Region(tuple(c for c in self.program.region if not isinstance(c, known)))
+        types = (QuadraticDifference, LinearBounds, Box)
+        return Region(tuple(c for c in self.program.region if not isinstance(c, types)))
 
     def meets(self, points: FloatArray, cases: Cases) -> BoolArray:
         """(n,): which points meet the program with the margins, but for rounding."""
         inside = (cases.low <= points) & (points <= cases.high)
         out: BoolArray = np.asarray(inside.all(axis=1))
-        y, part = (points, cases) if out.all() else (points[out], cases.take(out))
-        satisfied = (self.quadrics.misses(y, part.margin) <= MET).all(axis=1)
+        y, inside_cases = (points, cases) if out.all() else (points[out], cases.take(out))
+        satisfied = (self.quadrics.misses(y, inside_cases.margin) <= MET).all(axis=1)
         affine = self.program.affine
         if affine.size:
-            low, high = affine.limits(part.margin)
+            low, high = affine.limits(inside_cases.margin)
             along, terms = y @ affine.matrix.T, np.abs(y) @ np.abs(affine.matrix.T)
             for over, limit in ((along - high, high), (low - along, low)):
                 size = terms + np.abs(np.where(np.isfinite(limit), limit, 0.0))
                 satisfied &= (relative(over, size) <= 10.0 * MET).all(axis=1)
-        out[out] = satisfied & (self._others.violation(y, part.x) <= 10.0 * MET)
+        out[out] = satisfied & (self._others.violation(y, inside_cases.x) <= 10.0 * MET)
         return out
 
     def tightened(self, margin: FloatArray) -> Region:
@@ -184,8 +184,8 @@ class Curvature(NonConvexDuality):
         out = np.zeros(len(cases.x))
         if margin is not None:
             weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
-            more = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
-            cut = cut._replace(offset=cut.offset - more)
+            gained = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
+            cut = cut._replace(offset=cut.offset - gained)
         encoded_cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form
         rows, whole = self._weighed(cases, multipliers, cut, self.base, encoded_cost)
         if len(rows):
@@ -216,36 +216,38 @@ class Curvature(NonConvexDuality):
         sane = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
         sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
         chosen = weights.any(axis=1) & sane & ~cases.empty
-        rows, part = np.flatnonzero(chosen), cases
+        rows, chosen_cases = np.flatnonzero(chosen), cases
         if not chosen.all():
-            part, cut = cases.take(rows), cut.take(rows)
+            chosen_cases, cut = cases.take(rows), cut.take(rows)
         terms = cut.weights @ cut.normals
         form = np.zeros((1, len(base), len(base)))
         if len(self.bounded):
             # Σ τ (y − low)(y − high) = δᵀ(τ)δ + slope · y − offset
             which, d = self.bounded, len(base)
-            one_hot, x = ~self.domain.numeric[which], part.x[:, which]
+            one_hot, x = ~self.domain.numeric[which], chosen_cases.x[:, which]
             tau = multipliers[rows, count : count + len(which)]
             tau = np.where(one_hot, tau, np.maximum(tau, 0.0))
-            below = x - np.where(one_hot, 0.0, part.low[:, which])
-            above = x - np.where(one_hot, 1.0, part.high[:, which])
-            slope, here = tau * (below + above), tau * below * above
+            below = x - np.where(one_hot, 0.0, chosen_cases.low[:, which])
+            above = x - np.where(one_hot, 1.0, chosen_cases.high[:, which])
+            slope, constant = tau * (below + above), tau * below * above
             size = np.abs(tau) * (np.abs(below) + np.abs(above))
             form = np.zeros((len(rows), d, d))
             form[:, which, which] = tau
             normal = np.array(cut.normal)
             normal[:, which] += slope
             terms[:, which] += size
-            lost = (np.abs(here) + size * np.abs(x)).sum(axis=1)
+            rounded = (np.abs(constant) + size * np.abs(x)).sum(axis=1)
             cut = cut._replace(
                 normal=normal,
-                offset=cut.offset + (slope * x - here).sum(axis=1),
+                offset=cut.offset + (slope * x - constant).sum(axis=1),
                 roundings=cut.roundings + 6,
-                doubt=cut.doubt + gamma(d + 6) * lost,
+                doubt=cut.doubt + gamma(d + 6) * rounded,
             )
         cut = cut._replace(weights=terms, normals=np.eye(len(base)))
         form = form + (encoded_cost if encoded_cost.ndim == 2 else encoded_cost[rows])
-        return rows, Lagrangian(self.quadrics, self.domain, part, weights[rows], cut, form, base)
+        return rows, Lagrangian(
+            self.quadrics, self.domain, chosen_cases, weights[rows], cut, form, base
+        )
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
         """(n, d, d) the r_ij that are multipliers."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy.optimize import minimize
 from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
+from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Coupling, Region
 
@@ -325,3 +328,28 @@ def test_the_right_multipliers_close_the_gap_of_a_cone_that_opens():
     cases = program.cases(np.zeros((1, 1)))
     bound = program.bound(cases, np.array([[2.0, 2.0]]))[0]
     assert bound == pytest.approx(4.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_loss_is_bounded_in_as_many_dimensions_as_it_has(seed: int):
+    """Below the objective of every point, and as high as the least that SciPy finds."""
+    rng, d, m = np.random.default_rng(seed), 6, 3
+    loss = LogLoss(rng.normal(size=(m, d)), rng.normal(size=m))
+    program = Program(EncodedCost(np.zeros(d), rng.uniform(0.1, 2.0, d)), Region((loss,)))
+    cases = program.cases(rng.normal(size=(5, d))).weighing(rng.uniform(0.05, 2.0, 5))
+    shares = np.zeros((5, m))
+    for i, case in enumerate(cases):
+
+        def objective(y: np.ndarray, case: Any = case) -> float:
+            return float(program.objective(y[None], case)[0])
+
+        best = minimize(objective, case.x[0], method="BFGS", options={"gtol": 1e-10})
+        scores = np.exp(loss.matrix @ best.x + loss.offset)
+        shares[i] = scores / (1.0 + scores.sum())
+        bound = program.bound(case, shares[i : i + 1])[0]
+        assert bound <= best.fun * (1.0 + 1e-12)
+        np.testing.assert_allclose(bound, best.fun, rtol=1e-7)
+    points = cases.x + rng.normal(size=(300, 5, d)) * rng.uniform(0.0, 2.0, (300, 1, 1))
+    values = np.array([program.objective(y, cases) for y in points])
+    for tried in (shares, rng.uniform(0.0, 1.0, (5, m)), rng.normal(size=(5, m))):
+        assert (program.bound(cases, tried) <= values).all()

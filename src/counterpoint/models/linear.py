@@ -154,6 +154,8 @@ class LinearScores(AffineForm):
     last_of_ties: bool = False
     calibration: Calibration | None = None
 
+    __getstate__ = fields_only
+
     @classmethod
     def binary(
         cls, coef: FloatArray, intercept: float, classes: NDArray[Any], **options: Any
@@ -261,8 +263,17 @@ class LinearScores(AffineForm):
 
     def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
         """Return the rows and offsets of the other classes' scores minus the score of class k."""
-        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
-        return rows, np.delete(self.offset, k) - self.offset[k]
+
+        def make() -> tuple[FloatArray, FloatArray]:
+            rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
+            return rows, np.delete(self.offset, k) - self.offset[k]
+
+        return self._differences.made(k, make)
+
+    @cached_property
+    def _differences(self) -> Memo[int, tuple[FloatArray, FloatArray]]:
+        """What `_against` returns of the last two labels: a copy of all scores takes memory."""
+        return Memo(2)
 
     def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
         """Return the log-odds (n,) of the label, less those required."""

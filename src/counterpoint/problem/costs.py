@@ -162,7 +162,7 @@ class EncodedCost:
         if self.quadratic.ndim == 2:
             return np.asarray(cost + np.einsum("ij,ij->i", delta @ self.quadratic, delta))
         if self.quadratic.any():
-            return np.asarray(cost + np.einsum("ij,ij,j->i", delta, delta, self.quadratic))
+            return np.asarray(cost + np.square(delta, out=delta) @ self.quadratic)
         return np.asarray(cost)
 
     @cached_property

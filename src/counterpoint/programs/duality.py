@@ -28,13 +28,14 @@ from counterpoint.numerics import (
     dots,
     gamma,
 )
+from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.region import Cases, Cut
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 if TYPE_CHECKING:
     from counterpoint.problem.costs import EncodedCost
 
-__all__ = ["Duality", "LinearRows"]
+__all__ = ["Duality", "LinearRows", "LossBound"]
 
 
 CANCELLED = 128 * UNIT
@@ -217,6 +218,33 @@ class LinearRows:
             # what overflows is not a number in the end, and proves nothing.
             bound = weight * _products(x, self._rows) - least - offset - lost
             return np.fmax(bound, 0.0)
+
+
+@final
+class LossBound:
+    """What shares of a log-loss prove of a separable quadratic price over columns without bounds.
+
+    The answer moves by −P⁻¹Aᵀv / 2w in the rows A of the loss, so that G = A P⁻¹ Aᵀ is all that
+    the least objective needs: it is found in as many dimensions as the loss has, not columns.
+    """
+
+    def __init__(self, encoded_cost: EncodedCost, loss: LogLoss) -> None:
+        self._loss, quadratic = loss, encoded_cost.quadratic
+        self._gram = (loss.matrix / quadratic) @ loss.matrix.T
+        self._unit = np.abs(loss.matrix).max(axis=0)  # no entry of its column is larger
+        self._steepest = float((self._unit * self._unit / quadratic).sum())
+
+    def bound(self, cases: Cases, multipliers: FloatArray) -> FloatArray:
+        """(n,) `Duality.bound` by (n, m) multipliers, without an (n, d) array."""
+        shares, entropy = self._loss.shares(multipliers)
+        x, weights, total = cases.x, cases.weights, shares.sum(axis=1)
+        fall = np.einsum("ij,ij->i", shares @ self._gram, shares) / (4.0 * weights)
+        value = np.einsum("ij,ij->i", shares, x @ self._loss.matrix.T + self._loss.offset)
+        terms = total * (np.abs(x) @ self._unit) + shares @ np.abs(self._loss.offset)
+        terms += total * total * self._steepest / (4.0 * weights)
+        lost = gamma(x.shape[1] + 4 * len(self._gram) + 16) * terms
+        lost += self._loss.entropy_error(total, entropy)
+        return np.fmax((value + entropy - fall - lost - TINY) * (1.0 - 4.0 * UNIT), 0.0)
 
 
 def _products(x: FloatArray, rows: FloatArray) -> FloatArray:

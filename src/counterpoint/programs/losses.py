@@ -85,12 +85,19 @@ class LogLoss(Coupling):
 
     def cut(self, multipliers: FloatArray) -> Cut:
         v, entropy = self.shares(multipliers)
-        m, total = self.size, v.sum(axis=1)
-        # −r log r of what is left, r = 1 − Σ v: Σ v is off by some γ Σ v, and r log r changes by no
-        # more than 1 + |log r| times as much.
-        left = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(m + 2))))
-        doubt = gamma(m + LIBRARY + 8) * (entropy + left + v @ np.abs(self.offset))
-        return Cut(v @ self.matrix, -(v @ self.offset) - entropy, v, self.sizes, m + 1, doubt)
+        doubt = self.entropy_error(v.sum(axis=1), entropy)
+        doubt += gamma(self.size + LIBRARY + 8) * (v @ np.abs(self.offset))
+        offset = -(v @ self.offset) - entropy
+        return Cut(v @ self.matrix, offset, v, self.sizes, self.size + 1, doubt)
+
+    def entropy_error(self, total: FloatArray, entropy: FloatArray) -> FloatArray:
+        """(n,) by how much the entropy of shares with some totals may be off.
+
+        Of −r log r, r = 1 − Σ v: Σ v is off by some γ Σ v, and r log r changes by no more than
+        1 + |log r| times as much.
+        """
+        remainder = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(self.size + 2))))
+        return gamma(self.size + LIBRARY + 8) * (entropy + remainder)
 
     def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
         return self.shares(multipliers)[0].sum(axis=1) * np.minimum(margin[:, 0], 0.0)

@@ -28,7 +28,7 @@ from counterpoint.programs.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.programs.duality import Duality, LinearRows
+from counterpoint.programs.duality import Duality, LinearRows, LossBound
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.region import (
     Cases,
@@ -362,6 +362,8 @@ class Program:
             if margin is not None:
                 offset = offset - np.abs(weight) * self.affine.closed_in(margin)
             return self._one_row.bound(cases.x, weight, offset)[:, 0]
+        if self._is_plain_loss and cases.unbounded and margin is None:
+            return self._loss_bound.bound(cases, multipliers)
         cut = self.cut(multipliers)
         if margin is not None:
             cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))
@@ -406,13 +408,26 @@ class Program:
         return held if self.at_most is None else held | (y == x)
 
     @cached_property
+    def _loss_bound(self) -> LossBound:
+        """What its loss proves, without a look at each column."""
+        return LossBound(self.encoded_cost, self.objective_terms[0])
+
+    @cached_property
+    def _is_separable(self) -> bool:
+        """Whether nothing but a box is demanded of columns, and each has a price of its own."""
+        plain = not (self.steps.any() or self.groups or self.at_most or self.nonconvex)
+        return plain and self.encoded_cost.quadratic.ndim == 1 and not self.encoded_cost.levels
+
+    @cached_property
+    def _is_plain_loss(self) -> bool:
+        """Whether a loss alone is traded off against a separable quadratic price."""
+        loss = len(self.objective_terms) == 1 and self.size == self.objective_terms[0].size
+        return loss and self._is_separable and bool(self.encoded_cost.quadratic.all())
+
+    @cached_property
     def _is_one_row(self) -> bool:
         """Whether there is one linear row, a separable price, and nothing integral."""
-        plain = not self.steps.any() and not self.groups and self.at_most is None
-        row = self.size == self.affine.size == 1
-        return (
-            plain and row and self.encoded_cost.quadratic.ndim == 1 and not self.encoded_cost.levels
-        )
+        return self._is_separable and self.size == self.affine.size == 1
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).

@@ -541,8 +541,10 @@ class _Listed:
         solved = solution.found
         if solved.any():
             objective = np.full(len(rows), np.inf)
-            solved_case = case if solved.all() else case.take(solved)
-            objective[solved] = program.objective(solution.points[solved], solved_case)
+            every = bool(solved.all())  # then nothing is copied
+            solved_case = case if every else case.take(solved)
+            points = solution.points if every else solution.points[solved]
+            objective[solved] = program.objective(points, solved_case)
             self.found.offer(s, rows, solution.points, objective)
         at = None
         if evidence.at is not None:

@@ -246,7 +246,6 @@ class Objective:
         return loss, slope @ self.matrix.T
 
     def _slope(self, Q: FloatArray) -> tuple[float, FloatArray]:
-        """The loss and its gradient (l, h) in Q."""
         away, pull = self._away(Q)
         loss = float(np.vdot(away, away)) / self._weight
         if pull is None:
@@ -271,7 +270,7 @@ class Objective:
 
     @cached_property
     def _weight(self) -> int:
-        """What the sum of squares is divided by."""
+        """The divisor of the sum of squares."""
         count = len(self.base)
         return count - 1 if self.is_convex else 2 * count * (count - 1)
 

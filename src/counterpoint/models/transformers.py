@@ -394,51 +394,63 @@ def _varied(
 
 
 def _assembled(step: Any, columns: Columns, base: NDArray[Any], varied: Parts) -> Columns:
-    """Build each output from the runs: coefficients if all outputs are numbers, else lookups.
-
-    An output of one feature gets its values as coefficients; one of several, the differences.
-    """
-    m, width = len(base), columns.features.width
-    count = sum((changed.astype(int) for changed, _ in varied.values()), np.zeros(m))
-    matrix, offset, lookups = sparse.csr_array((m, width)), np.zeros(m), dict[int, Lookup]()
+    """Build each output from the runs: coefficients if all outputs are numbers, else lookups."""
+    count = sum((changed.astype(int) for changed, _ in varied.values()), np.zeros(len(base)))
+    matrix, lookups = sparse.csr_array((len(base), columns.features.width)), dict[int, Lookup]()
     if base.dtype.kind in "biuf":
-        offset = np.where(count == 1, 0.0, base.astype(np.float64))
-        for feature, (changed, values) in varied.items():
-            at = np.flatnonzero(changed)
-            columns_of = sparse.csc_array(values)[:, at]
-            entries = sparse.coo_array(
-                columns_of.toarray() - offset[at] if (count[at] > 1).any() else columns_of
-            )
-            place = (
-                at[entries.coords[1]],
-                columns.features.blocks[feature].start + entries.coords[0],
-            )
-            matrix += sparse.csr_array(sparse.coo_array((entries.data, place), shape=matrix.shape))
+        matrix, offset = _coefficients(columns, base, varied, count)
     elif (count > 1).any():
         raise columns.refusal(step, NOT_A_SUM)
     else:
-        owners = {
-            j: f for f, (changed, _) in varied.items() for j in np.flatnonzero(changed).tolist()
-        }
-        for j, value in enumerate(base):
-            if j in owners:
-                lookups[j] = owners[j], varied[owners[j]][1][:, j]
-            elif isinstance(value, int | float | np.number):
-                offset[j] = float(value)
-            elif varied:
-                owner, (_, values) = next(iter(varied.items()))
-                lookups[j] = owner, np.full(values.shape[0], value, dtype=object)
+        offset, lookups = _looked_up(base, varied)
     return replace(
         columns.seen(),
         curves=(),
         matrix=matrix,
         offset=offset,
         sizes=Magnitude(abs(matrix), np.abs(offset), 0),
-        gaps=np.full(m, -1),
+        gaps=np.full(len(base), -1),
         lookups=lookups,
         names=None,
         computed={},
     )
+
+
+def _coefficients(
+    columns: Columns, base: NDArray[Any], varied: Parts, count: NDArray[Any]
+) -> tuple[Any, FloatArray]:
+    """Return the matrix and offset of outputs that are numbers, ``count`` (m',) features each.
+
+    An output of one feature gets its values as coefficients; one of several, the differences.
+    """
+    matrix = sparse.csr_array((len(base), columns.features.width))
+    offset = np.where(count == 1, 0.0, base.astype(np.float64))
+    for feature, (changed, values) in varied.items():
+        outputs = np.flatnonzero(changed)
+        block: Any = sparse.csc_array(values)[:, outputs]
+        if (count[outputs] > 1).any():
+            block = block.toarray() - offset[outputs]
+        entries = sparse.coo_array(block)
+        rows, categories = outputs[entries.coords[1]], entries.coords[0]
+        place = rows, columns.features.blocks[feature].start + categories
+        matrix += sparse.csr_array(sparse.coo_array((entries.data, place), shape=matrix.shape))
+    return matrix, offset
+
+
+def _looked_up(base: NDArray[Any], varied: Parts) -> tuple[FloatArray, dict[int, Lookup]]:
+    """Return numbers that never change, and lookups of all other outputs, one feature each."""
+    offset, lookups = np.zeros(len(base)), dict[int, Lookup]()
+    for feature, (changed, values) in varied.items():
+        lookups |= {j: (feature, values[:, j]) for j in np.flatnonzero(changed).tolist()}
+    for j, value in enumerate(base):
+        if j in lookups:
+            continue
+        if isinstance(value, int | float | np.number):
+            offset[j] = float(value)
+        elif varied:
+            feature, (_, values) = next(iter(varied.items()))
+            lookups[j] = feature, np.full(values.shape[0], value, dtype=object)
+    return offset, lookups
 
 
 def _combinations(columns: Columns, used: list[int], *, mixes: bool) -> IntArray | None:

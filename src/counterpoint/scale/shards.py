@@ -271,7 +271,6 @@ def _sum(fs: Any, path: str) -> str:
 
 
 def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
-    """Write a shard."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

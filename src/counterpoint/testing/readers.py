@@ -33,8 +33,6 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
     features
         What the columns are; None to take it from X and the model.
     """
-    from scipy.special import expit
-
     from counterpoint.models import see_through
 
     table = Table.read(X)
@@ -67,21 +65,24 @@ def check_reader(model: Any, X: Any, *, features: Features | None = None) -> Non
     if form.link is Link.CALIBRATED:
         _check_levels(form, points, classes, model.predict_proba(rows))
     elif form.link is not Link.NONE:
-        # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
-        safety_margins = [form.margin(points, Probability(label, 0.5)) for label in classes]
-        safety_margin = np.stack(safety_margins, axis=1)
-        clipped = form.link is Link.CLIPPED
-        half = (safety_margin + 1.0) / 2.0
-        probable = np.clip(half, 0.0, 1.0) if clipped else expit(safety_margin)
-        expected = model.predict_proba(rows)
-        wrong = np.abs(probable - expected).max(axis=1)
-        worst = int(wrong.argmax())
-        assert wrong[worst] <= 1e-9 + 1e3 * noise[worst], (
-            f"The form's probabilities in row {worst} are {probable[worst]}; the model's, "
-            f"{expected[worst]}."
-        )
+        _check_probabilities(form, points, classes, model.predict_proba(rows))
     for label in classes:
         assert form.regions(Label(label)), f"The class {label!r} has no region."
+
+
+def _check_probabilities(form: Form, points: FloatArray, classes: Any, shares: FloatArray) -> None:
+    from scipy.special import expit
+
+    # By how far the probability one half is exceeded, in log-odds or on a scale of its own.
+    margins = np.stack([form.margin(points, Probability(k, 0.5)) for k in classes], axis=1)
+    clipped = form.link is Link.CLIPPED
+    probable = np.clip((margins + 1.0) / 2.0, 0.0, 1.0) if clipped else expit(margins)
+    wrong = np.abs(probable - shares).max(axis=1)
+    worst = int(wrong.argmax())
+    assert wrong[worst] <= 1e-9 + 1e3 * form.noise(points)[worst], (
+        f"The form's probabilities in row {worst} are {probable[worst]}; the model's, "
+        f"{shares[worst]}."
+    )
 
 
 def _check_levels(form: Form, points: FloatArray, classes: Any, shares: FloatArray) -> None:

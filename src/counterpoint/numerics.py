@@ -160,8 +160,8 @@ def dots(a: FloatArray, b: FloatArray) -> FloatArray:
     if d <= BLOCK:
         return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
     blocks = (slice(start, min(start + BLOCK, d)) for start in range(0, d, BLOCK))
-    parts = [dots(a[:, block], b[..., block]) for block in blocks]
-    return np.asarray(np.sum(parts, axis=0))
+    sums = [dots(a[:, block], b[..., block]) for block in blocks]
+    return np.asarray(np.sum(sums, axis=0))
 
 
 def total(values: FloatArray) -> FloatArray:
@@ -184,8 +184,8 @@ def first_float(
     (below, above), none = map(_rank, np.broadcast_arrays(*ends)), ~holds(_ranked(_rank(ends[1])))
     while (below < above).any():
         middle = (below >> 1) + (above >> 1) + (below & above & 1)
-        here = holds(_ranked(middle))
-        below, above = np.where(here, below, middle + 1), np.where(here, middle, above)
+        holding = holds(_ranked(middle))
+        below, above = np.where(holding, below, middle + 1), np.where(holding, middle, above)
         below = np.minimum(below, above)
     return np.where(none, np.inf, _ranked(above))
 
@@ -266,9 +266,9 @@ class Sizes:
         slopes = gamma(self.count + AFTER)
         return np.asarray(slopes * slopes * over)
 
-    def rounding(self, d: int, more: int) -> float:
+    def rounding(self, d: int, extra: int) -> float:
         """γ of the roundings of sums of d such numbers times others, and of so many more."""
-        return gamma(self.count + depth(d) + AFTER + more)
+        return gamma(self.count + depth(d) + AFTER + extra)
 
     def scaled(self, factor: FloatArray) -> Sizes:
         """The same, where the numbers are multiplied by (n,) factors, for which see `AFTER`."""

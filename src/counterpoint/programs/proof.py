@@ -46,31 +46,31 @@ class Proof(NamedTuple):
         """The trees of some rows."""
         place = np.full(len(self.root), -1)
         place[rows] = np.arange(len(rows))
-        kept = np.flatnonzero(place[self.row] >= 0)
-        at = np.full(len(self.row) + 1, -1)
-        at[kept] = np.arange(len(kept))
+        nodes = np.flatnonzero(place[self.row] >= 0)
+        place_of = np.full(len(self.row) + 1, -1)
+        place_of[nodes] = np.arange(len(nodes))
         return Proof(
-            place[self.row[kept]],
-            self.low[kept],
-            self.high[kept],
-            self.forced[kept],
-            self.multipliers[kept],
-            at[self.children[kept]],
-            at[self.root[rows]],
+            place[self.row[nodes]],
+            self.low[nodes],
+            self.high[nodes],
+            self.forced[nodes],
+            self.multipliers[nodes],
+            place_of[self.children[nodes]],
+            place_of[self.root[rows]],
             self.ceiling[rows],
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[IntArray, Proof]], n: int) -> Proof:
-        """The trees of n rows, of which each part has some."""
+    def joined(cls, batches: Sequence[tuple[IntArray, Proof]], n: int) -> Proof:
+        """Return the trees of n rows, of which each batch has some."""
         root, ceiling, size, moved = np.full(n, -1), np.zeros(n), 0, list[Proof]()
-        for rows, part in parts:
-            children = np.where(part.children < 0, -1, part.children + size)
-            root[rows] = np.where(part.root < 0, -1, part.root + size)
-            ceiling[rows] = part.ceiling
-            moved.append(part._replace(row=rows[part.row], children=children))
-            size += len(part.row)
-        nodes = map(np.concatenate, zip(*(part[:6] for part in moved), strict=True))
+        for rows, proof in batches:
+            children = np.where(proof.children < 0, -1, proof.children + size)
+            root[rows] = np.where(proof.root < 0, -1, proof.root + size)
+            ceiling[rows] = proof.ceiling
+            moved.append(proof._replace(row=rows[proof.row], children=children))
+            size += len(proof.row)
+        nodes = map(np.concatenate, zip(*(proof[:6] for proof in moved), strict=True))
         return cls._make([*nodes, root, ceiling])
 
     def within(self, cases: Cases) -> Proof:
@@ -105,9 +105,9 @@ def proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
 
 def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
     """(n,) the same, for finite multipliers."""
-    own = cases.take(proof.row)
+    rows = cases.take(proof.row)
     forced = proof.forced if proof.forced.any() else None
-    nodes = replace(own.within(proof.low, proof.high), forced=forced)
+    nodes = replace(rows.within(proof.low, proof.high), forced=forced)
     multipliers, at = np.split(proof.multipliers, [program.size], axis=1)
     proof = proof._replace(multipliers=multipliers)
     bounded = _exhausted(program, nodes)
@@ -162,35 +162,35 @@ def _made_up(
     children = np.where(fits[:, None], children, inner[:, None])
     fits &= (proof.row[children] == proof.row[inner][:, None]).all(axis=1)
     ceiling, node = proof.ceiling[proof.row[inner]], nodes.take(inner)
-    one, other = nodes.take(children[:, 0]), nodes.take(children[:, 1])
+    first, second = nodes.take(children[:, 0]), nodes.take(children[:, 1])
     excluded = _Excluded(program, node, proof.multipliers[inner], bound[inner], ceiling)
-    differs, meets, covered = _numbers(program, node, one, other, excluded)
+    differs, meets, covered = _numbers(program, node, first, second, excluded)
     if program.groups:
         hot = program.domain.hot
-        options = [hot.permitted(part) for part in (one, other)]
-        kept = options[0] | options[1] | ~hot.permitted(node) | excluded.options()
-        fits &= np.asarray(kept.all(axis=1))
+        options = [hot.permitted(child) for child in (first, second)]
+        covers = options[0] | options[1] | ~hot.permitted(node) | excluded.options()
+        fits &= np.asarray(covers.all(axis=1))
         differ = hot.reduce(np.logical_or, options[0] != options[1])
         differs[:, hot.first] = differ
         meets[:, hot.first] = True
-    if nodes.forced is not None and one.forced is not None and other.forced is not None:
-        more = [part & ~nodes.forced[inner] for part in (one.forced, other.forced)]
-        differs |= more[0] | more[1]
-        for mine, part, rest in zip(more, (one, other), (other, one), strict=True):
-            meets &= ~mine | (_holds(program, part, rest) & _stays(program, rest))
+    if nodes.forced is not None:
+        for child, sibling in ((first, second), (second, first)):
+            newly_forced = np.asarray(child.forced) & ~nodes.forced[inner]
+            differs |= newly_forced
+            meets &= ~newly_forced | (_holds(program, child, sibling) & _stays(program, sibling))
     apart = differs.sum(axis=1) <= 1
     return np.asarray(fits & apart & covered.all(axis=1) & (meets | ~differs).all(axis=1))
 
 
 def _numbers(
-    program: Program, node: Cases, one: Cases, other: Cases, excluded: _Excluded
+    program: Program, node: Cases, first: Cases, second: Cases, excluded: _Excluded
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """(N, d): where children differ, where they then touch, and where both cover what is left."""
+    """(N, d): where children differ, where they then touch, and where both cover what remains."""
     steps, numeric = program.steps, program.numeric
-    low, high = np.minimum(one.low, other.low), np.maximum(one.high, other.high)
-    differs = ((one.low != other.low) | (one.high != other.high)) & numeric
-    some = (one.low <= one.high) & (other.low <= other.high)
-    gap_low, gap_high = np.maximum(one.low, other.low), np.minimum(one.high, other.high)
+    low, high = np.minimum(first.low, second.low), np.maximum(first.high, second.high)
+    differs = ((first.low != second.low) | (first.high != second.high)) & numeric
+    nonempty = (first.low <= first.high) & (second.low <= second.high)
+    gap_low, gap_high = np.maximum(first.low, second.low), np.minimum(first.high, second.high)
     whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
     with np.errstate(invalid="ignore"):
         start, low_count, up = (
@@ -210,27 +210,29 @@ def _numbers(
         )
     touch = np.where(whole, next_to, gap_low <= np.nextafter(gap_high, np.inf))
     covered = ~numeric | (
-        some & (~below | excluded.numbers(before, -1.0)) & (~above | excluded.numbers(after, 1.0))
+        nonempty
+        & (~below | excluded.numbers(before, -1.0))
+        & (~above | excluded.numbers(after, 1.0))
     )
     return differs, touch, covered
 
 
-def _holds(program: Program, part: Cases, rest: Cases) -> BoolArray:
+def _holds(program: Program, box: Cases, other: Cases) -> BoolArray:
     """(N, d): whether a box holds all that another holds of a feature."""
-    within = (part.low <= rest.low) & (part.high >= rest.high)
+    within = (box.low <= other.low) & (box.high >= other.high)
     if program.groups:
         hot = program.domain.hot
-        more = hot.permitted(rest) & ~hot.permitted(part)
-        within[:, hot.first] = ~hot.reduce(np.logical_or, more)
+        missing = hot.permitted(other) & ~hot.permitted(box)
+        within[:, hot.first] = ~hot.reduce(np.logical_or, missing)
     return np.asarray(within)
 
 
-def _stays(program: Program, part: Cases) -> BoolArray:
+def _stays(program: Program, box: Cases) -> BoolArray:
     """(N, d): whether a box holds the points at which a feature stays, which do not count."""
-    within = (part.low <= part.x) & (part.high >= part.x)
+    within = (box.low <= box.x) & (box.high >= box.x)
     if program.groups:
-        within[:, program.domain.hot.first] = ~program.domain.hot.forced(part)
-    return np.asarray(within if part.forced is None else within & ~part.forced)
+        within[:, program.domain.hot.first] = ~program.domain.hot.forced(box)
+    return np.asarray(within if box.forced is None else within & ~box.forced)
 
 
 @final
@@ -269,13 +271,13 @@ class _Excluded:
         sound = alone if program.nonconvex else alone | (bound > 0.0)
         # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
         none = ~np.asarray(plain & sound) | shrunk | np.isnan(ceiling)
-        off = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
-        self.room = np.where(none, np.inf, ceiling - bound + off)[:, None]
+        rounding = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
+        self.room = np.where(none, np.inf, ceiling - bound + rounding)[:, None]
 
         self.best = program.domain.nearest(self.encoded_cost, self.slope, node)
-        self.instead, self.off, self.must = self._instead()
+        self.alternative, self.rounding, self.must = self._alternative()
 
-    def _instead(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:
+    def _alternative(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:
         """(N, d) what a feature that takes another value would leave, of a group its first column.
 
         That is its own least; or, where so many features may change that another would have to
@@ -284,31 +286,33 @@ class _Excluded:
         """
         program, encoded_cost = self.program, self.encoded_cost
         with np.errstate(invalid="ignore", over="ignore"):
-            own = encoded_cost.value(self.best, self.slope)
+            value = encoded_cost.value(self.best, self.slope)
         for level in encoded_cost.levels:
             j = level.column
-            own[:, j] = program.domain.by_level(
+            value[:, j] = program.domain.by_level(
                 level, encoded_cost.absolute[j], self.slope[:, j], self.node
             )[0]
         if program.groups:
             hot = program.domain.hot
             values, staying = self._options()
             least = np.where(hot.permitted(self.node), values, np.inf)
-            own[:, hot.first] = hot.reduce(np.minimum, least) - staying
+            value[:, hot.first] = hot.reduce(np.minimum, least) - staying
         if program.at_most is None:
-            return own, 0.0, None
+            return value, 0.0, None
         must = program.domain.must_change(self.node)
         starts = [block.start for block in program.at_most.blocks]
         counted = np.zeros(program.width, dtype=bool)
         counted[starts] = True
-        left = program.at_most.count - must[:, starts].sum(axis=1)
-        free = np.sort(np.where(must | ~counted, 0.0, np.minimum(own, 0.0)), axis=1)
-        last = free[np.arange(len(free)), np.clip(left, 1, free.shape[1]) - 1]
-        instead = np.where(must, own, np.minimum(own, last[:, None]))
+        remaining = program.at_most.count - must[:, starts].sum(axis=1)
+        free = np.sort(np.where(must | ~counted, 0.0, np.minimum(value, 0.0)), axis=1)
+        last = free[np.arange(len(free)), np.clip(remaining, 1, free.shape[1]) - 1]
+        alternative = np.where(must, value, np.minimum(value, last[:, None]))
         with np.errstate(invalid="ignore", over="ignore"):
-            far = np.abs(np.where(program.numeric, self.best, 1.0))
-            off = 4.0 * self.share * (self._terms(far) * far).max(axis=1, keepdims=True)
-        return instead, off, must
+            distance = np.abs(np.where(program.numeric, self.best, 1.0))
+            rounding = (
+                4.0 * self.share * (self._terms(distance) * distance).max(axis=1, keepdims=True)
+            )
+        return alternative, rounding, must
 
     def _terms(self, reach: FloatArray) -> FloatArray:
         """(N, d) the sizes of what changes of (N, d) lengths take, for each unit."""
@@ -321,22 +325,22 @@ class _Excluded:
     def _options(self) -> tuple[FloatArray, FloatArray]:
         """(N, columns of groups) what categories take; (N, groups) what those take that stay."""
         hot, node = self.program.domain.hot, self.node
-        here, slope = node.x[:, hot.columns] > 0.5, self.slope[:, hot.columns]
+        factual, slope = node.x[:, hot.columns] > 0.5, self.slope[:, hot.columns]
         value = slope + self.encoded_cost.entered(node.x)[:, hot.columns]
-        return value, hot.reduce(np.add, np.where(here, slope, 0.0))
+        return value, hot.reduce(np.add, np.where(factual, slope, 0.0))
 
     def numbers(self, at: FloatArray, way: float) -> BoolArray:
         """(N, d): whether changes, and all beyond them up (1) or down (−1), are excluded."""
         encoded_cost, slope = self.encoded_cost, self.slope
         with np.errstate(invalid="ignore", over="ignore"):
-            least = encoded_cost.value(self.best, slope) - self.instead
+            least = encoded_cost.value(self.best, slope) - self.alternative
             reach = np.maximum(np.abs(at), np.abs(self.best))
             terms = 4.0 * self.share * self._terms(reach)
-            off = terms * reach + self.off + TINY
-            rise = encoded_cost.value(at, slope) - self.instead
+            rounding = terms * reach + self.rounding + TINY
+            rise = encoded_cost.value(at, slope) - self.alternative
             tilt = encoded_cost.absolute * np.sign(at) + 2.0 * encoded_cost.curvature * at + slope
             beyond = (way * tilt > terms) & (way * (at - self.best) > 0.0)
-            excluded = (beyond & (rise - off >= self.room)) | (least - off >= self.room)
+            excluded = (beyond & (rise - rounding >= self.room)) | (least - rounding >= self.room)
             excluded[:, [level.column for level in encoded_cost.levels]] = (
                 False  # they are not convex
             )
@@ -348,12 +352,12 @@ class _Excluded:
         """(N, columns of groups): which categories are excluded."""
         hot, node = self.program.domain.hot, self.node
         value, staying = self._options()
-        instead = hot.spread(self.instead[:, hot.first] + staying)
+        alternative = hot.spread(self.alternative[:, hot.first] + staying)
         tall = self.size[:, hot.columns] + np.abs(self.slope[:, hot.columns])
         tall = hot.reduce(np.maximum, tall + self.encoded_cost.dearest[hot.columns])
-        off = 16.0 * self.share * hot.spread(tall) + self.off
+        rounding = 16.0 * self.share * hot.spread(tall) + self.rounding
         with np.errstate(invalid="ignore"):
-            excluded = value - instead - off - TINY >= self.room
+            excluded = value - alternative - rounding - TINY >= self.room
         if self.must is not None:
             may = hot.spread(np.where(self.must[:, hot.first], 0.0, 1.0)) > 0.0
             excluded &= ~(may & (node.x[:, hot.columns] > 0.5))

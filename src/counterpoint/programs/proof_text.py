@@ -30,13 +30,13 @@ def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
     sizes, out = [piece.multipliers.shape[1] for piece in pieces], []
     trees = [_trees(piece) for piece in pieces]
     for row, flat in zip(rows.tolist(), whole, strict=True):
-        more: list[dict[str, Any]] = [{"trees": t[row]} if row in t else {} for t in trees]
-        for piece, table in zip(pieces, more, strict=True):
+        tables: list[dict[str, Any]] = [{"trees": t[row]} if row in t else {} for t in trees]
+        for piece, table in zip(pieces, tables, strict=True):
             if piece.family_proofs is not None:
-                own = vars(piece.family_proofs[row]).items()
-                table["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in own}
-        both = zip(as_pieces(flat, sizes), more, strict=True)
-        out.append([piece | table for piece, table in both] if any(more) else flat)
+                fields = vars(piece.family_proofs[row]).items()
+                table["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in fields}
+        both = zip(as_pieces(flat, sizes), tables, strict=True)
+        out.append([piece | table for piece, table in both] if any(tables) else flat)
     return out
 
 
@@ -45,9 +45,9 @@ def _trees(piece: Kept) -> dict[int, list[Any]]:
     out: dict[int, list[Any]] = {}
     for rows, proof in piece.trees:
         for j, row in enumerate(rows.tolist()):
-            one = proof if len(rows) == 1 else proof.take(np.array([j]))
-            if len(one.row):
-                out.setdefault(row, []).append(_tree(one))
+            tree = proof if len(rows) == 1 else proof.take(np.array([j]))
+            if len(tree.row):
+                out.setdefault(row, []).append(_tree(tree))
     return out
 
 
@@ -55,8 +55,8 @@ def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
     """A proof as JSON has it: a list of pieces."""
     if not isinstance(proof, np.ndarray):
         return proof
-    parts = np.split(proof, np.cumsum(sizes)[:-1])
-    return [{"multipliers": [*map(told, part.tolist())]} for part in parts]
+    pieces = np.split(proof, np.cumsum(sizes)[:-1])
+    return [{"multipliers": [*map(told, piece.tolist())]} for piece in pieces]
 
 
 def _tree(proof: Proof) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def _tree(proof: Proof) -> dict[str, Any]:
     Each is its two children (−1 for none), bounds from below and above, which features are forced
     to change, multipliers, and of a full quadratic price the point whose tangent bounds it.
     """
-    parts = proof.children, proof.low, proof.high, proof.forced, proof.multipliers
-    nodes = np.column_stack(parts).astype("<f8")
+    fields = proof.children, proof.low, proof.high, proof.forced, proof.multipliers
+    nodes = np.column_stack(fields).astype("<f8")
     text = b64encode(nodes.tobytes()).decode()
     return {"ceiling": told(float(proof.ceiling[0])), "nodes": text}
 
@@ -94,9 +94,9 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces."""
     sizes = [program.kept_size for program in programs]
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
-    own: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
+    of_families: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
-    if not sizes or any(len(each) != sum(sizes) for each in flat):
+    if not sizes or any(len(proof) != sum(sizes) for proof in flat):
         raise ValueError(f"expected {sum(sizes)} multipliers")
     whole = np.concatenate(flat).reshape(len(proofs), -1)
     if not np.isfinite(whole).all():
@@ -104,15 +104,17 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     for i, proof in enumerate(proofs):
         for s, piece in enumerate(proof) if isinstance(proof, list) else ():
             trees[s] += [(i, tree) for tree in piece.get("trees", ())]
-            own[s][i] = piece.get("own")
-    parts = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
+            of_families[s][i] = piece.get("own")
+    multipliers = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
     return [
         Kept(
-            part,
+            piece,
             _chunks(grown, program.node_size, program.width),
             None if its.count(None) == len(its) else its,
         )
-        for part, grown, its, program in zip(parts, trees, own, programs, strict=True)
+        for piece, grown, its, program in zip(
+            multipliers, trees, of_families, programs, strict=True
+        )
     ]
 
 

@@ -157,9 +157,9 @@ class OneHotGroups:
 
     def violation(self, y: FloatArray) -> FloatArray:
         """(n,) the largest `OneOf.violation` of any group."""
-        own = y[:, self.columns]
-        fractional = np.minimum(np.abs(own), np.abs(1.0 - own)).max(axis=1)
-        return np.maximum(fractional, np.abs(self.reduce(np.add, own) - 1.0).max(axis=1))
+        shares = y[:, self.columns]
+        fractional = np.minimum(np.abs(shares), np.abs(1.0 - shares)).max(axis=1)
+        return np.maximum(fractional, np.abs(self.reduce(np.add, shares) - 1.0).max(axis=1))
 
     def permitted(self, cases: Cases) -> BoolArray:
         """(n, columns of groups): which category may be chosen."""
@@ -180,16 +180,16 @@ class OneHotGroups:
 
     def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n, groups) the least price and slope, against staying."""
-        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         slopes = slope[:, self.columns]
         value = np.where(allowed, slopes + encoded_cost.entered(cases.x)[:, self.columns], np.inf)
-        staying = self.reduce(np.add, np.where(here, slopes, 0.0))
+        staying = self.reduce(np.add, np.where(factual, slopes, 0.0))
         return np.asarray(self.reduce(np.minimum, value) - staying)
 
     def forced(self, cases: Cases) -> BoolArray:
         """(n, groups): whether a category must go."""
-        here, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
-        return np.asarray(~self.reduce(np.logical_or, allowed & here))
+        factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
+        return np.asarray(~self.reduce(np.logical_or, allowed & factual))
 
 
 @final
@@ -214,48 +214,48 @@ class SeparableDomain:
         slope: FloatArray,
         cases: Cases,
         sizes: Sizes,
-        instead: tuple[IntArray, FloatArray] | None = None,
+        replaced: tuple[IntArray, FloatArray] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
 
         The sizes are those of the terms of the slopes; none is smaller than its slope. Of some
-        numeric columns, (k,) and (k, n), the least may be given ``instead``; they have no slope.
+        numeric columns, (k,) and (k, n), the least may be given ``replaced``; they have no slope.
         """
         least, reach = self._columns(encoded_cost, slope, cases)
-        self._put(least, reach, instead)
+        self._put(least, reach, replaced)
         value = self._combined(least, encoded_cost, slope, cases)
-        own, part = sizes, encoded_cost
+        numeric_sizes, numeric_cost = sizes, encoded_cost
         if self.groups:
-            slope, own, part = (
+            slope, numeric_sizes, numeric_cost = (
                 slope[:, self.numeric],
                 sizes.of(self.numeric),
                 encoded_cost.of(self.numeric),
             )
-        if not cases.unbounded and not part.is_curved_throughout:
-            reach = self._either(part, slope, reach, own, cases)
+        if not cases.unbounded and not numeric_cost.is_curved_throughout:
+            reach = self._either(numeric_cost, slope, reach, numeric_sizes, cases)
         if self.steps.any():
             reach = reach + self.steps[self.numeric]
         share = sizes.rounding(cases.x.shape[1], LIBRARY)
         if self.at_most is not None:
             return value, share * self._changed(encoded_cost, sizes, reach, cases) + TINY
-        size, bend = own.along(reach), np.zeros(len(slope))
+        size, bend = numeric_sizes.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
         else:
-            size += self._paid(part, reach)
-        if part.is_curved:
-            bend = own.bent(2.0 * part.curvature)
+            size += self._paid(numeric_cost, reach)
+        if numeric_cost.is_curved:
+            bend = numeric_sizes.bent(2.0 * numeric_cost.curvature)
         if self.groups:
             size += self.hot.size(encoded_cost, sizes).sum(axis=1)
         return value, share * size + bend + TINY
 
     def _put(
-        self, least: FloatArray, reach: FloatArray, instead: tuple[IntArray, FloatArray] | None
+        self, least: FloatArray, reach: FloatArray, replaced: tuple[IntArray, FloatArray] | None
     ) -> None:
         """Write what is given of some numeric columns."""
-        for column, given in zip(*instead, strict=True) if instead is not None else ():
+        for column, values in zip(*replaced, strict=True) if replaced is not None else ():
             at = int(self.numeric[:column].sum())
-            least[:, at], reach[:, at] = given, 0.0
+            least[:, at], reach[:, at] = values, 0.0
 
     @staticmethod
     def _paid(encoded_cost: Diagonal, reach: FloatArray) -> FloatArray | float:
@@ -270,24 +270,26 @@ class SeparableDomain:
     ) -> FloatArray:
         """(n,) the sum of the sizes of the terms of those columns that may change at once."""
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
-        each, size = sizes.each, np.zeros(cases.x.shape)
-        own, part = each[:, self.numeric], encoded_cost.of(self.numeric)
-        nonlinear = part.curvature > 0.0
-        bend = np.where(nonlinear, own * own / np.where(nonlinear, part.curvature, 1.0), 0.0)
-        far = np.where(np.isinf(reach), 0.0, reach)
-        terms = far * (own + part.absolute + part.curvature * far)
+        every_size, size = sizes.each, np.zeros(cases.x.shape)
+        size_of, cost = every_size[:, self.numeric], encoded_cost.of(self.numeric)
+        nonlinear = cost.curvature > 0.0
+        bend = np.where(
+            nonlinear, size_of * size_of / np.where(nonlinear, cost.curvature, 1.0), 0.0
+        )
+        distance = np.where(np.isinf(reach), 0.0, reach)
+        terms = distance * (size_of + cost.absolute + cost.curvature * distance)
         terms += gamma(sizes.count + AFTER) * bend
         size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
             size[:, self.hot.first] = self.hot.size(
-                encoded_cost, replace(sizes, units=None, heights=each)
+                encoded_cost, replace(sizes, units=None, heights=every_size)
             )
         starts = [block.start for block in self.at_most.blocks]
         must = self.must_change(cases)[:, starts]
         size = size[:, starts]
         free = -np.sort(-np.where(must, 0.0, size), axis=1)
-        left = self.at_most.count - must.sum(axis=1)
-        chosen = np.where(np.arange(free.shape[1]) < left[:, None], free, 0.0)
+        remaining = self.at_most.count - must.sum(axis=1)
+        chosen = np.where(np.arange(free.shape[1]) < remaining[:, None], free, 0.0)
         return total(np.hstack([chosen, np.where(must, size, 0.0)]))
 
     def must_change(self, cases: Cases) -> BoolArray:
@@ -318,10 +320,10 @@ class SeparableDomain:
             return reach
         rows, columns = np.nonzero(near & (encoded_cost.curvature == 0.0))
         size, apart = size[rows, columns], apart[rows, columns]
-        off = share * sizes.at(rows, columns) + AFTER * UNIT * size
+        rounding = share * sizes.at(rows, columns) + AFTER * UNIT * size
         doubtful, either = (
-            (apart <= off) & (off > 0.0),
-            off >= size + encoded_cost.absolute[columns],
+            (apart <= rounding) & (rounding > 0.0),
+            rounding >= size + encoded_cost.absolute[columns],
         )
         rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
         if not len(rows):
@@ -330,8 +332,8 @@ class SeparableDomain:
         x, low, high = (v[rows, which] for v in (cases.x, cases.low, cases.high))
         down, up = np.abs(low - x), np.abs(high - x)
         downhill = np.where(slope[rows, columns] > 0.0, down, up)
-        far, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
-        out[rows, columns] = np.maximum(out[rows, columns], far)
+        distance, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
+        out[rows, columns] = np.maximum(out[rows, columns], distance)
         return out
 
     def _combined(
@@ -381,10 +383,10 @@ class SeparableDomain:
         for level in levels:
             at = int(self.numeric[: level.column].sum())
             ended = np.flatnonzero(np.isfinite(high[:, at] - low[:, at]))
-            for part in np.split(ended, range(PART, len(ended), PART)):
-                own = cases.take(part)
-                value[part, at], reach[part, at] = self.by_level(
-                    level, encoded_cost.absolute[at], every[part, level.column], own
+            for rows in np.split(ended, range(PART, len(ended), PART)):
+                chunk = cases.take(rows)
+                value[rows, at], reach[rows, at] = self.by_level(
+                    level, encoded_cost.absolute[at], every[rows, level.column], chunk
                 )
         return np.where(low > high, np.inf, value), reach
 
@@ -407,9 +409,9 @@ class SeparableDomain:
         at *= step or 1.0
         reach = np.abs(at).max(axis=1)
         tall = np.abs(level(x)) + np.abs(rise).max(axis=1)
-        off = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * tall)
+        rounding = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * tall)
         least = (absolute * np.abs(rise) + slope[:, None] * at).min(axis=1)
-        return least - 2.0 * absolute * off, reach
+        return least - 2.0 * absolute * rounding, reach
 
     @cached_property
     def hot(self) -> OneHotGroups:
@@ -435,12 +437,12 @@ class SeparableDomain:
         """The least sum when only so many features may contribute; forced ones come first."""
         starts = [block.start for block in most.blocks]
         gain, must = gains[:, starts], forced[:, starts]
-        left = most.count - must.sum(axis=1)
+        remaining = most.count - must.sum(axis=1)
         free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
         rank = np.arange(free.shape[1])
-        chosen = np.where(rank < left[:, None], free, 0.0)
+        chosen = np.where(rank < remaining[:, None], free, 0.0)
         least = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
-        return np.where(left < 0, np.inf, least)
+        return np.where(remaining < 0, np.inf, least)
 
 
 def _total(values: FloatArray) -> FloatArray:

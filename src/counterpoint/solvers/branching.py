@@ -279,12 +279,12 @@ class ConeProblem(Problem[Nodes]):
         for solver in self.owner.convex:
             if not len(doubtful) or perf_counter() > self.end:
                 break
-            part = cases.take(doubtful)
-            second = solver.solve(part, Effort().until(self.end))
+            remaining = cases.take(doubtful)
+            second = solver.solve(remaining, Effort().until(self.end))
             multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
             solution.points[doubtful] = second.points
             solution.reported[doubtful] = second.reported
-            refuted[doubtful] = self._refuted(part, second, multipliers[doubtful])
+            refuted[doubtful] = self._refuted(remaining, second, multipliers[doubtful])
             doubtful = doubtful[~second.found & ~refuted[doubtful]]
         return solution, multipliers, refuted
 

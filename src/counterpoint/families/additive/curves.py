@@ -73,8 +73,8 @@ class Curve:
     @classmethod
     def polynomial(cls, coefficients: ArrayLike, center: float = 0.0) -> Curve:
         """One piece: (k,) coefficients of (y − center)^0, …, or (o, k) for several functions."""
-        given = np.atleast_2d(np.asarray(coefficients, dtype=np.float64))
-        return cls(np.array([-np.inf]), given[None], np.array([center]))
+        rows = np.atleast_2d(np.asarray(coefficients, dtype=np.float64))
+        return cls(np.array([-np.inf]), rows[None], np.array([center]))
 
     @property
     def outputs(self) -> int:

@@ -54,10 +54,10 @@ def maximize_dual(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> 
     return dual._replace(bound=np.maximum(dual.bound, 0.0))
 
 
-def _take_over(points: Points, others: Points, where: BoolArray) -> None:
+def _take_over(points: Points, new: Points, where: BoolArray) -> None:
     """Write some of other points, in place."""
-    np.copyto(points.cost, others.cost, where=where)
-    for array, other in zip(points, others, strict=True):
+    np.copyto(points.cost, new.cost, where=where)
+    for array, other in zip(points, new, strict=True):
         if array.ndim == 2:
             np.copyto(array, other, where=where[:, None])
 
@@ -66,8 +66,8 @@ def _take_over(points: Points, others: Points, where: BoolArray) -> None:
 class Bracket(NamedTuple):
     """Between which multipliers of one demand the highest bounds of m boxes lie.
 
-    Below, the ``left`` points gain too little; above, the ``right`` ones enough, if their costs are
-    finite. All but the ceiling are (m,) or points, written in place.
+    The ``lower`` points gain too little; the ``upper`` ones enough, if their costs are finite. All
+    but the ceiling are (m,) or points, written in place.
     """
 
     trial: FloatArray  # the multiplier to evaluate next; of boxes that are done, the last one
@@ -76,8 +76,8 @@ class Bracket(NamedTuple):
     multiplier: FloatArray  # and where it is
     below: FloatArray
     above: FloatArray
-    left: Points
-    right: Points
+    lower: Points
+    upper: Points
     steepest: FloatArray  # from where on a column without an end runs away
     ceiling: FloatArray
 
@@ -93,8 +93,8 @@ class Bracket(NamedTuple):
         np.copyto(self.multiplier, self.trial, where=better)
         enough = np.asarray(points.gain[:, 0] >= boxes.enough[:, 0])
         for where, end, side in (
-            (enough, self.above, self.right),
-            (~enough, self.below, self.left),
+            (enough, self.above, self.upper),
+            (~enough, self.below, self.lower),
         ):
             np.copyto(end, self.trial, where=where)
             _take_over(side, points, where)
@@ -103,20 +103,20 @@ class Bracket(NamedTuple):
     def following(self, boxes: Lagrangian, step: int) -> tuple[FloatArray, BoolArray]:
         """Return the multipliers to try next, and where bounds are as high as they get, (m,)."""
         k, low, high, missing = boxes.knapsack, self.below, self.above, boxes.missing[:, 0]
-        first, second = self.left.cost, self.right.cost
-        lacks, excess = missing - self.left.gain[:, 0], self.right.gain[:, 0] - missing
+        first, second = self.lower.cost, self.upper.cost
+        lacks, excess = missing - self.lower.gain[:, 0], self.upper.gain[:, 0] - missing
         # the multiplier at which both points are as good as each other, and what a mixture costs
         chord = (second - first) / (lacks + excess)
         mixed = first + lacks * chord
         close = (CLOSE if k.smooth is None else NEAR) * np.abs(mixed)
         highest = (mixed - self.bound <= close) & np.isfinite(mixed)
         if k.is_curved and step % 3 < 2:  # Newton's step, as if whole columns were not
-            upper = (excess < lacks) & np.isfinite(second)
-            change = np.where(upper[:, None], self.right.change, self.left.change)
+            nearer = (excess < lacks) & np.isfinite(second)
+            change = np.where(nearer[:, None], self.upper.change, self.lower.change)
             inner = (change > boxes.boxes.low) & (change < boxes.boxes.high)
             inner = k.nonlinear & (inner | (low == 0.0)[:, None])
             bend = (inner * (k.gains[0] ** 2 / (2.0 * k.curvature + (~k.nonlinear)))).sum(axis=1)
-            newton = np.where(upper, high - excess / bend, low + lacks / bend)
+            newton = np.where(nearer, high - excess / bend, low + lacks / bend)
             chord = np.where(np.isfinite(newton), newton, chord)
         high = np.minimum(high, self.steepest)
         middle = np.where(np.isinf(high), np.where(low > 0.0, 4.0 * low, 1.0), 0.5 * (low + high))
@@ -132,9 +132,9 @@ class Bracket(NamedTuple):
             if not len(remaining):
                 return
             if len(self.done) > FEW and 2 * len(remaining) < len(self.done):
-                part = pick(self, remaining)
-                part.narrow(boxes.pick(remaining), step)
-                put(self, remaining, part)
+                bracket = pick(self, remaining)
+                bracket.narrow(boxes.pick(remaining), step)
+                put(self, remaining, bracket)
                 return
             enough = self.learn(boxes)
             trial, highest = self.following(boxes, step)
@@ -145,14 +145,14 @@ class Bracket(NamedTuple):
 
 def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
     n, missing = len(start), boxes.missing[:, 0]
-    value, left = boxes.least(np.zeros((n, 1)))
+    value, lower = boxes.least(np.zeros((n, 1)))
     bound = np.where(boxes.empty, np.inf, value)
-    enough, right = boxes.satisfied(left), copied(left)
-    right.cost[~enough] = np.inf
+    enough, upper = boxes.satisfied(lower), copied(lower)
+    upper.cost[~enough] = np.inf
     done, above = enough | (bound >= ceiling), np.where(enough, 0.0, np.inf)
     zero, steepest = (np.zeros(n) for _ in range(3)), _steepest(boxes)
     bracket = Bracket(
-        next(zero), done, bound, next(zero), next(zero), above, left, right, steepest, ceiling
+        next(zero), done, bound, next(zero), next(zero), above, lower, upper, steepest, ceiling
     )
     if start.any() and not done.all():
         np.copyto(bracket.trial, start[:, 0], where=~done & (start[:, 0] < steepest))
@@ -163,14 +163,14 @@ def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Du
     np.copyto(bracket.trial, trial, where=~done)
     bracket.narrow(boxes)
     if boxes.rows.is_endless:  # the bound is at the cost of a column without an end: as far as it
-        endless = np.flatnonzero(np.isinf(right.cost) & np.isfinite(bound))  # has to go
+        endless = np.flatnonzero(np.isinf(upper.cost) & np.isfinite(bound))  # has to go
         if len(endless):
-            put(right, endless, repaired(boxes.pick(endless), pick(left, endless))[1])
+            put(upper, endless, repaired(boxes.pick(endless), pick(lower, endless)))
     weights = np.empty((n, 2))
-    weight = (right.gain[:, 0] - missing) / (right.gain[:, 0] - left.gain[:, 0])
+    weight = (upper.gain[:, 0] - missing) / (upper.gain[:, 0] - lower.gain[:, 0])
     weight = np.minimum(np.maximum(np.where(np.isnan(weight), 0.0, weight), 0.0), 1.0)
     weights[:, 0], weights[:, 1] = weight, 1.0 - weight
-    return Dual(bracket.multiplier[:, None], bound, _side_by_side([left, right]), weights)
+    return Dual(bracket.multiplier[:, None], bound, _side_by_side([lower, upper]), weights)
 
 
 def _side_by_side(points: list[Points]) -> Points:
@@ -190,13 +190,13 @@ def _steepest(boxes: Lagrangian) -> FloatArray:
 
 
 def _reach(boxes: Lagrangian, bracket: Bracket) -> None:
-    """Give brackets that lack a right point the one that gains most, if that is enough."""
-    lacking = ~bracket.done & np.isinf(bracket.right.cost)
+    """Give brackets that lack an upper point the one that gains most, if that is enough."""
+    lacking = ~bracket.done & np.isinf(bracket.upper.cost)
     if not lacking.any():
         return
     _, points = boxes.least(np.ones((len(lacking), 1)), free=True)
     points.cost[~np.isfinite(points.cost + points.gain[:, 0])] = np.inf
-    _take_over(bracket.right, points, lacking)
+    _take_over(bracket.upper, points, lacking)
     impossible = lacking & ~boxes.satisfied(points)
     bracket.bound[impossible], bracket.multiplier[impossible] = np.inf, 1.0
     bracket.done[impossible] = True
@@ -310,9 +310,9 @@ class _Basis:
     def solve(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the duals and the shares of the columns, (rows, s + 1) both."""
         matrix = self.columns[rows]
-        right = np.hstack([self.missing[rows], np.ones((len(rows), 1))])
+        target = np.hstack([self.missing[rows], np.ones((len(rows), 1))])
         duals = np.linalg.solve(matrix.transpose(0, 2, 1), self.cost[rows][:, :, None])[:, :, 0]
-        return duals, np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
+        return duals, np.linalg.solve(matrix, target[:, :, None])[:, :, 0]
 
     def misses(self, rows: IntArray, theta: FloatArray) -> BoolArray:
         """Return whether some demand is missed, (rows,)."""

@@ -63,7 +63,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     _require_a_sum(model)
     if len(columns) != len(names):
         raise InvalidInput(f"Expected {len(names)} inputs for {name}; got {len(columns)} columns.")
-    own = {
+    tables = {
         term[0]: np.asarray(model.term_scores_[t]) for t, term in enumerate(model.term_features_)
     }
     count = np.size(model.intercept_)
@@ -75,7 +75,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
                 f"it takes categories, but {columns.label(j)} holds numbers. Describe it as "
                 "Categorical.",
             )
-        cuts, scores = np.asarray(model.bins_[j][0]), own[j].reshape(len(own[j]), -1)
+        cuts, scores = np.asarray(model.bins_[j][0]), tables[j].reshape(len(tables[j]), -1)
         if not (np.diff(cuts) > 0.0).all() or not np.isfinite(scores).all():
             raise columns.refusal(
                 model, f"the bins of {columns.label(j)} do not increase, or have no finite scores."
@@ -83,8 +83,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         return Curve.steps(np.append(-np.inf, cuts), scores[1:-1])  # missing, …, unknown
 
     owner = np.repeat([term[0] for term in model.term_features_], count)
-    told = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
-    after = through_curves(ExplainableBoosting(model), told, owner, of)
+    described = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
+    after = through_curves(ExplainableBoosting(model), described, owner, of)
     matrix = np.tile(np.eye(count), len(model.term_features_))
     offset = dense(np.atleast_1d(model.intercept_))
     form: LinearScores | LinearRegressor
@@ -92,8 +92,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         form = LinearScores.of(matrix, offset, classes_of(model), link=Link.SOFTMAX)
     else:
         form = LinearRegressor(matrix, offset, model.link_ == "log")
-    said = f"{name} as {len(own)} tables"
-    return form.through(after.map()), after.noted(said)
+    note = f"{name} as {len(tables)} tables"
+    return form.through(after.map()), after.noted(note)
 
 
 def _require_a_sum(model: Any) -> None:
@@ -142,12 +142,15 @@ def _(process: Any, columns: Columns) -> Columns:
                 f"{columns.label(int(j))} has special codes, which are numbers that do not count "
                 "as such. Mark them as missing before.",
             )
-    starts = [dense(one.splits) if one.dtype == "numerical" else np.zeros(0) for one in binned]
+    starts = [
+        dense(variable.splits) if variable.dtype == "numerical" else np.zeros(0)
+        for variable in binned
+    ]
     step = copy(process)
     step.feature_names_in_ = names
     owner = process.get_support(indices=True)
-    told = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
-    return by_pieces(step, told, owner, starts, degree=0)
+    described = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
+    return by_pieces(step, described, owner, starts, degree=0)
 
 
 @by_name("optbinning", "BinningProcess", question=inputs_of)

@@ -190,12 +190,12 @@ class KnapsackRows:
         if k.tabulated is not None and len(k.bent):
             curves = options_of(program, k.tabulated, cases, self._gains_at)
             mask, cost = (
-                _one_below_other(mask, curves.left),
+                _one_below_other(mask, curves.possible),
                 _one_below_other(cost, curves.encoded_cost),
             )
             groups = np.broadcast_to(k.table_gains, (n, *k.table_gains.shape))
             self.gain, self.values = _one_below_other(groups, curves.gain), curves.values
-            self.factual = np.hstack([self.factual, curves.here])
+            self.factual = np.hstack([self.factual, curves.factual])
             size += k.tabulated.roundings * np.abs(self.gain).max(axis=3).sum(axis=2)
         if k.smooth is not None:  # (n, k, s) what smooth columns add as they are
             self.added = k.of_demands(k.smooth.added(x[:, k.smooth_columns, None])[:, :, 0])

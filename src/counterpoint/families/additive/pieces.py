@@ -58,15 +58,15 @@ class Bends:
         starts, centers = list[FloatArray](), list[FloatArray]()
         pieces, sizes = list[FloatArray](), list[FloatArray]()
         for j in columns:
-            own = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
+            matching = [(c, s) for (i, c), s in zip(curves, ends[:-1], strict=True) if i == j]
             knots = by_level[j].knots if j in by_level else ()
-            first = np.unique(np.concatenate([[-np.inf], knots, *(c.starts for c, _ in own)]))
+            first = np.unique(np.concatenate([[-np.inf], knots, *(c.starts for c, _ in matching)]))
             inside = np.append(first[1:], first[-1] + 1.0)
             center = np.where(np.isfinite(first), first, np.where(np.isfinite(inside), inside, 0.0))
             total = np.zeros((len(first), len(matrix), 4))
             total[:, :, 0], total[:, :, 1] = center[:, None] * matrix[:, j], matrix[:, j]
             size = np.abs(total)
-            for curve, start in own:
+            for curve, start in matching:
                 weights = matrix[:, start : start + curve.outputs]
                 mixed, tall = curve.followed_by(weights), curve.size.followed_by(np.abs(weights))
                 at = np.maximum(np.searchsorted(curve.starts, first, side="right") - 1, 0)
@@ -133,16 +133,16 @@ class Bends:
     def added(self, y: FloatArray) -> FloatArray:
         """(n, k, q, m) what q values of each column add to each row."""
         if self.starts.shape[1] == 1:
-            u, own = (y - self.centers)[..., None], self.coefficients
+            u, coefficients = (y - self.centers)[..., None], self.coefficients
         else:
             at = np.zeros(y.shape, dtype=np.intp)
             for i in range(len(self.columns)):
                 at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
             which = np.arange(len(self.columns))[:, None], at
-            u, own = (y - self.centers[which])[..., None], self.coefficients[which]
-        value = own[..., 3]
+            u, coefficients = (y - self.centers[which])[..., None], self.coefficients[which]
+        value = coefficients[..., 3]
         for c in (2, 1, 0):
-            value = value * u + own[..., c]
+            value = value * u + coefficients[..., c]
         return np.asarray(value)
 
     def in_single_precision(self, y: FloatArray) -> FloatArray:
@@ -171,11 +171,11 @@ class Bends:
     def nearest(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, BoolArray]:
         """(n, k, p) how far the nearest reachable number of each piece is, and whether any is."""
         low, high = self.reachable(cases, steps)
-        x, some = cases.x[:, self.columns, None], low <= high
+        x, reachable = cases.x[:, self.columns, None], low <= high
         change = np.minimum(np.maximum(x, low), high)
         change -= x
-        change[~some] = 0.0
-        return change, some
+        change[~reachable] = 0.0
+        return change, reachable
 
     def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
@@ -214,34 +214,34 @@ class Bends:
         And (n, k) where. ``encoded_cost`` is what |δ| and δ² cost, (d,) each. The least is lowered
         by what it may be off; infinite where a column has no value.
         """
-        absolute, curvature = (part[self.columns][:, None] for part in encoded_cost)
+        absolute, curvature = (rows[self.columns][:, None] for rows in encoded_cost)
         out, where = np.empty((2, len(cases), len(self.columns)))
         flat = self.is_flat and not slope[:, self.columns].any() and self.levels is None
-        for part in self.parts(len(cases)):
-            own = cases.take(part)
+        for rows in self.parts(len(cases)):
+            chunk = cases.take(rows)
             if flat:
-                given = self._least_flat(own, weights[part], (absolute, curvature), steps)
-                out[part], where[part] = given
+                least = self._least_flat(chunk, weights[rows], (absolute, curvature), steps)
+                out[rows], where[rows] = least
                 continue
-            low, high = self.reachable(own, steps)
-            x, pull = own.x[:, self.columns, None], slope[part][:, self.columns, None]
+            low, high = self.reachable(chunk, steps)
+            x, pull = chunk.x[:, self.columns, None], slope[rows][:, self.columns, None]
             best, at = np.full(low.shape, np.inf), np.broadcast_to(x, low.shape)
-            for y in self._candidates(own, weights[part], pull, (absolute, curvature), steps):
+            for y in self._candidates(chunk, weights[rows], pull, (absolute, curvature), steps):
                 y = np.minimum(np.maximum(y, low), high)  # noqa: PLW2901 (within its piece)
                 y = np.minimum(np.maximum(y, -FAR), FAR)  # noqa: PLW2901 (0 · ∞ is no number)
                 with np.errstate(invalid="ignore", over="ignore"):
                     delta = y - x
-                    away, tall = self._apart(y, own.x)
+                    away, tall = self._apart(y, chunk.x)
                     paid = absolute * away + curvature * delta * delta
-                    value, size = self.value(y, weights[part])
+                    value, size = self.value(y, weights[rows])
                     size = size + paid + np.abs(pull * delta) + absolute * tall
                     value = value + paid + pull * delta - gamma(self.roundings) * size - TINY
                 value = np.where(np.isnan(value), -np.inf, value)
                 best, at = np.minimum(best, value), np.where(value < best, y, at)
             best = np.where(low <= high, best, np.inf)
             piece = best.argmin(axis=2)[:, :, None]
-            out[part] = np.take_along_axis(best, piece, axis=2)[:, :, 0]
-            where[part] = np.take_along_axis(at, piece, axis=2)[:, :, 0]
+            out[rows] = np.take_along_axis(best, piece, axis=2)[:, :, 0]
+            where[rows] = np.take_along_axis(at, piece, axis=2)[:, :, 0]
         return out, where
 
     def _apart(self, y: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray | float]:
@@ -249,16 +249,18 @@ class Bends:
 
         And the sizes of what that is a difference of.
         """
-        own = x[:, self.columns]
+        numbers = x[:, self.columns]
         if self.levels is None:
-            return np.abs(y - own[:, :, None]), 0.0
+            return np.abs(y - numbers[:, :, None]), 0.0
         every = np.arange(len(self.columns))
-        at = [np.searchsorted(self.starts[i], own[:, i], side="right") - 1 for i in every]
+        at = [np.searchsorted(self.starts[i], numbers[:, i], side="right") - 1 for i in every]
         piece = every, np.maximum(np.stack(at, axis=1), 0)
-        here = self.levels[piece][..., 0] + self.levels[piece][..., 1] * (own - self.centers[piece])
-        there = self.levels[..., 0] + self.levels[..., 1] * (y - self.centers)
-        here = here[:, :, None]
-        return np.abs(there - here), np.abs(there) + np.abs(here)
+        factual = self.levels[piece][..., 0] + self.levels[piece][..., 1] * (
+            numbers - self.centers[piece]
+        )
+        levels = self.levels[..., 0] + self.levels[..., 1] * (y - self.centers)
+        factual = factual[:, :, None]
+        return np.abs(levels - factual), np.abs(levels) + np.abs(factual)
 
     def _least_flat(
         self,
@@ -268,19 +270,19 @@ class Bends:
         steps: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """(n, k) `least` of constant pieces: at the number of each that is nearest to x."""
-        (moved, some), (absolute, curvature) = self.nearest(cases, steps), encoded_cost
+        (moved, reachable), (absolute, curvature) = self.nearest(cases, steps), encoded_cost
         change = np.abs(moved)
         paid = (
             change * absolute if not curvature.any() else change * (absolute + curvature * change)
         )
         flat = self.coefficients[..., 0].reshape(-1, weights.shape[1]).T
         value = (weights @ flat).reshape(paid.shape)
-        off = np.abs(weights) @ self.sizes[..., 0].reshape(-1, weights.shape[1]).T
-        off *= gamma(self.roundings)
-        value -= off.reshape(paid.shape)
+        rounding = np.abs(weights) @ self.sizes[..., 0].reshape(-1, weights.shape[1]).T
+        rounding *= gamma(self.roundings)
+        value -= rounding.reshape(paid.shape)
         paid *= 1.0 - 2.0 * gamma(8)
         value += paid
-        value[~some] = np.inf
+        value[~reachable] = np.inf
         piece = value.argmin(axis=2)[:, :, None]
         moved = np.take_along_axis(moved, piece, axis=2)[:, :, 0] + cases.x[:, self.columns]
         return np.take_along_axis(value, piece, axis=2)[:, :, 0] - TINY, moved

@@ -95,8 +95,8 @@ def _(splines: Any, columns: Columns) -> Columns:
         knots = np.unique(spline.t[spline.k : len(spline.t) - spline.k])
         ends = [] if splines.extrapolation == "continue" else [np.nextafter(knots[-1], np.inf)]
         starts.append(np.append(knots, ends))
-    each = splines.bsplines_[0].c.shape[1] - (not splines.include_bias)
-    owner = np.repeat(np.arange(len(columns)), each)
+    outputs = splines.bsplines_[0].c.shape[1] - (not splines.include_bias)
+    owner = np.repeat(np.arange(len(columns)), outputs)
     return by_pieces(splines, columns, owner, starts, degree=max(splines.degree, 1))
 
 
@@ -117,10 +117,10 @@ def _(quantiles: Any, columns: Columns) -> Columns:
         _require_no_numbers(quantiles, columns)
     starts = []
     for values in quantiles.quantiles_.T:
-        own, count = np.unique(values, return_counts=True)
-        count[[0, -1]] = 2  # whose own values are set
-        alone = np.nextafter(own[count > 1], np.inf)
-        starts.append(np.unique(np.append(own, alone)))
+        knots, count = np.unique(values, return_counts=True)
+        count[[0, -1]] = 2  # whose values at the ends are set
+        alone = np.nextafter(knots[count > 1], np.inf)
+        starts.append(np.unique(np.append(knots, alone)))
     return by_pieces(quantiles, columns, np.arange(len(columns)), starts, degree=1)
 
 
@@ -213,18 +213,18 @@ def by_pieces(
         inner = _cuts(ask, owner, points, out)
 
     def of(j: int) -> Curve:
-        own = points[j]
-        found = out[: own.size, owner == j].reshape(*own.shape, -1)
-        if not np.isfinite(found).all():
-            at = own[tuple(np.argwhere(~np.isfinite(found))[0][:2])]
+        inputs = points[j]
+        values = out[: inputs.size, owner == j].reshape(*inputs.shape, -1)
+        if not np.isfinite(values).all():
+            at = inputs[tuple(np.argwhere(~np.isfinite(values))[0][:2])]
             raise columns.refusal(
                 step,
                 f"it gives no finite number for {at:.6g} in {columns.label(j)}. Let it encode "
                 "every bin as a number.",
             )
-        curve = _interpolated(inner[j], own[:, :-1], found[:, :-1])
-        value, size = curve(own[:, -1]), np.abs(found).max(axis=(0, 1))
-        if (np.abs(value - found[:, -1]) > SAME * size).any():
+        curve = _interpolated(inner[j], inputs[:, :-1], values[:, :-1])
+        value, size = curve(inputs[:, -1]), np.abs(values).max(axis=(0, 1))
+        if (np.abs(value - values[:, -1]) > SAME * size).any():
             raise columns.refusal(
                 step, f"what it makes of {columns.label(j)} is not a polynomial between its knots."
             )
@@ -240,17 +240,17 @@ def _cuts(
     out: FloatArray,
 ) -> dict[int, FloatArray]:
     """Input → where its pieces start, to the last bit: the first number with a piece's outputs."""
-    ends = np.cumsum([0, *(len(own) - 1 for own in points.values())]).tolist()
+    ends = np.cumsum([0, *(len(inputs) - 1 for inputs in points.values())]).tolist()
     spans = dict(zip(points, map(slice, ends[:-1], ends[1:]), strict=True))
-    low = np.concatenate([own[:-1, -1] for own in points.values()])
-    high = np.concatenate([own[1:, -1] for own in points.values()])
+    low = np.concatenate([inputs[:-1, -1] for inputs in points.values()])
+    high = np.concatenate([inputs[1:, -1] for inputs in points.values()])
 
     def arrived(y: FloatArray) -> Any:
-        found = ask({j: y[span] for j, span in spans.items()})
+        outputs = ask({j: y[span] for j, span in spans.items()})
         same = np.zeros(len(y), dtype=bool)
         for j, span in spans.items():
-            there = out[: points[j].size, owner == j].reshape(len(points[j]), 2, -1)[1:, -1]
-            same[span] = (found[: len(there), owner == j] == there).all(axis=1)
+            expected = out[: points[j].size, owner == j].reshape(len(points[j]), 2, -1)[1:, -1]
+            same[span] = (outputs[: len(expected), owner == j] == expected).all(axis=1)
         return same
 
     first = first_float(arrived, low, high)
@@ -311,10 +311,12 @@ def through_curves(
         return by_running(step, columns)
     held = np.zeros(len(columns), dtype=bool)
     held[numbers] = True
-    rest = sparse.diags_array(np.where(held, 0.0, 1.0))
-    size = replace(columns.sizes, matrix=rest @ columns.sizes.matrix)
+    categories = sparse.diags_array(np.where(held, 0.0, 1.0))
+    size = replace(columns.sizes, matrix=categories @ columns.sizes.matrix)
     offset = np.where(held, WITHIN, columns.offset)
-    constant = replace(columns, matrix=(rest @ columns.matrix).tocsr(), offset=offset, sizes=size)
+    constant = replace(
+        columns, matrix=(categories @ columns.matrix).tocsr(), offset=offset, sizes=size
+    )
     after = by_running(step, constant)
     used = [j for j in numbers.tolist() if (owner == j).any()]
     curves = tuple(_over(step, columns, j, of(j)) for j in used)
@@ -344,12 +346,12 @@ def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve
     order = slice(None) if scale > 0 else slice(None, None, -1)
     powers = scale ** np.arange(curve.coefficients.shape[2])
     starts = np.append(-np.inf, starts[order])
-    kept = np.append(np.diff(starts) > 0.0, True) & (starts < np.inf)
+    distinct = np.append(np.diff(starts) > 0.0, True) & (starts < np.inf)
     return column, replace(
         curve,
-        starts=np.where(np.cumsum(kept) == 1, -np.inf, starts)[kept],
-        coefficients=(curve.coefficients * powers)[order][kept],
-        centers=((curve.centers - shift) / scale)[order][kept],
+        starts=np.where(np.cumsum(distinct) == 1, -np.inf, starts)[distinct],
+        coefficients=(curve.coefficients * powers)[order][distinct],
+        centers=((curve.centers - shift) / scale)[order][distinct],
         roundings=curve.roundings + 8,
         blurred=True,
     )
@@ -387,5 +389,5 @@ def _jumps(curve: Curve) -> bool:
     at = curve.starts[1:]
     if not len(at):
         return False
-    before, here = curve(np.nextafter(at, -np.inf)), curve(at)
-    return bool((np.abs(here - before) > SAME * (curve.sizes(at) + 1.0)).any())
+    before, after = curve(np.nextafter(at, -np.inf)), curve(at)
+    return bool((np.abs(after - before) > SAME * (curve.sizes(at) + 1.0)).any())

@@ -13,11 +13,10 @@ HALVINGS = 36
 """How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 
 
-def repaired(boxes: Lagrangian, points: Points) -> tuple[BoolArray, Points]:
+def repaired(boxes: Lagrangian, points: Points) -> Points:
     """Replace one feature of each point, as cheaply as can be, so that all demands are met.
 
-    Return also for which points (m,) there is a replacement that does so, or one that lowers the
-    cost of a point that meets them already.
+    A point stays as it is if that cannot be done, or if it meets them already and none is cheaper.
     """
     k, every = boxes.knapsack, np.arange(len(points.cost))
     missing = boxes.missing - points.gain
@@ -47,7 +46,7 @@ def repaired(boxes: Lagrangian, points: Points) -> tuple[BoolArray, Points]:
     if len(swap):
         table, option = np.divmod(item[swap] - len(k.numbers), boxes.boxes.option_cost.shape[2])
         choice[swap, table] = option
-    return helps, boxes.points(changes, choice)
+    return boxes.points(changes, choice)
 
 
 def _least_changes(boxes: Lagrangian, points: Points, missing: FloatArray) -> FloatArray:

@@ -38,8 +38,6 @@ from counterpoint.solvers.branch_and_bound import (
 
 __all__ = ["search_knapsacks"]
 
-REPAIRS = 3
-"""How often one feature of a point is replaced, at most."""
 SPARE = 1e-10
 """Relative margin above the incumbent when pruning; it exceeds the rounding of bounds."""
 STEEP = 1e-9
@@ -168,13 +166,7 @@ class KnapsackProblem(Problem[Nodes]):
             return
         candidates = boxes.pick(index)
         points = candidates.points(change, choice)
-        for _ in range(REPAIRS):
-            helps, points = repaired(candidates, points)
-            self._keep(candidates, points)
-            if not helps.any():
-                return
-            if not helps.all():
-                candidates, points = candidates.pick(helps), pick(points, helps)
+        self._keep(candidates, repaired(candidates, points))
 
     def _keep(self, boxes: Lagrangian, points: Points) -> None:
         """Keep the cheapest point of each row, if it meets all demands and is better."""
@@ -270,8 +262,8 @@ def _split(boxes: Lagrangian, nodes: Nodes) -> tuple[Boxes, Boxes, BoolArray]:
     first.low[rows, feature[rows]] = first.high[rows, feature[rows]] = 0.0
     rows = np.flatnonzero(counted & ~numeric)
     t = feature[rows] - len(k.numbers)
-    others = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
-    first.option_cost[rows, t] = np.where(others, np.inf, box.option_cost[rows, t])
+    changed = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
+    first.option_cost[rows, t] = np.where(changed, np.inf, box.option_cost[rows, t])
     rows = np.flatnonzero(counted)
     second.forced[rows, feature[rows]] = True
     return first, second, fits

@@ -106,7 +106,7 @@ class Knapsacks(Solver):
         points[:, columns] = np.where(single, rounded, points[:, columns])
 
     def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        """Within a cost that grows until it suffices: some columns have no end otherwise.
+        """Within a cost that grows until it suffices: rows columns have no end otherwise.
 
         No point of less cost is further away in a column than that cost takes there.
         """
@@ -115,28 +115,28 @@ class Knapsacks(Solver):
             cost_cutoff if cutoff is None else cutoff,
             list[tuple[IntArray, Proof]](),
         )
-        left, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
+        remaining, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
         endless, encoded_cost = (
             self.knapsack.numbers[self.knapsack.endless],
             self.program.encoded_cost,
         )
         for most in 8.0 ** np.arange(-2, 10):
-            some = cases.take(left)
+            rows = cases.take(remaining)
             with np.errstate(divide="ignore"):
                 reach[endless] = AMPLE * np.where(
                     encoded_cost.quadratic[endless] > 0.0,
                     np.sqrt(most / encoded_cost.quadratic[endless]),
                     most / encoded_cost.absolute[endless],
                 )
-            near = some.within(some.x - reach, some.x + reach)
-            found = search_knapsacks(
-                self.knapsack, near, effort, np.minimum(cost_cutoff[left], most), NODES
+            near = rows.within(rows.x - reach, rows.x + reach)
+            solution = search_knapsacks(
+                self.knapsack, near, effort, np.minimum(cost_cutoff[remaining], most), NODES
             )
-            again = (found.outcomes == Outcome.NOTHING) & (cost_cutoff[left] > most)
-            out.put(left, found)
-            assert found.proof is not None  # noqa: S101 (a search leaves its trees)
-            trees.append((left[~again], found.proof.take(np.flatnonzero(~again))))
-            left = left[again]
-            if not len(left):
+            farther = (solution.outcomes == Outcome.NOTHING) & (cost_cutoff[remaining] > most)
+            out.put(remaining, solution)
+            assert solution.proof is not None  # noqa: S101 (a search leaves its trees)
+            trees.append((remaining[~farther], solution.proof.take(np.flatnonzero(~farther))))
+            remaining = remaining[farther]
+            if not len(remaining):
                 break
         return replace(out, proof=Proof.joined(trees, len(cases)).within(cases))

@@ -65,12 +65,12 @@ class SumDuality(NonConvexDuality):
     @classmethod
     def of(cls, program: Program) -> SumDuality | None:
         """None if the price of a column depends on the others."""
-        own = [c for c in program.region if isinstance(c, SumBounds)]
-        curves = own[0].curves  # of one form
+        conditions = [c for c in program.region if isinstance(c, SumBounds)]
+        curves = conditions[0].curves  # of one form
         if program.encoded_cost.quadratic.ndim == 2:
             return None
-        rows = own[0].rows
-        for other in own[1:]:
+        rows = conditions[0].rows
+        for other in conditions[1:]:
             rows = rows.stacked(other.rows)
         return cls(program, rows, Bends.of(rows.matrix, curves, program.encoded_cost.levels))
 
@@ -98,8 +98,8 @@ class SumDuality(NonConvexDuality):
         return moved
 
     def tightened(self, margin: FloatArray) -> Region:
-        own = (c for c in self.program.region if isinstance(c, SumBounds))
-        return Region(tuple(c.tightened(margin) for c in own))
+        conditions = (c for c in self.program.region if isinstance(c, SumBounds))
+        return Region(tuple(c.tightened(margin) for c in conditions))
 
     def bound(
         self,
@@ -109,13 +109,13 @@ class SumDuality(NonConvexDuality):
         at: FloatArray | None,
         margin: FloatArray | None,
     ) -> FloatArray:
-        value, lost, _ = self._value(cases, multipliers, cut, margin, priced=True)
-        return np.maximum(np.where(np.isnan(value), 0.0, value - lost), 0.0)
+        value, rounding, _ = self._value(cases, multipliers, cut, margin, priced=True)
+        return np.maximum(np.where(np.isnan(value), 0.0, value - rounding), 0.0)
 
     def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        value, lost, size = self._value(cases, multipliers, cut, None, priced=False)
+        value, rounding, size = self._value(cases, multipliers, cut, None, priced=False)
         with np.errstate(invalid="ignore"):
-            return np.asarray(value > lost + 1e-12 * size)
+            return np.asarray(value > rounding + 1e-12 * size)
 
     def _value(
         self,
@@ -144,18 +144,22 @@ class SumDuality(NonConvexDuality):
                 sizes.scaled(factor),
             )
             offset, doubt, offsets = offset * factor, doubt * factor, offsets * factor[:, None]
-        x, own = cases.x, self.bends.columns
+        x, columns = cases.x, self.bends.columns
         encoded_cost = (diagonal.absolute, diagonal.curvature)
         slope = np.array(normal)
-        slope[:, own] = 0.0
-        here, tall = self.bends.here(x, weights)
+        slope[:, columns] = 0.0
+        staying, tall = self.bends.here(x, weights)
         with np.errstate(over="ignore", invalid="ignore"):
-            least = self.bends.least(cases, weights, normal, encoded_cost, program.steps)[0] - here
-            off = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
+            least = (
+                self.bends.least(cases, weights, normal, encoded_cost, program.steps)[0] - staying
+            )
+            piece_rounding = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
             sizes = Sizes(np.where(slope == 0.0, 0.0, sizes.each), None, sizes.count)
-            total, lost = program.domain.lower(diagonal, slope, cases, sizes, (own, least.T))
+            total, rounding = program.domain.lower(
+                diagonal, slope, cases, sizes, (columns, least.T)
+            )
             size = dots(terms, np.abs(x)) + np.abs(offsets).sum(axis=1) + np.abs(cut.offset)
             size = size + np.abs(np.where(np.isfinite(total), total, 0.0)) + tall.sum(axis=1)
-            value = total + dots(normal, x) + here.sum(axis=1) - offset
-            lost = lost + off + doubt + sizes.rounding(len(zero), 12) * size
-        return value, lost + TINY, size
+            value = total + dots(normal, x) + staying.sum(axis=1) - offset
+            rounding = rounding + piece_rounding + doubt + sizes.rounding(len(zero), 12) * size
+        return value, rounding + TINY, size

@@ -19,6 +19,7 @@ from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers.base import Outcome
+from counterpoint.solvers.refinement import refined
 
 __all__ = ["by_columns", "is_wide"]
 
@@ -31,9 +32,9 @@ FEW = 4
 
 def is_wide(program: Program) -> bool:
     """Whether a program has so many columns, each with a price, that a few at a time are faster."""
-    known = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
+    accepts = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
     return (
-        program.condition_types <= known
+        program.condition_types <= accepts
         and program.width > 128
         and bool(program.encoded_cost.absolute.all())
     )
@@ -41,52 +42,57 @@ def is_wide(program: Program) -> bool:
 
 def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
     """The answer to one row, by a solver of narrower programs."""
-    encoded_cost = program.encoded_cost.absolute
+    prices = program.encoded_cost.absolute
     weight = float(case.weights[0]) if program.objective_terms else 1.0
     held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
-    rates = np.where(free, np.abs(program.normals) / encoded_cost, 0.0)
-    columns = np.zeros(program.width, dtype=bool)
-    columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
-    while True:
-        columns &= free
+
+    def narrow(columns: BoolArray) -> Answer:
         few = Cases(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
-        found, point, multipliers = solve(
-            _restricted(program, held, columns), replace(few, weight=case.weight)
-        )
-        refuted = found is Outcome.INFEASIBLE
+        return solve(_restricted(program, held, columns), replace(few, weight=case.weight))
+
+    def extend(columns: BoolArray, answer: Answer) -> BoolArray | None:
+        outcome, _, multipliers = answer
+        refuted = outcome is Outcome.INFEASIBLE
+        if outcome is Outcome.LIMIT or not (free & ~columns).any():
+            return None
         if refuted and program.refutes(case, multipliers[None, :])[0]:
-            break
-        if found is Outcome.LIMIT:
-            break
+            return None
         normal = program.cut(multipliers[None, :]).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
-        gain = np.where(room & ~columns, np.abs(normal) / encoded_cost, 0.0)
+        gain = np.where(room & free & ~columns, np.abs(normal) / prices, 0.0)
         better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
-        if found is Outcome.NOTHING or (refuted and not better.any()):  # all of them may tell more
-            return solve(program, case)
+        if outcome is Outcome.NOTHING or (refuted and not better.any()):
+            return free  # all of them may tell more
         if not better.any():
-            break
+            return None
         most = np.argsort(gain)[-max(int(columns.sum()) // 2, FEW) :]
-        columns[most[better[most]]] = True
-    if found is not Outcome.FOUND:
-        return found, np.full(program.width, np.nan), multipliers
+        larger = np.array(columns)
+        larger[most[better[most]]] = True
+        return larger
+
+    rates = np.where(free, np.abs(program.normals) / prices, 0.0)
+    columns = np.zeros(program.width, dtype=bool)
+    columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
+    columns, (outcome, point, multipliers) = refined(columns & free, narrow, extend)
+    if outcome is not Outcome.FOUND:
+        return outcome, np.full(program.width, np.nan), multipliers
     held[columns] = point
-    return found, held, multipliers
+    return outcome, held, multipliers
 
 
 def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Program:
     """The program over some columns, the others held at a point."""
-    rest = np.where(columns, 0.0, held)
+    fixed = np.where(columns, 0.0, held)
     conditions: list[Condition] = []
-    for part in program.nonlinear_and_objective_terms:
-        if isinstance(part, LogLoss | LogSumExp):  # `is_wide` lets nothing else in
-            offset = part.offset + part.matrix @ rest
-            conditions.append(replace(part, matrix=part.matrix[:, columns], offset=offset))
+    for coupling in program.nonlinear_and_objective_terms:
+        if isinstance(coupling, LogLoss | LogSumExp):  # `is_wide` lets nothing else in
+            offset = coupling.offset + coupling.matrix @ fixed
+            conditions.append(replace(coupling, matrix=coupling.matrix[:, columns], offset=offset))
     rows = program.affine
     if rows.size:
-        there = rows.matrix @ rest
-        low, high = rows.low - there, rows.high - there
+        values = rows.matrix @ fixed
+        low, high = rows.low - values, rows.high - values
         conditions.append(replace(rows, matrix=rows.matrix[:, columns], low=low, high=high))
     encoded_cost = EncodedCost(
         program.encoded_cost.absolute[columns], program.encoded_cost.quadratic[columns]

@@ -67,7 +67,7 @@ def test_a_region_with_a_point_is_never_refuted(case: Planted, seed: int):
     given = multipliers(rng, case.program.size, TRIES)
     cases = repeated(case, TRIES)
     assert not case.program.refutes(cases, given).any()
-    assert not case.program.empty(cases).any()
+    assert not case.program.domain.is_empty(cases).any()
 
 
 @given(planted(), seeds)
@@ -142,7 +142,11 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
         if isinstance(f, cp.Categorical):
             eye = np.eye(block.stop - block.start)
             here = int(x[block].argmax())
-            allowed = [t.allowed[here] for t in program.transitions if t.columns == block]
+            allowed = [
+                t.allowed[here]
+                for t in program.region
+                if isinstance(t, Transitions) and t.columns == block
+            ]
             choices.append([e for c, e in enumerate(eye) if all(a[c] for a in allowed)])
         elif isinstance(f, cp.Integer):
             steps = x[j] + f.step * np.arange(-9, 10)
@@ -265,7 +269,7 @@ def test_contradicting_bounds_and_rows_are_refuted():
     cases = program.cases(np.zeros((1, 2)))
     assert program.refutes(cases, np.array([[-1.0]]))[0]
     assert not program.refutes(cases, np.array([[1.0]]))[0]
-    assert not program.empty(cases)[0]
+    assert not program.domain.is_empty(cases)[0]
 
 
 def test_a_region_of_one_point_is_never_refuted():
@@ -297,7 +301,7 @@ def test_a_forbidden_category_leaves_nothing():
         cp.Manhattan().encoded_cost(described), kinds_region(described) & Region((never,))
     )
     cases = program.cases(described.expand(np.zeros((1, 1))))
-    assert program.empty(cases)[0]
+    assert program.domain.is_empty(cases)[0]
     assert program.refutes(cases, np.zeros((1, 0)))[0]
 
 

@@ -86,10 +86,12 @@ class Validation:
         margin, probability = np.full((2, n), np.nan)
         return cls.plain(np.zeros(n, dtype=bool), margin, probability, np.zeros(n))
 
-    def put(self, rows: IntArray, other: Validation, part: BoolArray | slice = slice(None)) -> None:
+    def put(
+        self, rows: IntArray, other: Validation, selected: BoolArray | slice = slice(None)
+    ) -> None:
         """Write what the model says of some rows, or of a part of them."""
         for name, values in vars(other).items():
-            getattr(self, name)[rows] = values[part]
+            getattr(self, name)[rows] = values[selected]
 
 
 class VaryingMargin(ABC):
@@ -187,11 +189,11 @@ class Target(ABC):
         return model.predict(table)
 
     @abstractmethod
-    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: Form, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
         """(n,): whether what is `said` of rows gives them the target."""
 
     @abstractmethod
-    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
+    def verdict(self, form: Form, x: FloatArray, predicted: NDArray[Any], eps: float) -> Validation:
         """What is `said` of answers, and how sure that is.
 
         ``eps`` is the distance from 1 to the next number where the model computes, or rows are
@@ -213,51 +215,51 @@ class PlainTarget(Target):
         if not self.requirement.others or self.requirement.labels:
             yield [(self, np.arange(len(predicted)))]
             return
-        parts: list[tuple[Target, IntArray]] = []
-        left, margin = np.arange(len(predicted)), self.requirement.margin
-        while len(left):  # of few labels this is quicker than to sort or to hash
-            label, same = predicted[left[0]], predicted[left] == predicted[left[0]]
+        targets: list[tuple[Target, IntArray]] = []
+        remaining, margin = np.arange(len(predicted)), self.requirement.margin
+        while len(remaining):  # of few labels this is quicker than to sort or to hash
+            label, same = predicted[remaining[0]], predicted[remaining] == predicted[remaining[0]]
             value = label.item() if isinstance(label, np.generic) else label
-            parts.append((OtherLabel(value, margin), left[same]))
-            left = left[~same]
-        yield parts
+            targets.append((OtherLabel(value, margin), remaining[same]))
+            remaining = remaining[~same]
+        yield targets
 
     @final
     def misfit(self, model: str, fitting: str) -> InvalidInput:
         return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(self)}.")
 
     @final
-    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: Form, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
-            return np.asarray((said >= required.limits[0]) & (said <= required.limits[1]))
+            return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
         if required.at_least is not None:
-            return np.asarray(said >= required.at_least)
+            return np.asarray(predicted >= required.at_least)
         if required.probable:
             return np.zeros(len(x), dtype=bool)
-        named = np.zeros(len(said), dtype=bool)
+        named = np.zeros(len(predicted), dtype=bool)
         for label in required.labels:
-            named |= said == label
+            named |= predicted == label
         inside = named != required.others
         if required.margin > 0:
             inside &= form.margin(x, self) >= -form.noise(x)
         return inside
 
     @final
-    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
+    def verdict(self, form: Form, x: FloatArray, predicted: NDArray[Any], eps: float) -> Validation:
         required = self.requirement
         rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
         if not required.probable:
-            valid = self.satisfied(form, x, said)
+            valid = self.satisfied(form, x, predicted)
             return Validation.plain(valid, margin, np.full(len(x), np.nan), rounding)
         if required.at_least is None:  # valid if the model's own probability is what was weighed
             weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-            valid = np.abs(said - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
+            valid = np.abs(predicted - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
         else:
-            valid = said >= required.at_least
-            short = _log_odds(said) - _log_odds(required.at_least)
+            valid = predicted >= required.at_least
+            short = _log_odds(predicted) - _log_odds(required.at_least)
             margin = np.where(valid, margin, np.minimum(margin, short))
-        return Validation.plain(valid, margin, said, rounding)
+        return Validation.plain(valid, margin, predicted, rounding)
 
 
 @final

@@ -239,8 +239,8 @@ class MinimumChange(Domain):
     def beyond(at: FloatArray, margins: FloatArray) -> tuple[FloatArray, FloatArray]:
         """From where on values are clear of thresholds above them, and up to where below them."""
         with np.errstate(invalid="ignore"):  # of a threshold at infinity
-            kept = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
-            return at + kept, at - kept
+            distance = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
+            return at + distance, at - distance
 
 
 @final
@@ -290,10 +290,6 @@ class LinearBounds(Coupling):
         # A row, and its bound, may be a difference of two rows, which was rounded once itself.
         normal, count = weights @ self.matrix, self.size + 1
         return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
-
-    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        weights = np.abs(self.cut_weights(multipliers)[0])
-        return np.einsum("ij,ij->i", weights, self.closed_in(margin))
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
@@ -346,11 +342,11 @@ class LinearBounds(Coupling):
         rows = np.flatnonzero(short & alone & np.isfinite(self.high))
         gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)
         rows, gap = rows[gap > 0], gap[gap > 0]
-        high, lost = np.array(self.high), np.array(self.lost)
+        high, ties = np.array(self.high), np.array(self.lost)
         tied = np.fmod(limit[rows], gap) == 0.0
         high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
-        lost[rows] = 0.0
-        return LinearBounds(self.matrix, self.low, high, self.tight, lost)
+        ties[rows] = 0.0
+        return LinearBounds(self.matrix, self.low, high, self.tight, ties)
 
     @cached_property
     def room(self) -> FloatArray:
@@ -428,9 +424,6 @@ class Cone(Coupling):
         weights = np.column_stack([offset_weights, t]) if sloping else offset_weights
         normal = u @ self.matrix - t[:, None] * self.slope
         return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
-
-    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        return np.asarray(self._heights(multipliers) * self.closed_in(margin))
 
     def _heights(self, multipliers: FloatArray) -> FloatArray:
         """(n,) t′, no shorter than u is, whatever its length was rounded to."""

@@ -97,10 +97,10 @@ class Duality:
                 slope = normal = normal * shrink[:, None]
                 offset, doubt = offset * shrink, doubt * shrink
                 slopes = sizes = sizes.scaled(shrink)
-        least, lost = self.domain.lower(self.diagonal, slope, cases, slopes)
+        least, error = self.domain.lower(self.diagonal, slope, cases, slopes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
-        lost = lost + doubt + sizes.rounding(d, 8) * size + TINY
-        bound = np.maximum(least + dots(normal, cases.x) - offset - lost, 0.0)
+        error = error + doubt + sizes.rounding(d, 8) * size + TINY
+        bound = np.maximum(least + dots(normal, cases.x) - offset - error, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 
     @cached_property
@@ -135,15 +135,15 @@ class Duality:
         normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
         encoded_cost = Diagonal(zero, zero)
         with np.errstate(over="ignore", invalid="ignore"):
-            least, lost = self.domain.lower(encoded_cost, normal, cases, sizes)
+            least, error = self.domain.lower(encoded_cost, normal, cases, sizes)
             size = np.abs(cut.offset) + dots(
                 np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
             )
-            here = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
-            lost = lost + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * here
+            terms = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
+            error = error + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * terms
             value = least + dots(normal, cases.x) - cut.offset
             # By more than rounding: points some 1e12 times as far away are not proved to be none.
-            refuted = np.asarray(value > lost + 1e-12 * size)
+            refuted = np.asarray(value > error + 1e-12 * size)
         empty = np.flatnonzero(np.isposinf(least))
         if len(empty):
             refuted[empty] = self.domain.is_empty(cases.take(empty))
@@ -166,8 +166,11 @@ class Duality:
             excess = (np.abs(slope) * share).max(axis=1)
             excess += gamma(sizes.count) * sizes.highest(share)
         else:
-            off = gamma(sizes.count) * sizes.each
-            up, down = np.where(above, off - slope, -np.inf), np.where(below, off + slope, -np.inf)
+            error = gamma(sizes.count) * sizes.each
+            up, down = (
+                np.where(above, error - slope, -np.inf),
+                np.where(below, error + slope, -np.inf),
+            )
             excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
         if not (excess > SHY).any():
             return None
@@ -214,9 +217,9 @@ class LinearRows:
                 weight, offset = weight * shrink, offset * shrink
             least = weight * weight * self._curved
             size = np.abs(weight) * _products(np.abs(x), self._sizes) + np.abs(offset) + least
-            lost = gamma(self._rows.shape[1] + 12) * size + TINY
+            error = gamma(self._rows.shape[1] + 12) * size + TINY
             # what overflows is not a number in the end, and proves nothing.
-            bound = weight * _products(x, self._rows) - least - offset - lost
+            bound = weight * _products(x, self._rows) - least - offset - error
             return np.fmax(bound, 0.0)
 
 
@@ -242,9 +245,9 @@ class LossBound:
         value = np.einsum("ij,ij->i", shares, x @ self._loss.matrix.T + self._loss.offset)
         terms = total * (np.abs(x) @ self._unit) + shares @ np.abs(self._loss.offset)
         terms += total * total * self._steepest / (4.0 * weights)
-        lost = gamma(x.shape[1] + 4 * len(self._gram) + 16) * terms
-        lost += self._loss.entropy_error(total, entropy)
-        return np.fmax((value + entropy - fall - lost - TINY) * (1.0 - 4.0 * UNIT), 0.0)
+        error = gamma(x.shape[1] + 4 * len(self._gram) + 16) * terms
+        error += self._loss.entropy_error(total, entropy)
+        return np.fmax((value + entropy - fall - error - TINY) * (1.0 - 4.0 * UNIT), 0.0)
 
 
 def _products(x: FloatArray, rows: FloatArray) -> FloatArray:

@@ -41,9 +41,6 @@ class LogSumExp(Coupling):
         doubt = gamma(3 * m + LIBRARY + 8) * size
         return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
 
-    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        return np.asarray(np.maximum(multipliers, 0.0).sum(axis=1) * margin[:, 0])
-
     def excess(self, y: FloatArray) -> FloatArray:
         """(n,) by how much points miss it, in score units; negative where they do not."""
         z = y @ self.matrix.T + self.offset
@@ -80,8 +77,8 @@ class LogLoss(Coupling):
     def of(z: FloatArray) -> FloatArray:
         """(n, m) score differences → (n,) what they are charged."""
         top = np.maximum(z.max(axis=1), 0.0)
-        rest = np.exp(z - top[:, None]).sum(axis=1)
-        return np.where(top == 0.0, np.log1p(rest), top + np.log(rest + np.exp(-top)))
+        total = np.exp(z - top[:, None]).sum(axis=1)
+        return np.where(top == 0.0, np.log1p(total), top + np.log(total + np.exp(-top)))
 
     def cut(self, multipliers: FloatArray) -> Cut:
         v, entropy = self.shares(multipliers)
@@ -99,9 +96,6 @@ class LogLoss(Coupling):
         remainder = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(self.size + 2))))
         return gamma(self.size + LIBRARY + 8) * (entropy + remainder)
 
-    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        return self.shares(multipliers)[0].sum(axis=1) * np.minimum(margin[:, 0], 0.0)
-
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         return np.zeros(len(y))
 
@@ -112,8 +106,8 @@ class LogLoss(Coupling):
         total = v.sum(axis=1) * (1.0 + gamma(v.shape[1] + 4))
         v = v / np.maximum(total, 1.0)[:, None]
         total = np.minimum(v.sum(axis=1), 1.0)
-        rest = 1.0 - total
+        remainder = 1.0 - total
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(v > 0.0, v * np.log(v), 0.0).sum(axis=1)
-            last = np.where(rest > 0.0, rest * np.log1p(-total), 0.0)
+            last = np.where(remainder > 0.0, remainder * np.log1p(-total), 0.0)
         return v, -terms - last

@@ -88,7 +88,7 @@ class Program:
 
         The rows of the simplices come after the program's own, see `Program.own_multipliers`.
         """
-        kept = [c for c in self.region if type(c) not in dropped]
+        conditions = [c for c in self.region if type(c) not in dropped]
         added: list[Condition] = []
         for group in self.groups if OneOf in dropped else ():
             row = np.zeros((1, self.width))
@@ -96,13 +96,13 @@ class Program:
             box = Box.unbounded(self.width)
             box.low[group], box.high[group] = 0.0, 1.0
             added += [LinearBounds(row, np.ones(1), np.ones(1)), box]
-        return Program(self.encoded_cost, Region((*kept, *added)))
+        return Program(self.encoded_cost, Region((*conditions, *added)))
 
     def own_multipliers(self, relaxed: FloatArray) -> FloatArray:
         """(n, size) this program's multipliers among those of a program that `relaxed` made."""
-        own = self.affine.size
+        rows = self.affine.size
         added = relaxed.shape[1] - self.size
-        return np.hstack([relaxed[:, :own], relaxed[:, own + added :]])
+        return np.hstack([relaxed[:, :rows], relaxed[:, rows + added :]])
 
     @cached_property
     def box(self) -> Box:
@@ -155,7 +155,9 @@ class Program:
     @cached_property
     def convex_size(self) -> int:
         """The number of multipliers of what is convex: linear rows first, then what is beyond."""
-        return self.affine.size + sum(part.size for part in self.nonlinear_and_objective_terms)
+        return self.affine.size + sum(
+            coupling.size for coupling in self.nonlinear_and_objective_terms
+        )
 
     @cached_property
     def size(self) -> int:
@@ -184,7 +186,7 @@ class Program:
         return tuple(c.columns for c in self.region if isinstance(c, OneOf))
 
     @cached_property
-    def transitions(self) -> tuple[Transitions, ...]:
+    def _transitions(self) -> tuple[Transitions, ...]:
         """Which category may become which."""
         return tuple(c for c in self.region if isinstance(c, Transitions))
 
@@ -200,8 +202,8 @@ class Program:
     @cached_property
     def at_most(self) -> AtMost | None:
         """The tightest bound on the number of changed features."""
-        found = [c for c in self.region if isinstance(c, AtMost)]
-        return min(found, key=lambda c: c.count) if found else None
+        limits = [c for c in self.region if isinstance(c, AtMost)]
+        return min(limits, key=lambda c: c.count) if limits else None
 
     @cached_property
     def numeric(self) -> BoolArray:
@@ -224,9 +226,9 @@ class Program:
     def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Cases:
         """What the program knows of these rows: their points and bounds; margins, if given."""
         low, high = self.box.bounds(x)
-        if self.transitions:
+        if self._transitions:
             high = np.array(high)
-            for transition in self.transitions:
+            for transition in self._transitions:
                 block = high[:, transition.columns]
                 np.minimum(block, transition.permitted(x), out=block)
         if self._is_whole:
@@ -267,11 +269,11 @@ class Program:
     @cached_property
     def _merged(self) -> Region:
         """The same region with one box, and one stack of rows; without groups."""
-        others = [c for c in self.region if not isinstance(c, Box | LinearBounds | OneOf)]
+        further = [c for c in self.region if not isinstance(c, Box | LinearBounds | OneOf)]
         first: list[Condition] = [self.box]
         if self.affine.size:
             first.append(self.affine)
-        return Region((*first, *others))
+        return Region((*first, *further))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """(n,) the largest violation of any condition, relative to the size of its terms."""
@@ -289,7 +291,10 @@ class Program:
     def normals(self) -> FloatArray:
         """(convex_size, d) the normal that each multiplier of what is convex weighs."""
         return np.vstack(
-            [self.affine.matrix, *(part.normals for part in self.nonlinear_and_objective_terms)]
+            [
+                self.affine.matrix,
+                *(coupling.normals for coupling in self.nonlinear_and_objective_terms),
+            ]
         )
 
     @cached_property
@@ -308,11 +313,11 @@ class Program:
         """(convex_size,) r and (d,) c, with no number of `normals` larger than r_i c_j."""
         sizes = self._sizes
         column = sizes.max(axis=0, initial=0.0)
-        some = column > 0.0
-        height = (sizes[:, some] / column[some]).max(axis=1, initial=0.0)
+        used = column > 0.0
+        height = (sizes[:, used] / column[used]).max(axis=1, initial=0.0)
         unit = np.zeros(self.width)
         rows = height > 0.0
-        unit[some] = (sizes[np.ix_(rows, some)] / height[rows, None]).max(axis=0, initial=0.0)
+        unit[used] = (sizes[np.ix_(rows, used)] / height[rows, None]).max(axis=0, initial=0.0)
         return height, unit * (1.0 + 8.0 * UNIT)
 
     def cut(self, multipliers: FloatArray) -> Cut:
@@ -321,9 +326,9 @@ class Program:
         The multipliers of conditions that are not convex have no part in it.
         """
         cuts, start = [], 0
-        for part in self._cut_parts:
-            cuts.append(part.cut(multipliers[:, start : start + part.size]))
-            start += part.size
+        for coupling in self._cut_parts:
+            cuts.append(coupling.cut(multipliers[:, start : start + coupling.size]))
+            start += coupling.size
         if len(cuts) == 1:
             return cuts[0]
         offsets = np.stack([cut.offset for cut in cuts])
@@ -347,51 +352,27 @@ class Program:
         cases: Cases,
         multipliers: FloatArray,
         at: FloatArray | None = None,
-        margin: FloatArray | None = None,
     ) -> FloatArray:
         """(n,) lower bounds on the objective at every point of the region: weak duality.
 
         Multipliers (n, size) may be any finite numbers. A full quadratic price is bounded by its
         tangent ``at`` any (n, d) points (x itself by default): the nearer to the optimum, the
-        better. With a ``margin`` (n, 2), see `Cases`, these are bounds on what meets the target by
-        so much; the margin of the cases is not used. Infinite where the domain alone is empty.
+        better. The margin of the cases is not used. Infinite where the domain alone is empty.
         """
         if self._is_one_row and cases.unbounded:
             weighed = self.affine.cut_weights(multipliers)
-            weight, offset = weighed
-            if margin is not None:
-                offset = offset - np.abs(weight) * self.affine.closed_in(margin)
-            return self._one_row.bound(cases.x, weight, offset)[:, 0]
-        if self._is_plain_loss and cases.unbounded and margin is None:
+            return self._one_row.bound(cases.x, *weighed)[:, 0]
+        if self._is_plain_loss and cases.unbounded:
             return self._loss_bound.bound(cases, multipliers)
         cut = self.cut(multipliers)
-        if margin is not None:
-            cut = cut._replace(offset=cut.offset - self._gained(multipliers, margin))
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
         beyond = self.nonconvex_duality
         if beyond is None or self.objective_terms:
             return bound
-        own = multipliers[:, self.convex_size :]
-        return np.maximum(bound, beyond.bound(cases, own, cut, at, margin))
-
-    def lowered(self, bound: FloatArray, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n,) finite bounds of these multipliers without a margin, as they are with one below 0.
-
-        What it adds to the offsets is all that the bounds lose. Of programs whose conditions are
-        convex.
-        """
-        lost = self._gained(multipliers, margin) * (1.0 + gamma(self.size + 8))
-        return np.asarray(np.maximum(bound + lost, 0.0) * (1.0 - 4.0 * UNIT))
-
-    def _gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n,) by how much (n, 2) margins lower the offsets of `cut`."""
-        gained, start = np.zeros(len(multipliers)), 0
-        for part in self._cut_parts:
-            gained += part.gained(multipliers[:, start : start + part.size], margin)
-            start += part.size
-        return gained
+        further = multipliers[:, self.convex_size :]
+        return np.maximum(bound, beyond.bound(cases, further, cut, at, None))
 
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
@@ -440,10 +421,6 @@ class Program:
             charged = sum(objective_term.size for objective_term in self.objective_terms)
             multipliers = np.array(multipliers)
             multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
-        cut, own = self.cut(multipliers), multipliers[:, self.convex_size :]
+        cut, further = self.cut(multipliers), multipliers[:, self.convex_size :]
         refuted, beyond = self.duality.refutes(cases, cut), self.nonconvex_duality
-        return refuted if beyond is None else refuted | beyond.refutes(cases, own, cut)
-
-    def empty(self, cases: Cases) -> BoolArray:
-        """(n,): whether some feature has no value left at all."""
-        return self.domain.is_empty(cases)
+        return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)

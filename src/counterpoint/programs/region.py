@@ -192,10 +192,6 @@ class Coupling(Condition):
         times the multipliers, the cut of a coupling is t times as large.
         """
 
-    @abstractmethod
-    def gained(self, multipliers: FloatArray, margin: FloatArray) -> FloatArray:
-        """(n,) by how much (n, 2) margins, see `Cases`, lower the offsets of ``cut``."""
-
 
 class NonConvex(Condition):
     """A condition that is not convex."""

@@ -47,10 +47,10 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
     NoSolver
         If there is none; the message names the nearest solver and what it lacks.
     """
-    found = tuple(solver for solver in all_solvers() if solver.takes(program))
+    solvers = tuple(solver for solver in all_solvers() if solver.takes(program))
     if not _is_taken(program):
         raise NoSolver(lack(program))
-    return found
+    return solvers
 
 
 def lack(program: Program) -> str:
@@ -67,10 +67,10 @@ def lack(program: Program) -> str:
             way for way in combinations(_simpler(program), count) if _is_taken(_by(way, program))
         ]
         if ways:
-            parts = dict.fromkeys(part for way in ways for part, _, _ in way)
+            names = dict.fromkeys(name for way in ways for name, _, _ in way)
             advice = dict.fromkeys(" and ".join(advice for _, advice, _ in way) for way in ways)
-            *others, last = parts
-            together = f"{', '.join(others)} and {last} together" if others else last
+            *first, last = names
+            together = f"{', '.join(first)} and {last} together" if first else last
             text = ", or ".join(advice)
             return f"This model cannot be searched with {together}. {text[0].upper()}{text[1:]}."
     return (
@@ -115,9 +115,9 @@ def _simpler(program: Program) -> Iterator[Simpler]:
         yield cost, "use a Manhattan cost", partial(replace, encoded_cost=manhattan)
     taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
     unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
-    for kind, (part, advice) in (DISPENSABLE | unknown).items():
+    for kind, (name, advice) in (DISPENSABLE | unknown).items():
         if kind in kinds:
-            yield part, advice, methodcaller("relaxed", kind)
+            yield name, advice, methodcaller("relaxed", kind)
 
 
 def _by(ways: Iterable[Simpler], program: Program) -> Program:
@@ -141,6 +141,6 @@ def all_solvers() -> tuple[type[Solver], ...]:
     from counterpoint.solvers.highs import Highs
     from counterpoint.solvers.probability import Logistic, Newton
 
-    own = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
-    found = (*own, *(solver for family in families() for solver in family.SOLVERS))
-    return tuple(sorted(found, key=lambda solver: not (solver.batched and solver.complete)))
+    general = (HalfSpace, Logistic, Newton, Daqp, Highs, Clarabel, Branching)
+    solvers = (*general, *(solver for family in families() for solver in family.SOLVERS))
+    return tuple(sorted(solvers, key=lambda solver: not (solver.batched and solver.complete)))

@@ -78,9 +78,9 @@ class Effort:
                 f"Expected an optimality of 'local' or 'global'; got {shown(optimality)}."
             ) from None
 
-    def shared(self, parts: int) -> Effort:
+    def shared(self, count: int) -> Effort:
         """The same, with the time shared evenly among some parts."""
-        return self if self.seconds is None else replace(self, seconds=self.seconds / parts)
+        return self if self.seconds is None else replace(self, seconds=self.seconds / count)
 
     def until(self, end: float) -> Effort:
         """The same, with what is left of the time until an end, by `time.perf_counter`."""

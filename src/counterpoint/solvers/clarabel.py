@@ -83,9 +83,9 @@ class Clarabel(Solver):
         columns = np.flatnonzero(hessian)
         return columns, columns, hessian[columns]
 
-    def steepest(self, part: Coupling) -> FloatArray:
+    def steepest(self, coupling: Coupling) -> FloatArray:
         """(size,) the largest entry of what each multiplier weighs, in units of change; or 1."""
-        size = np.abs(part.normals * self.form.unit).max(axis=1, initial=0.0)
+        size = np.abs(coupling.normals * self.form.unit).max(axis=1, initial=0.0)
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
@@ -99,8 +99,8 @@ class Clarabel(Solver):
         out.outcomes[cases.empty] = Outcome.INFEASIBLE
         with translated("Clarabel"):
             for i in np.flatnonzero(~cases.empty).tolist():
-                found = self._solved(cases.take(slice(i, i + 1)), effort)
-                out.outcomes[i], out.points[i], out.multipliers[i] = found
+                answer = self._solved(cases.take(slice(i, i + 1)), effort)
+                out.outcomes[i], out.points[i], out.multipliers[i] = answer
         return out
 
     def _solved(self, case: Cases, effort: Effort) -> Answer:
@@ -201,7 +201,7 @@ class Clarabel(Solver):
             if status not in USABLE:
                 break
             duals = priced(self.program, case, duals)
-            left = value - bound
+            gap = value - bound
             # the way there is shortened until the objective falls.
             tried = (point + 0.5**k * (goal - point) for k in range(20))
             goal = next((y for y in tried if self._reached(case, y) < value), point)
@@ -210,7 +210,7 @@ class Clarabel(Solver):
                 point, value = goal, reached
             if proved > bound:
                 multipliers, bound = duals, proved
-            if not value - bound < left:
+            if not value - bound < gap:
                 break
         return point, multipliers
 
@@ -316,16 +316,16 @@ class ConicProgram:
         self.sides = self._add_between(
             row_low, row_high, lambda i, s: entries_of(s[:, None] * matrix[i])
         )
-        for part in self.program.nonlinear_and_objective_terms:
+        for coupling in self.program.nonlinear_and_objective_terms:
             self.starts.append(self.count)
-            if isinstance(part, Cone):
-                self._add_cone(part)
-            elif isinstance(part, LogSumExp):  # exp(zᵢ − limit) <= shareᵢ
-                limit = part.limit - float(case.margin[0, 0])
-                here = part.matrix @ case.x[0] + part.offset - limit
-                self._add_exponentials(part.matrix, here)
-            elif isinstance(part, LogLoss):
-                self._add_log_loss(part) if model is None else self._add_scores(part)
+            if isinstance(coupling, Cone):
+                self._add_cone(coupling)
+            elif isinstance(coupling, LogSumExp):  # exp(zᵢ − limit) <= shareᵢ
+                limit = coupling.limit - float(case.margin[0, 0])
+                scores = coupling.matrix @ case.x[0] + coupling.offset - limit
+                self._add_exponentials(coupling.matrix, scores)
+            elif isinstance(coupling, LogLoss):
+                self._add_log_loss(coupling) if model is None else self._add_scores(coupling)
         self.matrix = sparse_columns(self.entries, (self.count, self.width))
         self.right = np.concatenate(self.rights)
 
@@ -374,9 +374,11 @@ class ConicProgram:
         x = self.case.x
         limits = self.form.limits(self.case)
         worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
-        for part in self.program.nonlinear:
-            if isinstance(part, Cone | LogSumExp):
-                worst = max(worst, float(part.excess(x)[0] / self.owner.steepest(part).max()))
+        for coupling in self.program.nonlinear:
+            if isinstance(coupling, Cone | LogSumExp):
+                worst = max(
+                    worst, float(coupling.excess(x)[0] / self.owner.steepest(coupling).max())
+                )
         return worst if 0.0 < worst < np.inf else 1.0
 
     def _add(self, cones: list[Any], right: FloatArray, *entries: Entries) -> int:
@@ -432,18 +434,18 @@ class ConicProgram:
     def _add_log_loss(self, objective_term: LogLoss) -> None:
         """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
         matrix = np.vstack([objective_term.matrix, np.zeros((1, self.program.width))])
-        here = np.append(objective_term.matrix @ self.case.x[0] + objective_term.offset, 0.0)
+        scores = np.append(objective_term.matrix @ self.case.x[0] + objective_term.offset, 0.0)
         m, value = len(matrix), np.full(len(matrix), self.width + len(matrix))
-        self._add_exponentials(matrix, here, (3 * np.arange(m), value, np.ones(m)))
+        self._add_exponentials(matrix, scores, (3 * np.arange(m), value, np.ones(m)))
         self.width += 1
 
-    def _add_exponentials(self, matrix: FloatArray, here: FloatArray, *value: Entries) -> None:
+    def _add_exponentials(self, matrix: FloatArray, level: FloatArray, *value: Entries) -> None:
         """exp(matrix · change + here − value) <= shares that add up to 1 at most."""
         m = len(matrix)
         share = np.arange(self.width, self.width + m)
         self.width += m
         i, j, scores = entries_of(-matrix * self.scale * self.form.unit)
-        right = np.stack([here, np.ones(m), np.zeros(m)], axis=1).ravel()
+        right = np.stack([level, np.ones(m), np.zeros(m)], axis=1).ravel()
         picked = 3 * np.arange(m) + 2, share, -np.ones(m)
         cones = [clarabel.ExponentialConeT() for _ in range(m)]
         self._add(cones, right, (3 * i, j, scores), picked, *value)
@@ -456,10 +458,10 @@ class ConicProgram:
             objective_term.size,
             objective_term.matrix * (self.scale / self._score_unit)[:, None],
         )
-        own = np.arange(self.width, self.width + m)
+        changes = np.arange(self.width, self.width + m)
         self.width += m
         block = entries_of(scores * self.form.unit)
-        self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, _picked(own, -1.0))
+        self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, _picked(changes, -1.0))
 
     def point(self, variables: FloatArray) -> FloatArray:
         """(d,) the point that variables stand for."""
@@ -473,19 +475,21 @@ class ConicProgram:
             np.add.at(rows[0], chosen, sign * duals[at : at + len(chosen)])
         out = self.form.multipliers(rows, self.scale)[0]
         start = self.program.affine.size
-        for part, at in zip(self.program.nonlinear_and_objective_terms, self.starts, strict=True):
-            out[start : start + part.size] = self._of_curved(part, duals, at)
-            start += part.size
+        for coupling, at in zip(
+            self.program.nonlinear_and_objective_terms, self.starts, strict=True
+        ):
+            out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
+            start += coupling.size
         return out * self.cost_cutoff
 
-    def _of_curved(self, part: Coupling, duals: FloatArray, at: int) -> FloatArray:
-        if isinstance(part, Cone):
-            m = len(part.matrix)
+    def _of_curved(self, coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
+        if isinstance(coupling, Cone):
+            m = len(coupling.matrix)
             ordered = np.append(-duals[at + 1 : at + 1 + m], duals[at])
-            return ordered[: part.size] / (self.owner.steepest(part).max() * self.scale)
-        if isinstance(part, LogLoss) and self.model is not None:
-            return np.maximum(duals[at : at + part.size] / self._score_unit, 0.0)
-        return np.maximum(-duals[at : at + 3 * part.size : 3], 0.0)
+            return ordered[: coupling.size] / (self.owner.steepest(coupling).max() * self.scale)
+        if isinstance(coupling, LogLoss) and self.model is not None:
+            return np.maximum(duals[at : at + coupling.size] / self._score_unit, 0.0)
+        return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
 
 
 def entries_of(block: FloatArray, row: int = 0, column: int = 0) -> Entries:
@@ -503,7 +507,7 @@ def sparse_columns(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc
     """The matrix with these entries, none of them twice."""
     if not entries:
         return sparse.csc_matrix(shape)
-    rows, columns, values = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+    rows, columns, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
     order = np.lexsort((rows, columns))
     starts = np.zeros(shape[1] + 1, dtype=np.int32)
     np.cumsum(np.bincount(columns, minlength=shape[1]), out=starts[1:])

@@ -94,11 +94,11 @@ class Daqp(Solver):
         alike: dict[bytes, list[int]] = {}
         for i in np.flatnonzero(~blocked).tolist():
             alike.setdefault(free[i].tobytes(), []).append(i)
-        for mask, some in alike.items():
-            rows, own = np.array(some), np.frombuffer(mask, dtype=bool)
-            part = BatchBounds(*(limit[rows] for limit in limits))
-            moved, flags[rows], lam = self._run(mask, change[rows], part, seconds)
-            change[np.ix_(rows, own)], duals[rows] = moved, lam / size[rows]
+        for mask, indices in alike.items():
+            rows, movable = np.array(indices), np.frombuffer(mask, dtype=bool)
+            narrowed = BatchBounds(*(limit[rows] for limit in limits))
+            moved, flags[rows], lam = self._run(mask, change[rows], narrowed, seconds)
+            change[np.ix_(rows, movable)], duals[rows] = moved, lam / size[rows]
         return self._solution(cases, flags, duals, change, lengths)
 
     def _run(
@@ -108,9 +108,9 @@ class Daqp(Solver):
 
         Of rows with the same free columns, whose others are held at some changes.
         """
-        own = np.frombuffer(mask, dtype=bool)
-        low, high, n = limits.low[:, own], limits.high[:, own], len(held)
-        linear = held @ self._hessian[:, own]
+        movable = np.frombuffer(mask, dtype=bool)
+        low, high, n = limits.low[:, movable], limits.high[:, movable], len(held)
+        linear = held @ self._hessian[:, movable]
         hessian, matrix = self._restricted(mask)
         first = low.shape[1]  # the first row, after the bounds
         # DAQP reads the numbers of a row one after the other, wherever the row lies.
@@ -138,8 +138,8 @@ class Daqp(Solver):
     ) -> Solution:
         """What DAQP said of changes in units of some lengths, by its own flags and duals."""
         outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
-        found = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
-        points = np.where(found, self.form.points(change, cases, lengths), np.nan)
+        solved = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
+        points = np.where(solved, self.form.points(change, cases, lengths), np.nan)
         multipliers = self.form.multipliers(duals * lengths[:, None])
         return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 
@@ -152,16 +152,16 @@ class Daqp(Solver):
         rows = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if not len(rows):
             return
-        part = cases.take(rows)
-        linear = self._refuter.solve(part, Effort())
+        blocked = cases.take(rows)
+        linear = self._refuter.solve(blocked, Effort())
         solution.multipliers[rows] = linear.multipliers
-        change = np.abs((linear.points - part.x) / self.form.unit).max(axis=1)
+        change = np.abs((linear.points - blocked.x) / self.form.unit).max(axis=1)
         for i in np.flatnonzero(linear.found & (change > 0.0)).tolist():
-            one = slice(i, i + 1)
-            other = self._solved(part.take(one), effort, change[one])
+            row = slice(i, i + 1)
+            other = self._solved(blocked.take(row), effort, change[row])
             if not other.found[0]:
                 other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
-            solution.put(rows[one], other)
+            solution.put(rows[row], other)
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
         """Hessian and unit rows over the free columns; rows often share what is fixed."""

@@ -52,10 +52,10 @@ def _row_sizes(program: Program) -> FloatArray:
     """
     size = np.abs(program.normals).max(axis=1, initial=0.0)
     start = program.affine.size
-    for part in program.nonlinear_and_objective_terms:
-        own = slice(start, start + part.size)
-        size[own] = size[own].max(initial=0.0) or 1.0
-        start += part.size
+    for coupling in program.nonlinear_and_objective_terms:
+        block = slice(start, start + coupling.size)
+        size[block] = size[block].max(initial=0.0) or 1.0
+        start += coupling.size
     return size
 
 

@@ -132,10 +132,10 @@ class HalfSpace(Solver):
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
         for side in np.flatnonzero(np.bincount(worst[~free])).tolist():
             rows = np.flatnonzero(~free & (worst == side))
-            part, some = (slice(None), cases) if len(rows) == n else (rows, cases.take(rows))
-            points[part], weights = self._meet(side, start[part], short[part, side], some)
+            block, chosen = (slice(None), cases) if len(rows) == n else (rows, cases.take(rows))
+            points[block], weights = self._meet(side, start[block], short[block, side], chosen)
             row, sign = (of[side] for of in self._rows)
-            multipliers[part, row] = -sign * weights
+            multipliers[block, row] = -sign * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
         if self.program.steps.any():
@@ -150,8 +150,8 @@ class HalfSpace(Solver):
         satisfied = ~blocked
         if len(self.normals) > 1 or self._is_integral:
             points = np.nan_to_num(out.points)
-            rest, size = self.shortfall(points, cases), np.abs(points) @ np.abs(self.normals.T)
-            satisfied &= (rest <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
+            missed, size = self.shortfall(points, cases), np.abs(points) @ np.abs(self.normals.T)
+            satisfied &= (missed <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
         if self._is_integral:
             satisfied &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
         out.points[~satisfied] = np.nan
@@ -343,19 +343,19 @@ def _root(
     root, open_, alike = np.array(guess), np.arange(len(total)), len(demand) == 1
     for _ in range(60):  # some 5 do; halving the bracket takes all of them
         rows = slice(None) if len(open_) == len(total) else open_
-        own = slice(None) if alike else rows
-        current, move = root[rows], root[rows][:, None] * direction[own]
+        which = slice(None) if alike else rows
+        current, move = root[rows], root[rows][:, None] * direction[which]
         clipped = np.maximum(move, low[rows])
         np.minimum(clipped, high[rows], out=clipped)
-        excess = _along(clipped, demand[own]) - total[rows]
+        excess = _along(clipped, demand[which]) - total[rows]
         unmet = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[rows])
         open_, current, excess = open_[unmet], current[unmet], excess[unmet]
         if not len(open_):
             break
         lower[open_] = np.where(excess <= 0, current, lower[open_])
         upper[open_] = np.where(excess >= 0, current, upper[open_])
-        own = slice(None) if alike else open_
-        slopes = demand[own] * direction[own]
+        which = slice(None) if alike else open_
+        slopes = demand[which] * direction[which]
         slope = np.where(clipped[unmet] == move[unmet], slopes, 0.0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = current - excess / slope
@@ -391,15 +391,15 @@ def _filled(
     used = int(np.isfinite(costs).sum(axis=1).max())
     while len(open_):  # most rows need the first few columns only
         width = min(width, used)
-        own: int | IntArray = 0 if alike else open_[:, None]
+        which: int | IntArray = 0 if alike else open_[:, None]
         ways = order[0, :width] if alike else order[open_, :width]
-        unit, price = demand[own, ways], costs[own, ways]
-        some = cases if len(open_) == len(start) else cases.take(open_)
-        here = np.arange(len(open_))
+        unit, price = demand[which, ways], costs[which, ways]
+        remaining = cases if len(open_) == len(start) else cases.take(open_)
+        indices = np.arange(len(open_))
         current, low, high = (
             start[open_[:, None], ways],
-            some.low[here[:, None], ways],
-            some.high[here[:, None], ways],
+            remaining.low[indices[:, None], ways],
+            remaining.high[indices[:, None], ways],
         )
         room = np.where(unit > 0.0, high - current, current - low)
         room = np.where(unit == 0.0, 0.0, np.maximum(room, 0.0)) * np.abs(unit)
@@ -407,13 +407,13 @@ def _filled(
         last = np.count_nonzero(so_far < short[open_, None] * (1.0 - ROUNDED), axis=1)
         satisfied, last = last < width, np.minimum(last, width - 1)
         amount = np.where(np.arange(width) < last[:, None], room, 0.0)
-        before = np.where(last > 0, so_far[here, last - 1], 0.0)
-        amount[here, last] = np.maximum(short[open_] - before, 0.0)
+        before = np.where(last > 0, so_far[indices, last - 1], 0.0)
+        amount[indices, last] = np.maximum(short[open_] - before, 0.0)
         change = np.divide(amount, unit, out=np.zeros(amount.shape), where=unit != 0.0)
         moved = np.minimum(np.maximum(current + change, low), high)
         filled = open_[satisfied]
         points[filled[:, None], np.broadcast_to(ways, moved.shape)[satisfied]] = moved[satisfied]
-        worths[filled] = np.broadcast_to(price, moved.shape)[here, last][satisfied]
+        worths[filled] = np.broadcast_to(price, moved.shape)[indices, last][satisfied]
         open_ = open_[~satisfied]
         if width == used:
             points[open_] = np.nan
@@ -431,16 +431,16 @@ def _filled_with_categories(
         program.encoded_cost.absolute,
         program.groups,
     )
-    some, points = program.numeric & (demand != 0.0), np.array(start)
-    gain = np.repeat(np.where(some, np.abs(demand), 0.0)[None], len(start), axis=0)
+    buyable, points = program.numeric & (demand != 0.0), np.array(start)
+    gain = np.repeat(np.where(buyable, np.abs(demand), 0.0)[None], len(start), axis=0)
     with np.errstate(invalid="ignore"):
         room = np.where(demand > 0.0, cases.high - start, start - cases.low).clip(0.0) * gain
-    room[:, ~some] = 0.0
+    room[:, ~buyable] = 0.0
     for group in groups:
         scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
         column = group.start + scores.argmax(axis=1)
-        more = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
-        gain[rows, column] = room[rows, column] = more
+        rise = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
+        gain[rows, column] = room[rows, column] = rise
     weight = np.where(program.numeric, encoded_cost, 2.0 * encoded_cost)
     cost_cutoff = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
     order = np.argsort(cost_cutoff, axis=1, kind="stable")

@@ -65,9 +65,9 @@ class Data:
         self.row_low, self.row_high = limits.row_low / per, limits.row_high / per
         at_most = form.program.at_most
         if at_most is not None:
-            more = np.full((n, form.program.width + 1), -np.inf)
-            self.row_low = np.hstack([self.row_low, more])
-            self.row_high = np.hstack([self.row_high, np.zeros(more.shape)])
+            unlimited = np.full((n, form.program.width + 1), -np.inf)
+            self.row_low = np.hstack([self.row_low, unlimited])
+            self.row_high = np.hstack([self.row_high, np.zeros(unlimited.shape)])
             self.row_high[:, -1] = at_most.count
         reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -125,14 +125,14 @@ class Highs(Solver):
     @cached_property
     def encoded_cost(self) -> FloatArray:
         """The prices of the model's columns."""
-        own = self.form.absolute / self.normal
-        return np.concatenate([own, own, np.zeros(len(self.switches))])
+        prices = self.form.absolute / self.normal
+        return np.concatenate([prices, prices, np.zeros(len(self.switches))])
 
     @cached_property
     def matrix(self) -> FloatArray:
         """The model's rows; caps stand at 1 here."""
-        own, d, s = self.form.matrix, self.program.width, len(self.switches)
-        rows = np.hstack([own, -own, np.zeros((len(own), s))])
+        block, d, s = self.form.matrix, self.program.width, len(self.switches)
+        rows = np.hstack([block, -block, np.zeros((len(block), s))])
         if not s:
             return rows
         uses = np.hstack([np.eye(d), np.eye(d), -np.eye(s)[self.owner]])
@@ -159,14 +159,14 @@ class Highs(Solver):
 
     def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
         """The rows whose points miss the program, and those with neither point nor refutation."""
-        found, missed = solution.found, solution.outcomes == Outcome.NOTHING
-        if found.any():
-            points, x = solution.points[found], cases.x[found]
-            missed[found] = self.program.violation(points, x) > FEASIBILITY
+        solved, missed = solution.found, solution.outcomes == Outcome.NOTHING
+        if solved.any():
+            points, x = solution.points[solved], cases.x[solved]
+            missed[solved] = self.program.violation(points, x) > FEASIBILITY
         blocked = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if len(blocked) and not self.integer.any():
-            part = cases.take(blocked)
-            missed[blocked] = ~self.program.refutes(part, solution.multipliers[blocked])
+            refused = cases.take(blocked)
+            missed[blocked] = ~self.program.refutes(refused, solution.multipliers[blocked])
         return np.flatnonzero(missed)
 
     def _solved(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
@@ -225,8 +225,8 @@ class Highs(Solver):
             return Outcome.NOTHING, None, none, 0.0
         values = None if values is None else self._settled(data, i, values)
         reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
-        found = Outcome.NOTHING if values is None else Outcome.FOUND
-        return Outcome.LIMIT if limited else found, values, none, reported
+        outcome = Outcome.NOTHING if values is None else Outcome.FOUND
+        return Outcome.LIMIT if limited else outcome, values, none, reported
 
     def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
         """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
@@ -247,8 +247,8 @@ class Engine:
 
     def __init__(self, model: Highs, *, integral: bool) -> None:
         self.highs, self.integral = highspy.Highs(), integral
-        own = {} if integral else {"solver": "simplex", "presolve": "off"}
-        for name, value in (OPTIONS | own).items():
+        options = {} if integral else {"solver": "simplex", "presolve": "off"}
+        for name, value in (OPTIONS | options).items():
             self.highs.setOptionValue(name, value)
         with translated("HiGHS"):
             if self.highs.passModel(_model(model, integral=integral)) == highspy.HighsStatus.kError:
@@ -342,8 +342,8 @@ class Pool(Generic[V]):
     def lease(self) -> Iterator[V]:
         """One that none else has until the end of the block; it is dropped after an error."""
         try:
-            one = self._idle.pop()  # atomic: no other thread gets the same
+            item = self._idle.pop()  # atomic: no other thread gets the same
         except IndexError:
-            one = self._make()
-        yield one
-        self._idle.append(one)
+            item = self._make()
+        yield item
+        self._idle.append(item)

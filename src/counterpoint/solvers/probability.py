@@ -49,8 +49,8 @@ class Logistic(Solver):
             encoded_cost.absolute.all()
             or (encoded_cost.quadratic.ndim == 1 and encoded_cost.quadratic.all())
         )
-        one = len(program.objective_terms) == 1 and program.objective_terms[0].size == 1
-        return program.condition_types <= cls.accepts and alike and one
+        alone = len(program.objective_terms) == 1 and program.objective_terms[0].size == 1
+        return program.condition_types <= cls.accepts and alike and alone
 
     @property
     def _row(self) -> FloatArray:
@@ -105,13 +105,13 @@ class Logistic(Solver):
             pull = free @ rates
             level = score[open_] + np.where(free, 0.0, held) @ row
             root = logistic_root(pull / weight, -level)[0]
-            here = share[open_]
-            least[open_] = np.where(root >= here, here, least[open_])
-            most[open_] = np.where(root <= here, here, most[open_])
+            before = share[open_]
+            least[open_] = np.where(root >= before, before, least[open_])
+            most[open_] = np.where(root <= before, before, most[open_])
             inside = (root >= least[open_]) & (root <= most[open_])
             middle = np.sqrt(np.maximum(least[open_], TINY) * most[open_])
             share[open_] = np.where(inside, root, middle)
-            open_ = open_[np.abs(share[open_] - here) > 1e-16 * here]
+            open_ = open_[np.abs(share[open_] - before) > 1e-16 * before]
         return share
 
     def _absolute(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -157,10 +157,10 @@ class Newton(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        one = len(program.nonlinear_and_objective_terms) == 1
+        alone = len(program.nonlinear_and_objective_terms) == 1
         return (
             program.condition_types <= cls.accepts
-            and one
+            and alone
             and not program.encoded_cost.absolute.any()
         )
 
@@ -203,10 +203,10 @@ class Newton(Solver):
             for i in outside[~cases.empty[outside]].tolist():
                 self._within(cases.take(slice(i, i + 1)), out, i)
         out.outcomes[out.found] = Outcome.FOUND
-        lost = np.flatnonzero(~out.found)
-        if len(lost):
-            refuted = self.program.refutes(cases.take(lost), out.multipliers[lost])
-            out.outcomes[lost[refuted]] = Outcome.INFEASIBLE
+        unsolved = np.flatnonzero(~out.found)
+        if len(unsolved):
+            refuted = self.program.refutes(cases.take(unsolved), out.multipliers[unsolved])
+            out.outcomes[unsolved[refuted]] = Outcome.INFEASIBLE
         return out
 
     @staticmethod
@@ -248,8 +248,8 @@ class Newton(Solver):
         shares = reduced.shares[:, :-1]
         if isinstance(self._condition, LogLoss):
             return shares
-        known = reduced.settled & (reduced.weight > 0.0)
-        return shares * np.where(known, 2.0 / reduced.weight, 1.0)[:, None]  # or they may refute
+        weighed = reduced.settled & (reduced.weight > 0.0)
+        return shares * np.where(weighed, 2.0 / reduced.weight, 1.0)[:, None]  # or they may refute
 
     def _within(self, case: Cases, out: Solution, i: int) -> None:
         """One row with bounds: exact for the columns that are free, until these stay the same."""

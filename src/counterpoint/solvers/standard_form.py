@@ -95,8 +95,8 @@ class StandardForm:
     def limits(self, cases: Cases, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
-        here, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
-        low, high = (v - here for v in affine.limits(cases.margin))
+        values, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
+        low, high = (v - values for v in affine.limits(cases.margin))
         if self.program.groups:
             low, high = np.hstack([low, none]), np.hstack([high, none])
         unit, size = self.unit * length, self.size * length
@@ -122,16 +122,16 @@ def balanced_units(program: Program, case: Cases) -> FloatArray:
     usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
     """
     low, high = (limit[0] for limit in program.affine.limits(case.margin))
-    here = program.affine.matrix @ case.x[0]
-    missed = np.maximum(np.maximum(low - here, here - high), 0.0)
+    values = program.affine.matrix @ case.x[0]
+    missed = np.maximum(np.maximum(low - values, values - high), 0.0)
     table = np.abs(np.column_stack([program.affine.matrix, missed]))
-    kept = np.append((program.steps > 0.0) | ~program.numeric, True)
+    fixed = np.append((program.steps > 0.0) | ~program.numeric, True)
     units = np.append(np.where(program.steps > 0.0, program.steps, 1.0), 1.0)
     for _ in range(8):  # more change the units by less than a factor of 2
         rows = _middle(table * units, axis=1)
-        units = np.where(kept, units, 1.0 / _middle(table / rows[:, None], axis=0))
+        units = np.where(fixed, units, 1.0 / _middle(table / rows[:, None], axis=0))
     width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
-    return np.where(kept[:-1], units[:-1], np.minimum(units[:-1], width))
+    return np.where(fixed[:-1], units[:-1], np.minimum(units[:-1], width))
 
 
 def _middle(sizes: FloatArray, axis: int) -> FloatArray:

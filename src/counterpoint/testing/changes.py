@@ -123,7 +123,9 @@ def check_constraint(
     assert not ((y < cases.low - room) | (y > cases.high + room)).any(), (
         f"The bounds that a program takes from {constraint!r} exclude a change that it permits."
     )
-    assert not program.empty(cases).any(), f"{constraint!r} leaves nothing, yet permits a change."
+    assert not program.domain.is_empty(cases).any(), (
+        f"{constraint!r} leaves nothing, yet permits a change."
+    )
     rng = np.random.default_rng(random_state)
     for condition in region:
         if isinstance(condition, Coupling):

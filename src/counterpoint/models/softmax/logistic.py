@@ -16,18 +16,18 @@ def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, Floa
     For (n,) α >= 0, below 1e290, and finite β. The smaller of the two is solved for; one that is
     below the least positive float is 0. Carreira-Perpiñán & Hada, theorem 4.1.
     """
-    root, rest = np.empty(len(alpha)), np.empty(len(alpha))
+    root, complement = np.empty(len(alpha)), np.empty(len(alpha))
     size = 1 << 12  # rows at a time, so that what is computed of them stays in the cache
     for start in range(0, len(alpha), size):
-        part = slice(start, start + size)
-        a, b = alpha[part], beta[part]
+        block = slice(start, start + size)
+        a, b = alpha[block], beta[block]
         large = 0.5 * a + b < 0.0  # then 1 − t is the smaller one: the root for (α, −α − β)
-        total, lost = _sum(a, b)
+        total, residue = _sum(a, b)
         shift = np.where(large, -total, b)
-        small = _refined(_small_root(a, shift), a, shift, np.where(large, -lost, 0.0))
-        root[part] = np.where(large, 1.0 - small, small)
-        rest[part] = np.where(large, small, 1.0 - small)
-    return root, rest
+        small = _refined(_small_root(a, shift), a, shift, np.where(large, -residue, 0.0))
+        root[block] = np.where(large, 1.0 - small, small)
+        complement[block] = np.where(large, small, 1.0 - small)
+    return root, complement
 
 
 def rough_root(alpha: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -47,9 +47,9 @@ def _rough_log_odds(alpha: FloatArray, level: FloatArray) -> FloatArray:
     w = np.where(v > 1.0, np.log(np.maximum(v, 1.0)) - scale, level - v)  # neither cancels
     for _ in range(2):
         odds = np.exp(w)
-        rest = 1.0 / (1.0 + odds)
-        pull = alpha * odds * rest
-        w = w + (level - pull - w) / (1.0 + pull * rest)
+        complement = 1.0 / (1.0 + odds)
+        pull = alpha * odds * complement
+        w = w + (level - pull - w) / (1.0 + pull * complement)
     return w
 
 
@@ -63,10 +63,10 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         scale = np.log(alpha)
         level = scale - beta  # w + e^w ≈ level for w = y + log α
-        far = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
+        low = np.log(np.maximum(level - np.log(np.maximum(level, 1.0)), 1.0))
         near = -beta - np.log1p(np.exp(np.minimum(level, 1.0)))
     half = -np.log(2.0)  # the logarithm of the largest root that is solved for
-    y = np.minimum(np.where(level > 1.0, far - scale, near), half)
+    y = np.minimum(np.where(level > 1.0, low - scale, near), half)
     for _ in range(3):
         t = np.exp(y)
         pull, free = alpha * t, 1.0 / (1.0 - t)
@@ -77,12 +77,12 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     return np.exp(y)
 
 
-def _refined(t: FloatArray, alpha: FloatArray, beta: FloatArray, lost: FloatArray) -> FloatArray:
+def _refined(t: FloatArray, alpha: FloatArray, beta: FloatArray, residue: FloatArray) -> FloatArray:
     """One Newton step with the exponent α t + (β + lost) in twice the precision."""
     product, low = _product(alpha, t)
     total, error = _sum(product, beta)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
-        wanted = np.exp(-total) * (1.0 - (error + low + lost)) * (1.0 - t)
+        wanted = np.exp(-total) * (1.0 - (error + low + residue)) * (1.0 - t)
         step = (wanted / t - 1.0) / (1.0 + alpha * t + t / (1.0 - t))
     return np.where(t > 0.0, t + t * np.nan_to_num(step), t)
 
@@ -90,8 +90,8 @@ def _refined(t: FloatArray, alpha: FloatArray, beta: FloatArray, lost: FloatArra
 def _sum(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """a + b as a float and what rounding took from it (Knuth)."""
     total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
+    remainder = total - a
+    return total, (a - (total - remainder)) + (b - remainder)
 
 
 def _product(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -72,12 +72,12 @@ def log_loss(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, Float
     shares = np.exp(scores - top)
     mine = shares[at]
     shares[at] = 0.0
-    rest = np.add.reduce(shares)
+    rivals = np.add.reduce(shares)
     shares[at] = mine
-    value = top - scores[at] + np.log1p(rest + (mine - 1.0))
-    total = mine + rest
+    value = top - scores[at] + np.log1p(rivals + (mine - 1.0))
+    total = mine + rivals
     shares /= total
-    return value, shares, rest / total
+    return value, shares, rivals / total
 
 
 def dots(a: FloatArray, b: FloatArray) -> Any:
@@ -159,22 +159,22 @@ class Descent:
         cls,
         u: FloatArray,
         weight: FloatArray,
-        given: tuple[FloatArray, IntArray, FloatArray],
+        inputs: tuple[FloatArray, IntArray, FloatArray],
         gram: FloatArray,
         loss: Loss,
     ) -> Descent:
         """Where u is, for the scores, labels and sizes that are given."""
-        scores, label, _ = given
+        scores, label, _ = inputs
         at, moved = own(label), gram @ u
-        lost, shares, away = loss(scores - moved, at)
+        loss_value, shares, away = loss(scores - moved, at)
         residual = weight * u
         residual -= shares
         residual[at] = weight * u[at] + away
         weighed = gram @ residual
-        value = 0.5 * weight * dots(u, moved) + lost
+        value = 0.5 * weight * dots(u, moved) + loss_value
         gradient = np.maximum(dots(residual, weighed), 0.0)
-        rows = (u, weight, lost, shares, value, residual, weighed, gradient)
-        return cls(gram, loss, *given, *rows)
+        rows = (u, weight, loss_value, shares, value, residual, weighed, gradient)
+        return cls(gram, loss, *inputs, *rows)
 
     @property
     def given(self) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -184,8 +184,8 @@ class Descent:
     def take(self, rows: Any) -> Descent:
         """Some of the rows; `numpy.take` keeps the order in memory, an index does not."""
         at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        parts = (getattr(self, name).take(at, axis=-1) for name in OF_ROWS)
-        return Descent(self.gram, self.loss, *parts)
+        arrays = (getattr(self, name).take(at, axis=-1) for name in OF_ROWS)
+        return Descent(self.gram, self.loss, *arrays)
 
     def put(self, rows: Any, other: Descent) -> None:
         """Write where some rows are."""
@@ -248,8 +248,8 @@ class Descent:
             ok = np.where(fine[bad], tried.gradient < before.gradient, tried.value <= lower)
             reached.put(bad[ok], tried.take(ok))
             good[bad[ok]] = True
-        lost = np.flatnonzero(~good)
-        reached.put(lost, self.take(lost))
+        unimproved = np.flatnonzero(~good)
+        reached.put(unimproved, self.take(unimproved))
         return reached, ~good
 
 
@@ -278,19 +278,19 @@ def direction(
     else:
         h, rounding = np.empty_like(right), np.finfo(np.float32).eps * (gram.diagonal() @ shares)
         single = (forcing >= FORCING[0]) & (rounding <= 0.05 * weight)
-        for kind, some in (np.float32, single), (np.float64, ~single):
-            if some.any():
-                at = as_slice(np.flatnonzero(some))
-                known = root[:, at], mean[:, at], spread[at], weight[at]
+        for kind, rows in (np.float32, single), (np.float64, ~single):
+            if rows.any():
+                at = as_slice(np.flatnonzero(rows))
+                systems = root[:, at], mean[:, at], spread[at], weight[at]
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    h[:, at] = _iterated(gram, known, right[:, at], forcing[at], kind)
+                    h[:, at] = _iterated(gram, systems, right[:, at], forcing[at], kind)
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 
 
-def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
+def _solved(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
     """The systems (λI + D C D) h = right by LAPACK; by the diagonal where rounding spoilt one."""
-    root, mean, spread, weight = known[0].T, known[1].T, *known[2:]
+    root, mean, spread, weight = systems[0].T, systems[1].T, *systems[2:]
     matrices = gram - mean[..., None]
     matrices -= mean[..., None, :]
     matrices += spread[..., None, None]
@@ -304,18 +304,18 @@ def _solved(gram: FloatArray, known: System, right: FloatArray) -> FloatArray:
     try:
         return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
     except np.linalg.LinAlgError:
-        each = zip(*(of.T for of in (*known, right)), strict=True)
-        return np.stack([_solved(gram, (d, m, s, w), b) for d, m, s, w, b in each], axis=1)
+        singles = zip(*(of.T for of in (*systems, right)), strict=True)
+        return np.stack([_solved(gram, (d, m, s, w), b) for d, m, s, w, b in singles], axis=1)
 
 
 def _iterated(
-    gram: FloatArray, known: System, right: FloatArray, forcing: FloatArray, kind: Any
+    gram: FloatArray, systems: System, right: FloatArray, forcing: FloatArray, kind: Any
 ) -> FloatArray:
     """Those of many rows by conjugate gradients, in some precision; by LAPACK where these fail.
 
     They are scaled to a diagonal of 1. Where rounding leaves no positive curvature, steps overflow.
     """
-    root, mean, spread, weight = known
+    root, mean, spread, weight = systems
     diagonal = gram.diagonal()[:, None]
     scale = 1.0 / np.sqrt(weight + root * root * np.maximum(diagonal - 2.0 * mean + spread, 0.0))
     h, top = scale * right, max(diagonal.max(), TINY)
@@ -328,15 +328,15 @@ def _iterated(
     work[0], work[1:3], work[4] = 0.0, h, mean / top
     work[3], work[5] = np.sqrt(top) * root * scale, weight * scale * scale
     last, rows = np.empty_like(size), np.arange(len(size))
-    for left in range(2 * min(len(right), 20) + 4, -1, -1):
+    for remaining in range(2 * min(len(right), 20) + 4, -1, -1):
         active = size > wanted[rows]
-        if 2 * np.count_nonzero(active) <= len(rows) or not left:
+        if 2 * np.count_nonzero(active) <= len(rows) or not remaining:
             h[:, rows], last[rows] = work[0], size
             rows, size, common = rows[active], size[active], common[active]
             work, active = work.compress(active, axis=-1), active[active]
             if not len(rows):
                 break
-        reached, rest, step, edge, centre, ridge = work
+        reached, residual, step, edge, centre, ridge = work
         moved = edge * step
         image = matrix @ moved
         total = np.add.reduce(moved)
@@ -348,16 +348,16 @@ def _iterated(
         length = np.where(active, size / np.maximum(dots(step, image), TINY), 0.0).astype(kind)
         reached += np.multiply(length, step, out=moved)
         image *= length
-        rest -= image
-        following = dots(rest, rest)
+        residual -= image
+        following = dots(residual, residual)
         step *= np.where(active, following / np.maximum(size, TINY), 0.0).astype(kind)
-        step += rest
+        step += residual
         size = np.where(active, following, size)
     h *= norm * scale
-    some = ~(last <= wanted)
-    if some.any():
-        resisting = root[:, some], mean[:, some], spread[some], weight[some]
-        h[:, some] = _solved(gram, resisting, right[:, some])
+    failed = ~(last <= wanted)
+    if failed.any():
+        resisting = root[:, failed], mean[:, failed], spread[failed], weight[failed]
+        h[:, failed] = _solved(gram, resisting, right[:, failed])
     return h
 
 
@@ -386,25 +386,25 @@ def minimise(
     weights[:], labels[:] = weight, label
     out = Reduced.blank(n, classes)
     # alone, a row takes a third of what a batch of one takes
-    for part in range(n) if n <= 4 else blocks(n, classes):
-        columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
-        given = columns, labels[part], np.abs(columns).max(axis=0)
+    for block in range(n) if n <= 4 else blocks(n, classes):
+        columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
+        inputs = columns, labels[block], np.abs(columns).max(axis=0)
         if classes == 2:
-            u = _of_two(columns, gram, labels[part], weights[part])
+            u = _of_two(columns, gram, labels[block], weights[block])
         elif shares is None:
-            u = _guess(columns, gram, labels[part], weights[part])
+            u = _guess(columns, gram, labels[block], weights[block])
         else:
-            u = _pulled(np.array(shares[part].T), labels[part], weights[part])
-        state = Descent.at(u, weights[part], given, gram, log_loss)
-        _descend(state, accuracy, out, part, closed=classes == 2)
+            u = _pulled(np.array(shares[block].T), labels[block], weights[block])
+        state = Descent.at(u, weights[block], inputs, gram, log_loss)
+        _descend(state, accuracy, out, block, closed=classes == 2)
     return out
 
 
 def _descend(
-    state: Descent, accuracy: tuple[float, float], out: Reduced, part: Any, *, closed: bool
+    state: Descent, accuracy: tuple[float, float], out: Reduced, block: Any, *, closed: bool
 ) -> None:
     """The rows of a block, or one row alone, from a start; finished rows leave."""
-    rows, (tolerance, gap) = np.arange(len(out.weight))[part], accuracy
+    rows, (tolerance, gap) = np.arange(len(out.weight))[block], accuracy
     start: FloatArray = np.maximum(state.gradient, TINY)
     stuck: Any = np.bool_(closed)
     alone, forcing = state.label.ndim == 0, start  # alone, a row is solved exactly
@@ -422,8 +422,8 @@ def _descend(
             rows, state, start = rows[~gone], state.take(~gone), start[~gone]
             goal, exact = goal[~gone], exact[~gone]
         if not alone:  # no better than the next step may need, unless one so rough has failed
-            left = goal / np.maximum(state.gradient, TINY)
-            needed = np.sqrt(np.maximum(state.gradient / start, 1e-4 * left))
+            distance = goal / np.maximum(state.gradient, TINY)
+            needed = np.sqrt(np.maximum(state.gradient / start, 1e-4 * distance))
             forcing = np.where(exact, 0.0, np.clip(needed, *FORCING))
         state, failed = state.descended(state.newton(forcing))
         stuck, exact = failed & exact, failed | exact
@@ -469,8 +469,8 @@ def _guess(scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatA
             break  # log-odds are near enough for Newton's method to begin
         before, slope = shares[at], _apart(gram, rival, label) / weight
         total = before + shares[mine]
-        share, rest = rough_root(total * slope, safety_margin[at] + held[at] + slope * before)
-        shares[at], shares[mine] = total * share, total * rest
+        share, complement = rough_root(total * slope, safety_margin[at] + held[at] + slope * before)
+        shares[at], shares[mine] = total * share, total * complement
         toward = gram.take(rival, axis=1)
         toward -= toward_label
         toward -= toward[mine]

@@ -68,10 +68,10 @@ def reach(
     limits = -np.broadcast_to(np.asarray(goal, dtype=np.float64), (n,))
     labels = np.broadcast_to(np.asarray(label, dtype=np.intp), (n,))
     out = Reduced.blank(n, classes)
-    for part in blocks(n, classes):
-        columns = np.ascontiguousarray(scores[part].T, dtype=np.float64)
-        kept = out, np.arange(part.start, part.stop)
-        _reach(columns, labels[part], gram, limits[part], (tolerance, gap), kept)
+    for block in blocks(n, classes):
+        columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
+        record = out, np.arange(block.start, block.stop)
+        _reach(columns, labels[block], gram, limits[block], (tolerance, gap), record)
     return out
 
 
@@ -80,8 +80,8 @@ def _reach(
     label: IntArray,
     gram: FloatArray,
     limit: FloatArray,
-    asked: tuple[float, float],
-    kept: tuple[Reduced, IntArray],
+    accuracy: tuple[float, float],
+    record: tuple[Reduced, IntArray],
 ) -> None:
     """Rows of a block; those far from the goal by way of softer problems.
 
@@ -89,7 +89,7 @@ def _reach(
     log Σ exp(z) is all but piecewise linear, and Newton's method would follow its creases. Each
     answer is the start at a quarter of the temperature.
     """
-    out, rows = kept
+    out, rows = record
     missing = log_odds(scores, own(label))[0] - limit
     # goals up to 50 units of log-odds away are gone for directly
     heat, cooling = np.ceil(np.log(np.maximum(missing / 50.0, 1.0)) / np.log(4.0)), 4.0
@@ -98,26 +98,29 @@ def _reach(
         at = rows[warm]
         # u and λ where rows stand, in the units of the temperature; 0 where nowhere yet
         u, weight = out.coefficients[at].T, out.weight[at]
-        known = np.isfinite(weight) & (weight > 0)
-        start = np.where(known, u * temperature, 0.0), np.where(known, weight / temperature, 0.0)
-        some, limits = scores[:, warm] / temperature, limit[warm] / temperature
-        given = some, label[warm], np.abs(some).max(axis=0) + np.abs(limits)
-        tasks = asked if level == 0 else (1e-2, 1e-3)  # roughly, on the way
-        _search(given, gram / temperature**2, limits, tasks, start, (out, at))
+        started = np.isfinite(weight) & (weight > 0)
+        start = (
+            np.where(started, u * temperature, 0.0),
+            np.where(started, weight / temperature, 0.0),
+        )
+        cooled, limits = scores[:, warm] / temperature, limit[warm] / temperature
+        inputs = cooled, label[warm], np.abs(cooled).max(axis=0) + np.abs(limits)
+        tasks = accuracy if level == 0 else (1e-2, 1e-3)  # roughly, on the way
+        _search(inputs, gram / temperature**2, limits, tasks, start, (out, at))
         out.coefficients[at] /= temperature
         out.weight[at] *= temperature
 
 
 def _search(
-    given: tuple[FloatArray, IntArray, FloatArray],
+    inputs: tuple[FloatArray, IntArray, FloatArray],
     gram: FloatArray,
     limit: FloatArray,
-    asked: tuple[float, float],
+    accuracy: tuple[float, float],
     start: tuple[FloatArray, FloatArray],
-    kept: tuple[Reduced, IntArray],
+    record: tuple[Reduced, IntArray],
 ) -> None:
     """Find u and λ of all rows, from a start (0: the nearest half-space), and record them."""
-    (out, rows), (scores, label, size) = kept, given
+    (out, rows), (scores, label, size) = record, inputs
     mine = own(label)
     # (K, n) by how much each rival alone misses the limit, and the squared lengths of the
     # differences of its row of A to the label's
@@ -129,25 +132,25 @@ def _search(
 
     # rows that have the log-odds already, but for their rounding, stay
     value, shares, _ = log_odds(scores, mine)
-    there = value <= limit + ROUNDED * size
-    out.coefficients[rows[there]], out.weight[rows[there]] = 0.0, np.inf
-    out.shares[rows[there]], out.settled[rows[there]] = shares[:, there].T, True
+    satisfied = value <= limit + ROUNDED * size
+    out.coefficients[rows[satisfied]], out.weight[rows[satisfied]] = 0.0, np.inf
+    out.shares[rows[satisfied]], out.settled[rows[satisfied]] = shares[:, satisfied].T, True
     # those with a rival as good as identical to the label, and too far ahead of it, cannot move
     blocked = (short > 0) & (steep == 0.0)
     stuck = blocked.any(axis=0)
     out.shares[rows[stuck]] = np.eye(len(scores))[blocked.argmax(axis=0)[stuck]]
-    going = np.flatnonzero(~there & ~stuck)
+    going = np.flatnonzero(~satisfied & ~stuck)
     if not len(going):
         return
 
-    given = scores[:, going], label[going], size[going]
+    inputs = scores[:, going], label[going], size[going]
     steep, odds = steep[:, going], (value - limit)[going]
-    u, weight = _nearest_half_space(short[:, going], steep, odds, given[1])
-    known = start[1][going] > 0
-    u = np.where(known, start[0][:, going], u)
-    weight = np.where(known, start[1][going], weight)
-    state = Descent.at(u, weight, given, gram, log_odds)
-    search = _Search(state, limit[going], np.sqrt(steep.max(axis=0)), asked)
+    u, weight = _nearest_half_space(short[:, going], steep, odds, inputs[1])
+    started = start[1][going] > 0
+    u = np.where(started, start[0][:, going], u)
+    weight = np.where(started, start[1][going], weight)
+    state = Descent.at(u, weight, inputs, gram, log_odds)
+    search = _GoalSearch(state, limit[going], np.sqrt(steep.max(axis=0)), accuracy)
     rows = rows[going]
     for step in range(STEPS + 1):
         gone = search.is_settled() | search.is_hopeless() | (step == STEPS)
@@ -177,7 +180,7 @@ def _nearest_half_space(
 
 
 @final
-class _Search:
+class _GoalSearch:
     """The rows of a block that are still on their way."""
 
     def __init__(
@@ -185,11 +188,11 @@ class _Search:
         state: Descent,
         limit: FloatArray,
         steepest: FloatArray,
-        asked: tuple[float, float],
+        accuracy: tuple[float, float],
     ) -> None:
         # where they are, (n,) the limits of the loss, and the length of the longest difference of
         # rows of A to the label's; the tolerance and the gap
-        self.state, self.limit, self.steepest, self.asked = state, limit, steepest, asked
+        self.state, self.limit, self.steepest, self.accuracy = state, limit, steepest, accuracy
         # (n,) the bracket of log λ, and the log λ below which no change that matters reaches the
         # goal
         self.low = self.least = np.log(state.weight) - np.log(1e20)
@@ -197,12 +200,14 @@ class _Search:
         # (n,) how near u and λ came at best, and for how many steps they have not come nearer
         self.best, self.idle = self.high, np.zeros(len(limit), dtype=np.intp)
 
-    def take(self, keep: BoolArray) -> _Search:
+    def take(self, keep: BoolArray) -> _GoalSearch:
         """Some of the rows."""
-        kept = _Search(self.state.take(keep), self.limit[keep], self.steepest[keep], self.asked)
+        remaining = _GoalSearch(
+            self.state.take(keep), self.limit[keep], self.steepest[keep], self.accuracy
+        )
         for name in ("low", "high", "least", "best", "idle"):
-            setattr(kept, name, getattr(self, name)[keep])
-        return kept
+            setattr(remaining, name, getattr(self, name)[keep])
+        return remaining
 
     @property
     def _missing(self) -> FloatArray:
@@ -214,7 +219,7 @@ class _Search:
 
         Closer to the goal than scores are rounded is close enough.
         """
-        tolerance, gap = self.asked
+        tolerance, gap = self.accuracy
         state, missing = self.state, np.abs(self._missing)
         noise = ROUNDED * self.state.size
         gap = max(gap, least)
@@ -243,10 +248,10 @@ class _Search:
         forcing = np.clip(FORCING[1] * np.sqrt(np.abs(missing)), *FORCING)
         inner = state.newton(forcing)
         gain = dots(_slope(state), inner)
-        left = -dots(state.weighed, inner)  # about twice what the value can still fall
+        decrease = -dots(state.weighed, inner)  # about twice what the value can still fall
         # λ moves as well if u leaves half of what is missing, and its full step can be trusted
-        joint = (np.abs(gain) <= 0.5 * np.abs(missing)) & (left <= 1.0)
-        joint |= left <= EPS * np.abs(state.value)
+        joint = (np.abs(gain) <= 0.5 * np.abs(missing)) & (decrease <= 1.0)
+        joint |= decrease <= EPS * np.abs(state.value)
         self._bracket(missing)
         change, along = np.zeros(len(missing)), np.zeros_like(inner)
         at, alone = np.flatnonzero(joint), np.flatnonzero(~joint)
@@ -277,8 +282,8 @@ class _Search:
         steeper than the rows of A are apart.
         """
         state, level = self.state, np.log(self.state.weight)
-        off = self.steepest * np.sqrt(state.gradient) / state.weight
-        near = off < np.abs(missing)
+        error = self.steepest * np.sqrt(state.gradient) / state.weight
+        near = error < np.abs(missing)
         self.high = np.where(near & (missing > 0), np.minimum(self.high, level), self.high)
         self.low = np.where(near & (missing < 0), np.maximum(self.low, level), self.low)
 

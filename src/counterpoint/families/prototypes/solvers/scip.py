@@ -62,7 +62,7 @@ class Scip(Solver):
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
             search, bound = LocalSearch(self.local, case, effort, np.inf), np.inf
-            if not case.empty[0] and not self.program.empty(case)[0]:
+            if not case.empty[0] and not self.program.domain.is_empty(case)[0]:
                 search.keep(case.x)
                 if search.point is None:
                     bound = self._search(search, np.inf if cutoff is None else float(cutoff[i]))

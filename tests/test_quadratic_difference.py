@@ -15,8 +15,11 @@ from strategies import Planted, multipliers, planted, seeds
 
 import counterpoint as cp
 from counterpoint.certificate import lower_bounds
-from counterpoint.families.prototypes.lagrangian import Quadrics
-from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference, curvature_of
+from counterpoint.families.prototypes.quadratic_difference import (
+    QuadraticDifference,
+    Quadrics,
+    curvature_of,
+)
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric, relaxed
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds, Whole

@@ -103,7 +103,6 @@ def documented(cls: Class) -> Class:
 
 
 def _section(title: str, entries: Mapping[str, str]) -> str:
-    """A section of a numpydoc docstring."""
     listed = "\n".join(f"{name}\n{indent(text, '    ')}" for name, text in entries.items())
     return f"{title}\n{'-' * len(title)}\n{listed}\n\n"
 

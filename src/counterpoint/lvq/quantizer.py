@@ -189,7 +189,6 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         return squared_distances(rows, self.prototypes_, omega, which)[0]
 
     def _rows(self, X: Any) -> FloatArray:
-        """(n, d) rows as those of the fit."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
@@ -314,7 +313,6 @@ def _counts_of(requested: Any, labels: list[Any]) -> IntArray:
 
 
 def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
-    """(n,) the weights of the rows."""
     if sample_weight is None:
         return np.ones(n)
     weight = check_array(

@@ -164,7 +164,6 @@ def squared_distances(
 
 
 def _mapped(x: FloatArray, omega: FloatArray) -> FloatArray:
-    """Ω x of rows (n, d)."""
     if not omega.size:
         return x
     return x * omega if omega.ndim == 1 else x @ omega.T

@@ -323,7 +323,6 @@ class LocalPrototypes(Form):
         return np.asarray(-(self._squares(X)[:, self.place] + self.offsets))
 
     def _squares(self, X: FloatArray) -> FloatArray:
-        """(n, P) ‖F y + f‖²."""
         out = np.empty((len(X), len(self.offsets)))
         for m, factor in enumerate(self.factors):
             seen = X @ factor.T
@@ -337,7 +336,6 @@ class LocalPrototypes(Form):
 
     @cached_property
     def _sizes(self) -> Magnitude:
-        """Those of F y + f, (P · k,)."""
         if self.images is not None:
             return self.images
         rows = self.factors[self.metric].reshape(-1, self.width)
@@ -427,7 +425,6 @@ def _contenders(
 
 
 def _nowhere(width: int) -> Region:
-    """No point: 0 · y <= −1."""
     return Region((LinearBounds(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
 
 

@@ -18,31 +18,42 @@ An absolute price has no curvature, but its square has: for any r with |r_ij| <=
 and the bound is the square root of that for the right side. The r are multipliers too, one for each
 pair of columns.
 
-The left side is a `Lagrangian`.
+The left side is a `Lagrangian` L. Where its curvature is at least t B over the columns that can
+move, for a diagonal B and t > 0,
+
+    L(y) >= L(z) + ∇L(z) · (y − z) + t (y − z)ᵀB(y − z)
+
+whatever z is. The right side is a sum over columns, whose least over a domain is exact: whole
+steps, categories and bounds included. It is the least of L itself if z is that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
-from counterpoint.families.prototypes.lagrangian import Lagrangian, Quadrics
 from counterpoint.numerics import (
+    EPS,
+    LIBRARY,
+    TINY,
     UNIT,
     BoolArray,
     FloatArray,
     IntArray,
+    Sizes,
     gamma,
     relative,
 )
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Cut, NonConvex, NonConvexDuality, Region
+from counterpoint.programs.separable import Diagonal, SeparableDomain
 
-__all__ = ["Curvature", "QuadraticDifference", "curvature_of"]
+__all__ = ["Curvature", "Lagrangian", "QuadraticDifference", "Quadrics", "curvature_of"]
 
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
@@ -85,6 +96,292 @@ class QuadraticDifference(NonConvex):
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
+
+
+@final
+class Quadrics:
+    """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
+
+    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `signs` (J, M) is 1 for
+    the one to be near to, `near_of` (J,), and −1 for its rival. Conditions on one prototype share F
+    and f.
+    """
+
+    def __init__(self, conditions: Sequence[QuadraticDifference], d: int) -> None:
+        self.conditions = tuple(conditions)
+        first: dict[tuple[bytes, bytes], int] = {}
+        keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
+        self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
+        self.nearest = [keys.index(key) for key in first]
+        """The first condition on each prototype."""
+        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
+        maps += [(c.rival, c.rival_offset) for c in conditions]
+        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(first) :]
+        self._both = np.abs(self.signs).T
+        k = max((len(a) for _, a in maps), default=1)
+        self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
+        for g, (matrix, offset) in enumerate(maps):
+            self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
+        self._flat = self.maps.reshape(-1, d).T
+        self.limits = np.array([c.limit for c in conditions])
+        self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
+        self._gamma = gamma(k + d + 2)  # of one entry of a map
+        self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
+        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
+
+    def __len__(self) -> int:
+        return len(self.conditions)
+
+    @cached_property
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on any of them."""
+        return np.asarray(self.maps.any(axis=(0, 1)))
+
+    @cached_property
+    def forms(self) -> FloatArray:
+        """(J, d, d) the curvatures Q_j = F_jᵀF_j − H_jᵀH_j."""
+        forms = np.matmul(self.maps.transpose(0, 2, 1), self.maps)
+        return np.tensordot(self.signs, forms, axes=1)
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(J, d, d) the sums of the sizes of the terms of Q_j."""
+        absolute = np.abs(self.maps)
+        sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
+        return np.tensordot(self._both.T, sizes, axes=1)
+
+    def _seen(self, y: FloatArray) -> FloatArray:
+        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
+
+    def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
+        """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
+        seen = self._seen(y)
+        excess = np.einsum("igk,igk->ig", seen, seen) @ self.signs.T - self.limits
+        return np.asarray(excess if margin is None else excess + self.closed_in(margin))
+
+    def closed_in(self, margin: FloatArray) -> FloatArray:
+        """(n, J) by how much (n, 2) margins lower the limits."""
+        return np.asarray(margin @ self.closing.T)
+
+    def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
+        """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
+        seen = self._seen(y)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
+        size = squares @ self._both + np.abs(self.limits)
+        return relative(excess - 16.0 * EPS * size, size)
+
+    def slopes(self, y: FloatArray) -> FloatArray:
+        """(n, J, d) the gradients of the excesses."""
+        return self.steepness(y)[0]
+
+    def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
+        slopes = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        return np.matmul(self.signs, slopes), np.matmul(self._both.T, np.abs(slopes))
+
+    def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
+        """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
+        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
+
+    def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
+        """(n, d) the gradient of Σ weights_j e_j."""
+        return 2.0 * self._back(self._seen(y), weights @ self.signs, self._flat)
+
+    def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
+        """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
+
+        The weights are not negative.
+        """
+        seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
+        terms = terms.reshape(seen.shape) + np.abs(self._offset)
+        squares = np.einsum("igk,igk->ig", seen, seen)
+        # What A_g y + a_g may lose where its terms cancel, as it enters the square.
+        cancelled = (2.0 * np.abs(seen) + self._gamma * terms) * terms
+        sizes = squares + cancelled.sum(axis=2)
+        apart = squares @ self.signs.T - self.limits
+        condition_sizes = sizes @ self._both + np.abs(self.limits)
+        return (
+            np.einsum("ij,ij->i", weights, apart),
+            np.einsum("ij,ij->i", weights, condition_sizes),
+            2.0 * self._back(seen, weights @ self.signs, self._flat),
+            2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Lagrangian:
+    """L for some rows.
+
+    ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
+    rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
+    negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
+    entry; ``encoded_cost``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose
+    units curvatures are; positive.
+    """
+
+    quadrics: Quadrics
+    domain: SeparableDomain
+    cases: Cases
+    weights: FloatArray
+    cut: Cut
+    encoded_cost: FloatArray
+    base: FloatArray
+
+    @cached_property
+    def _bounds(self) -> tuple[FloatArray, FloatArray]:
+        """(n, d) least and largest values; the only category that is left of a group is chosen."""
+        low, high = self.cases.low, self.cases.high
+        for group in self.domain.groups:
+            allowed = high[:, group] > 0.5
+            only = allowed & (allowed.sum(axis=1) == 1)[:, None]
+            if only.any():
+                low = np.array(low)
+                low[:, group] = np.where(only, high[:, group], low[:, group])
+        return low, high
+
+    def _inside(self, y: FloatArray) -> FloatArray:
+        """Points moved between the bounds; x where there is none."""
+        low, high = self._bounds
+        return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
+
+    def slope(self, y: FloatArray) -> FloatArray:
+        """(n, d) ∇L."""
+        paid = _along(self.encoded_cost, y - self.cases.x)
+        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
+
+    def _expanded(self, z: FloatArray) -> tuple[FloatArray, ...]:
+        """L at points, the sizes of its terms, its slope, and those of its terms."""
+        value, size, slope, slope_size = self.quadrics.expanded(z, self.weights)
+        delta, cut = z - self.cases.x, self.cut
+        distance = np.abs(delta)
+        paid, dear = _along(self.encoded_cost, delta), _along(np.abs(self.encoded_cost), distance)
+        value = value + (paid * delta + cut.normal * z).sum(axis=1) - cut.offset
+        size = size + (dear * distance + cut.weights * np.abs(z)).sum(axis=1) + np.abs(cut.offset)
+        slope = 2.0 * paid + slope + cut.normal
+        return value, size, slope, 2.0 * dear + slope_size + cut.weights
+
+    def least(self, start: FloatArray) -> FloatArray:
+        """(n,) a lower bound on L over the domain; −inf where L is not convex, or there is none.
+
+        ``start``: (n, d) where to begin to look for its least.
+        """
+        convex = self._floor > 0.0
+        if not convex.any():
+            return np.full(len(start), -np.inf)
+        floor = np.where(convex, self._floor, 1.0)
+        z = self._lowest(self._inside(start))
+        value, size, slope, slope_size = self._expanded(z)
+        delta, lift = z - self.cases.x, floor[:, None] * self.base
+        bent = 2.0 * lift * np.abs(delta)
+        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
+        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
+        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
+        diagonal = Diagonal(np.where(numeric, 0.0, self.base), np.where(numeric, self.base, 0.0))
+        below, rounding = self.domain.lower(diagonal, tilted, self.cases, sizes)
+        constant = ((lift * delta - slope) * delta).sum(axis=1)
+        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
+        rounding = self.cut.doubt + rounding * floor * (1.0 + 4.0 * UNIT)
+        rounding += self._gamma * size + TINY
+        with np.errstate(invalid="ignore"):
+            bound = value + below * floor + constant - rounding
+        return np.where(convex & np.isfinite(bound), bound, -np.inf)
+
+    def is_positive(self, start: FloatArray) -> BoolArray:
+        """(n,): whether L is convex, and positive throughout the domain.
+
+        On columns without a bound, entries of its slope that are no more than what rounding leaves
+        of a sum that cancels count as 0. So does such a curvature: then positive means up to a
+        thousand times as far away as the row itself. And it means more than 1e-12 of the terms.
+        """
+        z = self._lowest(self._inside(start))
+        value, size, slope, slope_size = self._expanded(z)
+        delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
+        cancelled = max(128.0 * UNIT, self._gamma)
+        faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
+        slope = np.where(faint, 0.0, slope)
+        none = np.zeros(len(self.base))
+        sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
+        below, rounding = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
+        below -= np.einsum("ij,ij->i", slope, delta)
+        along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
+        rounding += self.cut.doubt + self._gamma * along
+        with np.errstate(invalid="ignore"):
+            width = high - low
+        reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(z) + np.abs(self.cases.x)))
+        nonlinear = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
+        size = 1e-12 * (size + np.abs(slope * delta).sum(axis=1))
+        positive = value + below > rounding + size + nonlinear * ((reach * reach) @ self.base)
+        return np.asarray(positive & (self._floor >= -2.0 * self._noise))
+
+    @cached_property
+    def _roundings(self) -> int:
+        """How many roundings its value, its slope and its eigenvalues are worth."""
+        return self.cut.roundings + self.quadrics.depth + 10 * len(self.base) + LIBRARY
+
+    @cached_property
+    def _gamma(self) -> float:
+        return gamma(self._roundings)
+
+    @cached_property
+    def _scale(self) -> FloatArray:
+        """(n, d) the units of changes; 0 for columns that cannot move."""
+        return np.where(self._bounds[0] < self._bounds[1], 1.0 / np.sqrt(self.base), 0.0)
+
+    @cached_property
+    def _bend(self) -> FloatArray:
+        """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
+        form = self.encoded_cost + np.tensordot(self.weights, self.quadrics.forms, axes=1)
+        form = form * self._scale[:, :, None] * self._scale[:, None, :]
+        diagonal = np.arange(len(self.base))
+        form[:, diagonal, diagonal] += self._scale == 0.0
+        return np.asarray(form)
+
+    @cached_property
+    def _noise(self) -> FloatArray:
+        """(n,) by how much rounding may move an eigenvalue of the curvature."""
+        sizes = np.abs(self.encoded_cost) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
+        sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
+        return np.asarray(self._gamma * np.sqrt((sizes**2).sum(axis=(1, 2))))
+
+    @cached_property
+    def _floor(self) -> FloatArray:
+        """(n,) t with a curvature of at least t B over the columns that can move."""
+        finite = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
+        lowest = np.linalg.eigvalsh(np.where(finite[:, None, None], self._bend, 0.0))[:, 0]
+        return np.where(finite, lowest - np.where(finite, self._noise, 0.0), -np.inf)
+
+    def _lowest(self, y: FloatArray) -> FloatArray:
+        """(n, d) about where L is least between the bounds, if it is convex."""
+        low, high = self._bounds
+        held_before = None
+        for _ in range(5):  # steps of Newton's method between the bounds
+            slope = self.slope(y)
+            held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
+            y = self._inside(y + self._newton(slope, held | (self._scale == 0.0)))
+            if held_before is not None and (held == held_before).all():
+                break
+            held_before = held
+        return y
+
+    def _newton(self, slope: FloatArray, held: BoolArray) -> FloatArray:
+        """(n, d) the step to where the slope is 0 on the columns that are not held."""
+        free = ~held
+        bend = self._bend * free[:, :, None] * free[:, None, :]
+        diagonal = np.arange(len(self.base))
+        bend[:, diagonal, diagonal] += held + self._noise[:, None]
+        right = np.where(free, slope * self._scale, 0.0)
+        try:
+            step = np.linalg.solve(bend, right[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            return np.zeros_like(slope)
+        return np.asarray(-0.5 * np.nan_to_num(step) * self._scale)
+
+
+def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
+    """(n, d) each row times its form, or all of them times one."""
+    return np.matmul(delta[:, None, :], forms)[:, 0, :]
 
 
 def curvature_of(program: Program) -> Curvature:
@@ -250,7 +547,6 @@ class Curvature(NonConvexDuality):
         )
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
-        """(n, d, d) the r_ij that are multipliers."""
         d = len(self.encoded_cost.absolute)
         ratios = np.zeros((len(multipliers), d, d))
         first = len(self.quadrics) + len(self.bounded)

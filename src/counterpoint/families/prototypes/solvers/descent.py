@@ -19,8 +19,7 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.families.prototypes.lagrangian import Quadrics
-from counterpoint.families.prototypes.quadratic_difference import curvature_of
+from counterpoint.families.prototypes.quadratic_difference import Quadrics, curvature_of
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds

@@ -13,7 +13,7 @@ its square, Σ w² δ², and its points are no optima.
 
 Over multipliers λ >= 0 of the quadratic conditions, μ of the linear rows and of bounds, and for an
 absolute price ratios |r_ij| <= 1 of pairs of columns
-(see `counterpoint.families.prototypes.lagrangian`),
+(see `counterpoint.families.prototypes.quadratic_difference`),
 Shor's relaxation is
 
     maximise γ  subject to  [[P(r) + Σ λ_j Q_j, b/2], [bᵀ/2, c − γ]]  positive semidefinite

@@ -10,7 +10,7 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, NoAnswer, all_of, check_number, shown
-from counterpoint.metrics.pairs import is_other, meets, pairs, said
+from counterpoint.metrics.pairs import is_other, meets, pairs, predicted_by
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.targets import as_target
 
@@ -186,10 +186,10 @@ def _shares(
     pairing = pairs(explainer, X, answers)
     rows, factual = (
         pairing.after[pairing.found],
-        pairing.given(pairing.before[pairing.found], explainer),
+        pairing.as_input(pairing.before[pairing.found], explainer),
     )
-    before = said(explainer, factual) if is_other(target) else None
-    valid = np.array([meets(m, target, pairing.given(rows, m), before) for m in models])
+    before = predicted_by(explainer, factual) if is_other(target) else None
+    valid = np.array([meets(m, target, pairing.as_input(rows, m), before) for m in models])
     return valid.mean(axis=1) if len(rows) else np.full(len(models), np.nan)
 
 

@@ -77,12 +77,12 @@ class Audit:
             out[name.replace("_", " ")] = [
                 f"{value:{digits}} ({low:{digits}} to {high:{digits}})" for value, low, high in ends
             ]
-        told = [out.to_string()]
+        lines = [out.to_string()]
         if len(self.constraints):
-            fixed, others = self.sampled
-            head = f"of {several(fixed, 'fixed row')} and {several(others, 'other row')}:"
-            told += ["", head, self.constraints.to_string(float_format="{:.1%}".format)]
-        return "\n".join(told)
+            fixed, unfixed = self.sampled
+            head = f"of {several(fixed, 'fixed row')} and {several(unfixed, 'other row')}:"
+            lines += ["", head, self.constraints.to_string(float_format="{:.1%}".format)]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"<Audit: {len(self.group)} rows, {np.count_nonzero(self.fixed)} fixed>"
@@ -104,7 +104,7 @@ class Audit:
         bars = self.constraints.head(10)[::-1]
         wide = len(bars) > 0
         figure = Figure(figsize=(11.0 if wide else 6.0, 4.2), layout="constrained")
-        left, *right = np.ravel(figure.subplots(1, 1 + wide))
+        curves, *right = np.ravel(figure.subplots(1, 1 + wide))
         needs, cost = _needs(self.answers), np.asarray(self.answers.cost)
         end = 1.05 * cost[needs & self.answers.found].max(initial=0.0)
         names = [*self.groups.index[1:]] or ["all"]
@@ -114,11 +114,11 @@ class Audit:
             share = np.arange(len(steps) + 1) / max(1, int(mine.sum()))
             style = ("-", "--", ":", "-.")[k // 8 % 4]
             x, y = [0.0, *steps, end], [*share, share[-1]]
-            left.step(x, y, style, where="post", color=f"C{k % 8}", label=f"{name}")
-        left.set(xlabel="cost", ylabel="rows with an action of at most this cost")
-        left.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
+            curves.step(x, y, style, where="post", color=f"C{k % 8}", label=f"{name}")
+        curves.set(xlabel="cost", ylabel="rows with an action of at most this cost")
+        curves.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
         if len(names) > 1:
-            left.legend(frameon=False, loc="lower right")
+            curves.legend(frameon=False, loc="lower right")
         for axes in right:
             at = np.arange(len(bars))
             axes.barh(at + 0.2, bars["frees"], 0.38, color="#444444", label="fixed rows freed")
@@ -128,7 +128,7 @@ class Audit:
             axes.set(xlabel=f"without the constraint, of a sample of {sum(self.sampled)} rows")
             axes.set_xlim(0.0, 1.0)
             axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-        for axes, axis in [(left, left.yaxis), *((axes, axes.xaxis) for axes in right)]:
+        for axes, axis in [(curves, curves.yaxis), *((axes, axes.xaxis) for axes in right)]:
             axis.set_major_formatter("{x:.0%}")
             axes.spines[["top", "right"]].set_visible(False)
         return figure
@@ -211,7 +211,6 @@ def audit(  # noqa: PLR0913
 
 
 def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
-    """(n,) the group of each row, as text."""
     table, n = answers.table, len(answers)
     if by is None:
         return np.full(n, "all", dtype=object)
@@ -249,16 +248,15 @@ def _needs(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
 def _line(
     answers: cp.Counterfactuals, rows: NDArray[np.bool_], confidence: float
 ) -> dict[str, Any]:
-    """What is told of a group."""
     status, needs = answers.status, _needs(answers) & rows
-    fixed, found = fixed_rows(answers) & rows, answers.found & needs
-    cost, count = answers.cost[found], int(needs.sum())
+    fixed, answered = fixed_rows(answers) & rows, answers.found & needs
+    cost, count = answers.cost[answered], int(needs.sum())
     masks = {
         "rows": rows,
         "already": rows & (status == cp.Status.ALREADY),
-        "answered": found,
+        "answered": answered,
         "fixed": fixed,
-        "undecided": needs & ~found & ~fixed,
+        "undecided": needs & ~answered & ~fixed,
         "unusable": rows & (status == cp.Status.INVALID),
     }
     out: dict[str, Any] = {name: int(mask.sum()) for name, mask in masks.items()}
@@ -278,12 +276,12 @@ def _line(
 
 
 def _constraints(
-    explainer: cp.Explainer, answers: cp.Counterfactuals, fixed: list[int], others: list[int]
+    explainer: cp.Explainer, answers: cp.Counterfactuals, fixed: list[int], unfixed: list[int]
 ) -> pd.DataFrame:
     """What each constraint does to fixed rows and to others."""
     import pandas as pd
 
-    asked, rows = answers.question.constraints, [*fixed, *others]
+    constraints, rows = answers.question.constraints, [*fixed, *unfixed]
     cells = answers.table.select(answers.features.names)
     targets = answers.targets[rows]
     seconds = None if answers.effort is None else answers.effort.seconds
@@ -296,34 +294,34 @@ def _constraints(
         }
     )
 
-    def without(kept: Sequence[cp.Constraint]) -> tuple[float, float]:
+    def without(rules: Sequence[cp.Constraint]) -> tuple[float, float]:
         """The share of fixed rows with an answer under some constraints, and of cost saved."""
         looser = cp.Explainer(
-            explainer.model, features=[*answers.features], cost=explainer.cost, constraints=kept
+            explainer.model, features=[*answers.features], cost=explainer.cost, constraints=rules
         )
         cost = np.full(len(rows), np.nan)
         for target in {id(t): t for t in targets}.values():
             at = [k for k, other in enumerate(targets) if other is target]
             mine = cells.take(np.array(rows)[at]).native
             cost[at] = looser.explain(mine, target, time_limit=seconds, progress=False).cost
-        before, after = answers.cost[others], cost[len(fixed) :]
-        saved = np.divide(before - after, before, out=np.zeros(len(others)), where=before > 0)
+        before, after = answers.cost[unfixed], cost[len(fixed) :]
+        saved = np.divide(before - after, before, out=np.zeros(len(unfixed)), where=before > 0)
         saved[~(saved > 1e-6)] = 0.0  # below the gap that was asked for it is nothing
         freed = np.isfinite(cost[: len(fixed)])
-        return float(freed.sum() / max(1, len(fixed))), float(saved.sum() / max(1, len(others)))
+        return float(freed.sum() / max(1, len(fixed))), float(saved.sum() / max(1, len(unfixed)))
 
     lines: dict[str, dict[str, float]] = {}
-    for c in asked if rows else ():
-        parts, rest = parts_of(c), [other for other in asked if other is not c]
-        whole = without(rest)
-        if not any(whole) and not any(str(part) in named for part in parts):
+    for c in constraints if rows else ():
+        pieces, remaining = parts_of(c), [other for other in constraints if other is not c]
+        whole = without(remaining)
+        if not any(whole) and not any(str(piece) in named for piece in pieces):
             continue  # then no part of it does anything either
-        for part in parts:
-            kept = [*rest, *(p for p in parts if p is not part)]
-            frees, saves = without(kept) if len(parts) > 1 else whole
-            share = named[str(part)] / max(1, len(fixed))
+        for piece in pieces:
+            rules = [*remaining, *(p for p in pieces if p is not piece)]
+            frees, saves = without(rules) if len(pieces) > 1 else whole
+            share = named[str(piece)] / max(1, len(fixed))
             if share or frees or saves:
-                lines[str(part)] = {"frees": frees, "saves": saves, "named": share}
+                lines[str(piece)] = {"frees": frees, "saves": saves, "named": share}
     table = pd.DataFrame.from_dict(lines, orient="index", columns=["frees", "saves", "named"])
     return table.rename_axis("constraint").sort_values(["frees", "saves", "named"], ascending=False)
 

@@ -74,9 +74,9 @@ def confined(
     Kothari et al., Prediction without preclusion, arXiv 2308.12820; confined regions: arXiv
     2502.16380.
     """
-    asked = (*explainer.constraints, *explainer.implied)
+    constraints = (*explainer.constraints, *explainer.implied)
     alone = (cp.Immutable, cp.Bounds, cp.Monotone, cp.WithinObserved)
-    tying = [c for c in asked if not isinstance(c, (*alone, cp.Linear, cp.Ellipsoid))]
+    tying = [c for c in constraints if not isinstance(c, (*alone, cp.Linear, cp.Ellipsoid))]
     if tying:
         raise InvalidInput(
             f"A box can be settled under constraints on one feature each, and relations of the "
@@ -92,11 +92,11 @@ def confined(
     already_satisfied = [cp.Immutable(*explainer.features.names)]
     for rules in (
         already_satisfied,
-        asked,
+        constraints,
     ):  # rows that have the target already; rows that get there
-        found = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
-        ways = [way for way in found if way is not None]
-        if len(ways) < len(found):
+        reaches = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
+        ways = [way for way in reaches if way is not None]
+        if len(ways) < len(reaches):
             continue  # no row may be anywhere
         relations = [c for c in rules if isinstance(c, cp.Linear | cp.Ellipsoid)]
         widened = cp.Explainer(
@@ -109,8 +109,8 @@ def confined(
         (answer,) = widened.explain([start], target, time_limit=time_limit, progress=False)
         if answer.found:
             row = {way.feature.name: way.origin(answer.row[way.feature.name]) for way in ways}
-            (own,) = explainer.explain([row], target, time_limit=time_limit, progress=False)
-            return Confined(False if own.found else None, row, (own,))
+            (direct,) = explainer.explain([row], target, time_limit=time_limit, progress=False)
+            return Confined(False if direct.found else None, row, (direct,))
         proofs.append(answer)
     proved = all(fixed_rows(answer.batch)[answer.position] for answer in proofs)
     return Confined(proved or None, None, tuple(proofs))
@@ -120,7 +120,7 @@ def _about(feature: Any, constraints: Sequence[cp.Constraint]) -> Iterator[cp.Co
     """The constraints on one feature, as constraints on it alone."""
     for c in constraints:
         if isinstance(c, cp.Immutable | cp.WithinObserved) and feature.name in c.features:
-            yield next(part for part in parts_of(c) if part.features == (feature.name,))
+            yield next(piece for piece in parts_of(c) if piece.features == (feature.name,))
         elif isinstance(c, cp.WithinObserved) and not c.features:
             yield cp.WithinObserved(feature.name)
         elif isinstance(c, cp.Bounds | cp.Monotone) and c.feature == feature.name:
@@ -137,33 +137,35 @@ class _Reach(NamedTuple):
     origin: Callable[[Any], Any]  # where in the box to start, to get to a value
 
 
-def _reach(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
     """Where a feature can get from what is given of it; None if it may be nowhere."""
-    given = feature.observed if given is None else given
-    if given is None:
+    inside = feature.observed if inside is None else inside
+    if inside is None:
         raise InvalidInput(
             f"Expected a range of {feature.name!r} in the box, since there are no data that show "
             "one."
         )
-    return (_categories if isinstance(feature, cp.Categorical) else _numbers)(feature, given, rules)
+    return (_categories if isinstance(feature, cp.Categorical) else _numbers)(
+        feature, inside, rules
+    )
 
 
 def _categories(
-    feature: cp.Categorical, given: Any, rules: Sequence[cp.Constraint]
+    feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
 ) -> _Reach | None:
-    inside = [given] if given in feature.categories else list(given)
+    inside = [stated] if stated in feature.categories else list(stated)
     if not inside or not {*inside} <= {*feature.categories}:
         raise InvalidInput(
-            f"Expected categories of {feature.name!r} in the box; got {shown(given)}."
+            f"Expected categories of {feature.name!r} in the box; got {shown(stated)}."
         )
-    one, count = cp.Features([feature]), len(feature.categories)
+    alone, count = cp.Features([feature]), len(feature.categories)
     old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
     allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
-    for condition in (part for rule in rules for part in rule.region(one)):
-        allowed &= condition.violation(one.expand(new), one.expand(old)) <= 0
+    for condition in (condition for rule in rules for condition in rule.region(alone)):
+        allowed &= condition.violation(alone.expand(new), alone.expand(old)) <= 0
     origins: dict[Hashable, Hashable] = {}
     for k in np.flatnonzero(allowed).tolist():
-        u, v = (feature.categories[part] for part in divmod(k, count))
+        u, v = (feature.categories[position] for position in divmod(k, count))
         if u in inside and (u == v or v not in origins):
             origins[v] = u
     if not origins:
@@ -173,9 +175,9 @@ def _categories(
     return _Reach(reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__)
 
 
-def _numbers(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
     try:
-        low, high = map(float, given)
+        low, high = map(float, stated)
     except (TypeError, ValueError):
         low, high = np.nan, np.nan
     if isinstance(feature, cp.Integer):
@@ -186,7 +188,7 @@ def _numbers(feature: Any, given: Any, rules: Sequence[cp.Constraint]) -> _Reach
     if not low <= high:
         raise InvalidInput(
             f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
-            f"{shown(given)}."
+            f"{shown(stated)}."
         )
     # Each end of what a rule allows rises with where one starts: so all together are a range again.
     ends = [_ends(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]

@@ -48,12 +48,12 @@ def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
     name = "The text" if is_text else Path(source).name
     try:
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
-        told = json.loads(text)
-        version = told["metadata"]["version"]
-        names, sets = list(told["feature_names_including_target"]), told["cfs_list"]
-        outcome = told["data_interface"]["outcome_name"]
+        document = json.loads(text)
+        version = document["metadata"]["version"]
+        names, sets = list(document["feature_names_including_target"]), document["cfs_list"]
+        outcome = document["data_interface"]["outcome_name"]
         lists = [answers or [] for answers in sets]
-        rows = [dict(zip(names, answer, strict=True)) for some in lists for answer in some]
+        rows = [dict(zip(names, answer, strict=True)) for answers in lists for answer in answers]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidSpec(
             f"{name} is no JSON of DiCE that can be read ({type(error).__name__}: {error}). Write "
@@ -100,15 +100,15 @@ def problem_from_dice(
     (Immutable(features=('age',)), Bounds(feature='income', low=20, high=60, fall=inf, rise=inf))
     """
     shows = frame_of(data, None)
-    known = cp.Features.from_data(shows)
-    vary = known.names if features_to_vary == "all" else tuple(features_to_vary)
+    shown_features = cp.Features.from_data(shows)
+    vary = shown_features.names if features_to_vary == "all" else tuple(features_to_vary)
     for name in (*vary, *(permitted_range or {})):
-        known.index(name)
-    held = [name for name in known.names if name not in vary]
+        shown_features.index(name)
+    held = [name for name in shown_features.names if name not in vary]
     constraints: list[cp.Constraint] = [cp.Immutable(*held)] if held else []
     features: list[Any] = []
     for name, allowed in (permitted_range or {}).items():
-        feature = known[name]
+        feature = shown_features[name]
         if isinstance(feature, cp.Categorical):
             named = {str(c): c for c in feature.categories}
             chosen = tuple(named.get(str(value), value) for value in allowed)

@@ -11,12 +11,12 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
-    Pairs,
-    Read,
+    AnswerPairs,
+    ReadOptions,
     is_other,
     meets,
     pairs,
-    said,
+    predicted_by,
     valid_rows,
     wanted_of,
 )
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def validity(
-    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
     """Whether the model gives each answer the target, by its own ``predict``: 1 or 0.
 
@@ -81,8 +81,8 @@ def validity(
     >>> metrics.validity(model, X[:2], np.array([[2.0], [1.1]]), 1)
     array([1., 0.])
     """
-    asked = pairs(model, factuals, counterfactuals, **read)
-    return asked.told(valid_rows(model, asked, target, asked.after))
+    answers = pairs(model, factuals, counterfactuals, **read)
+    return answers.masked(valid_rows(model, answers, target, answers.after))
 
 
 def proximity(
@@ -90,7 +90,7 @@ def proximity(
     factuals: object,
     counterfactuals: object,
     distance: str | cp.Cost = "mad",
-    **read: Unpack[Read],
+    **read: Unpack[ReadOptions],
 ) -> FloatArray:
     """The distance of each answer from its row; a category that changes counts 1.
 
@@ -110,14 +110,16 @@ def proximity(
     return pairs(model, factuals, counterfactuals, **read).distances(distance)
 
 
-def sparsity(model: Any, factuals: Any, counterfactuals: Any, **read: Unpack[Read]) -> FloatArray:
+def sparsity(
+    model: Any, factuals: Any, counterfactuals: Any, **read: Unpack[ReadOptions]
+) -> FloatArray:
     """How many features each answer changes; parameters as for `validity`."""
-    asked = pairs(model, factuals, counterfactuals, **read)
-    return asked.told(asked.changed.sum(axis=1))
+    answers = pairs(model, factuals, counterfactuals, **read)
+    return answers.masked(answers.changed.sum(axis=1))
 
 
 def redundancy(
-    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
     """How many changes of each answer could be taken back, one at a time, with it still valid.
 
@@ -127,13 +129,15 @@ def redundancy(
     ----------
     Pawelczyk et al. (2021), CARLA, NeurIPS Datasets and Benchmarks.
     """
-    asked = pairs(model, factuals, counterfactuals, **read)
-    times = np.zeros(len(asked.row))
-    for j in np.flatnonzero(asked.changed.any(axis=0)).tolist():
-        undone, name = asked.after.copy(), asked.features.names[j]
-        undone[name] = asked.before[name]
-        times += valid_rows(model, asked, target, undone) & asked.changed[:, j]
-    return np.where(valid_rows(model, asked, target, asked.after), asked.told(times), np.nan)
+    answers = pairs(model, factuals, counterfactuals, **read)
+    times = np.zeros(len(answers.row))
+    for j in np.flatnonzero(answers.changed.any(axis=0)).tolist():
+        undone, name = answers.after.copy(), answers.features.names[j]
+        undone[name] = answers.before[name]
+        times += valid_rows(model, answers, target, undone) & answers.changed[:, j]
+    return np.where(
+        valid_rows(model, answers, target, answers.after), answers.masked(times), np.nan
+    )
 
 
 def constraint_violation(
@@ -141,7 +145,7 @@ def constraint_violation(
     factuals: object,
     counterfactuals: object,
     constraints: cp.Constraint | Iterable[cp.Constraint] = (),
-    **read: Unpack[Read],
+    **read: Unpack[ReadOptions],
 ) -> FloatArray:
     """By how much each answer violates the constraint that it violates most; 0 if it meets all.
 
@@ -159,24 +163,24 @@ def constraint_violation(
     -------
     ndarray of shape (m,)
     """
-    asked = pairs(model, factuals, counterfactuals, **read)
-    known = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
-    more = all_of(cp.Constraint, constraints, "constraints such as cp.Immutable('age')")
-    worst = np.zeros(len(asked.row))
-    x, y = asked.encoded(asked.x), asked.encoded(asked.y)
-    for constraint in (*known, *more):
-        region = constraint.region(asked.features)
+    answers = pairs(model, factuals, counterfactuals, **read)
+    rules = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
+    added = all_of(cp.Constraint, constraints, "constraints such as cp.Immutable('age')")
+    worst = np.zeros(len(answers.row))
+    x, y = answers.encoded(answers.x), answers.encoded(answers.y)
+    for constraint in (*rules, *added):
+        region = constraint.region(answers.features)
         if isinstance(constraint, cp.Clearance):  # which depends on the model's thresholds
             read_by = model
             if not isinstance(model, cp.Explainer):
-                read_by = cp.Explainer(model, features=asked.features, cost=cp.Manhattan())
-            region = read_by.reading.form.placed(kinds_region(asked.features) & region)
+                read_by = cp.Explainer(model, features=answers.features, cost=cp.Manhattan())
+            region = read_by.reading.form.placed(kinds_region(answers.features) & region)
         worst = np.maximum(worst, region.violation(y, x))
-    for j, feature in enumerate(asked.features):
+    for j, feature in enumerate(answers.features):
         if isinstance(feature, cp.Integer):
-            steps = np.nan_to_num((asked.y[:, j] - asked.x[:, j]) / feature.step)
+            steps = np.nan_to_num((answers.y[:, j] - answers.x[:, j]) / feature.step)
             worst = np.maximum(worst, np.abs(steps - np.round(steps)))
-    return asked.told(np.where(worst > asked.rounding, worst, 0.0))
+    return answers.masked(np.where(worst > answers.rounding, worst, 0.0))
 
 
 def ynn(
@@ -185,7 +189,7 @@ def ynn(
     counterfactuals: Any,
     target: Any = None,
     k: int = 5,
-    **read: Unpack[Read],
+    **read: Unpack[ReadOptions],
 ) -> FloatArray:
     """The share of each answer's k nearest rows of the data to which the model gives the target.
 
@@ -209,22 +213,22 @@ def ynn(
     """
     from sklearn.neighbors import NearestNeighbors
 
-    asked, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
-    whole, points, known, answers, k = asked.space(k)
+    both_sides, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
+    whole, points, mask, answers, k = both_sides.space(k)
     if not len(answers):
-        return asked.told(np.nan)
+        return both_sides.masked(np.nan)
     near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(answers, return_distance=False)
-    rows = asked.given(asked.data[whole], model)
+    rows = both_sides.as_input(both_sides.data[whole], model)
     if is_other(wanted):
-        before = said(model, asked.given(asked.before[known], model))
-        satisfied = said(model, rows)[near] != before[:, None]
+        before = predicted_by(model, both_sides.as_input(both_sides.before[mask], model))
+        satisfied = predicted_by(model, rows)[near] != before[:, None]
     else:
         satisfied = meets(model, wanted, rows)[near]
-    return asked.put(known, satisfied.mean(axis=1))
+    return both_sides.put(mask, satisfied.mean(axis=1))
 
 
 def lof(
-    model: Any, factuals: Any, counterfactuals: Any, k: int = 20, **read: Unpack[Read]
+    model: Any, factuals: Any, counterfactuals: Any, k: int = 20, **read: Unpack[ReadOptions]
 ) -> FloatArray:
     """The local outlier factor of each answer among the data: about 1 inside, larger outside.
 
@@ -233,11 +237,13 @@ def lof(
     """
     from sklearn.neighbors import LocalOutlierFactor
 
-    asked = pairs(model, factuals, counterfactuals, **read)
-    _, points, known, answers, k = asked.space(k)
+    both_sides = pairs(model, factuals, counterfactuals, **read)
+    _, points, mask, answers, k = both_sides.space(k)
     if not len(answers):
-        return asked.told(np.nan)
-    return asked.put(known, -LocalOutlierFactor(k, novelty=True).fit(points).score_samples(answers))
+        return both_sides.masked(np.nan)
+    return both_sides.put(
+        mask, -LocalOutlierFactor(k, novelty=True).fit(points).score_samples(answers)
+    )
 
 
 def diversity(
@@ -245,7 +251,7 @@ def diversity(
     factuals: object,
     counterfactuals: object,
     distance: str | cp.Cost = "mad",
-    **read: Unpack[Read],
+    **read: Unpack[ReadOptions],
 ) -> FloatArray:
     """The mean distance between two answers to the same row; parameters as for `proximity`.
 
@@ -259,19 +265,21 @@ def diversity(
     Mothilal, Sharma & Tan (2020), Explaining machine learning classifiers through diverse
     counterfactual explanations, FAccT.
     """
-    asked = pairs(model, factuals, counterfactuals, **read)
-    each = (np.flatnonzero((asked.row == i) & asked.found) for i in np.unique(asked.row))
-    both = [(a, b) for mine in each for k, a in enumerate(mine) for b in mine[:k]]
+    answers = pairs(model, factuals, counterfactuals, **read)
+    groups = (np.flatnonzero((answers.row == i) & answers.found) for i in np.unique(answers.row))
+    both = [(a, b) for mine in groups for k, a in enumerate(mine) for b in mine[:k]]
     first, second = np.array(both, dtype=np.intp).reshape(-1, 2).T
-    found = np.ones(len(first), dtype=bool)
-    two = replace(asked, row=asked.row[first], found=found, x=asked.y[first], y=asked.y[second])
-    sums = np.bincount(two.row, two.distances(distance), minlength=asked.count)
+    answered = np.ones(len(first), dtype=bool)
+    two = replace(
+        answers, row=answers.row[first], found=answered, x=answers.y[first], y=answers.y[second]
+    )
+    sums = np.bincount(two.row, two.distances(distance), minlength=answers.count)
     with np.errstate(invalid="ignore"):
-        return np.asarray(sums / np.bincount(two.row, minlength=asked.count))
+        return np.asarray(sums / np.bincount(two.row, minlength=answers.count))
 
 
 def optimality_gap(
-    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[Read]
+    model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
     """(cost − bound) / cost, by the cost of the `Explainer` and its proved bound: 0 is optimal.
 
@@ -285,15 +293,17 @@ def optimality_gap(
     """
     if not isinstance(model, cp.Explainer):
         raise InvalidInput(f"optimality_gap needs an Explainer, for bounds; got {shown(model)}.")
-    asked = pairs(model, factuals, counterfactuals, **read)
-    return _gaps(model, asked, target, model.explain(factuals, wanted_of(target)))
+    answers = pairs(model, factuals, counterfactuals, **read)
+    return _gaps(model, answers, target, model.explain(factuals, wanted_of(target)))
 
 
-def _gaps(model: cp.Explainer, asked: Pairs, target: Any, own: cp.Counterfactuals) -> FloatArray:
+def _gaps(
+    model: cp.Explainer, answers: AnswerPairs, target: Any, explained: cp.Counterfactuals
+) -> FloatArray:
     """(m,) `optimality_gap`, by bounds of the explainer's own answers."""
-    cost, bound = asked.costs(model.cost), own.bound[asked.row]
-    violated = constraint_violation(model, None, asked) > 0.0
-    comparable = valid_rows(model, asked, target, asked.after) & ~violated
+    cost, bound = answers.costs(model.cost), explained.bound[answers.row]
+    violated = constraint_violation(model, None, answers) > 0.0
+    comparable = valid_rows(model, answers, target, answers.after) & ~violated
     with np.errstate(invalid="ignore", divide="ignore"):
         gap = np.where(cost == 0.0, 0.0, (cost - bound) / cost)
     return np.where(comparable, gap, np.nan)
@@ -331,37 +341,43 @@ def compare(
     tools = {"answers": counterfactuals}
     if isinstance(counterfactuals, Mapping):
         tools = dict(counterfactuals)
-    own = model.explain(factuals, wanted_of(target)) if isinstance(model, cp.Explainer) else None
-    if own is not None:
-        tools = {"counterpoint": own, **tools}
+    explained = None
+    if isinstance(model, cp.Explainer):
+        explained = model.explain(factuals, wanted_of(target))
+        tools = {"counterpoint": explained, **tools}
     lines = {}
-    for name, answers in tools.items():
-        rows, row = answers if isinstance(answers, tuple) else (answers, None)
-        asked = pairs(model, factuals, rows, data, row)
-        lines[name] = _means(model, asked, target, own, known=data is not None)
+    for name, tool in tools.items():
+        rows, row = tool if isinstance(tool, tuple) else (tool, None)
+        answers = pairs(model, factuals, rows, data, row)
+        lines[name] = _means(model, answers, target, explained, has_data=data is not None)
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
 def _means(
-    model: Any, asked: Pairs, target: Any, own: cp.Counterfactuals | None, *, known: bool
+    model: Any,
+    answers: AnswerPairs,
+    target: Any,
+    explained: cp.Counterfactuals | None,
+    *,
+    has_data: bool,
 ) -> dict[str, float]:
-    """The line of one tool; ``known``: whether there are data to be near to."""
-    both = model, None, asked
+    """The line of one tool; ``has_data``: whether there are data to be near to."""
+    both = model, None, answers
     valid = validity(*both, target)
     values = {name: proximity(*both, distance=name) for name in ("l1", "l2", "mad")}
     values["sparsity"] = sparsity(*both)
     values["redundancy"] = redundancy(*both, target)
     values["violated"] = np.sign(constraint_violation(*both))
-    if known:
+    if has_data:
         values["ynn"], values["lof"] = ynn(*both, target), lof(*both)
-    if own is not None:
-        values["gap"] = _gaps(model, asked, target, own)
+    if explained is not None:
+        values["gap"] = _gaps(model, answers, target, explained)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
-    found = len(np.unique(asked.row[asked.found])) / max(asked.count, 1)
-    return {"found": found, "validity": _mean(valid), **means, "diversity": _mean(diversity(*both))}
+    share = len(np.unique(answers.row[answers.found])) / max(answers.count, 1)
+    return {"found": share, "validity": _mean(valid), **means, "diversity": _mean(diversity(*both))}
 
 
 def _mean(values: FloatArray) -> float:
-    """Of all that are no NaN; NaN of none."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    """Return the mean of the values that are no NaN; NaN of none."""
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if len(values) else float("nan")

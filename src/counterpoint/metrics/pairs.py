@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Pairs",
-    "Read",
+    "AnswerPairs",
+    "ReadOptions",
     "frame_of",
     "is_other",
     "meets",
     "pairs",
-    "said",
+    "predicted_by",
     "valid_rows",
     "wanted_of",
 ]
 
 
 @final
-class Read(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """What all metrics take besides; see `validity`."""
 
     data: object | None
@@ -39,7 +39,7 @@ class Read(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class AnswerPairs:
     """m answers beside the rows that they answer, and the data that say spreads."""
 
     features: cp.Features  # p columns
@@ -69,13 +69,13 @@ class Pairs:
         """(m, d) points in the space of costs; what is missing as zeros."""
         return self.features.expand(np.nan_to_num(codes))
 
-    def given(self, rows: pd.DataFrame, model: Any) -> Any:
+    def as_input(self, rows: pd.DataFrame, model: Any) -> Any:
         """Rows in the kind that a model takes."""
-        own = _own(model)
-        named = hasattr(own, "feature_names_in_") or not hasattr(own, "n_features_in_")
+        estimator = _own(model)
+        named = hasattr(estimator, "feature_names_in_") or not hasattr(estimator, "n_features_in_")
         return rows if named and not self.is_array else rows.to_numpy()
 
-    def told(self, values: ArrayLike) -> FloatArray:
+    def masked(self, values: ArrayLike) -> FloatArray:
         """(m,) values; NaN where no answer was found."""
         return np.where(self.found, np.asarray(values, dtype=np.float64), np.nan)
 
@@ -83,7 +83,7 @@ class Pairs:
         """(m,) costs; NaN also where a cell was filled in or emptied, which has no distance."""
         values = cost.encoded_cost(self.features)(self.encoded(self.y), self.encoded(self.x))
         filled = (np.isnan(self.x) != np.isnan(self.y)).any(axis=1)
-        return np.where(filled, np.nan, self.told(values))
+        return np.where(filled, np.nan, self.masked(values))
 
     def distances(self, distance: str | cp.Cost) -> FloatArray:
         """(m,) as `proximity` says."""
@@ -105,20 +105,20 @@ class Pairs:
         sizes = [block.stop - block.start for block in self.features.blocks]
         unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
         whole = np.asarray(~np.isnan(self.codes).any(axis=1))
-        asked = np.asarray(~np.isnan(self.y).any(axis=1) & self.found)
+        complete = np.asarray(~np.isnan(self.y).any(axis=1) & self.found)
         most = int(whole.sum()) - 1
         if not isinstance(k, int | np.integer) or min(k, most) < 1:
             raise InvalidInput(
                 f"Expected a whole number k of at least 1, and at least 2 rows of data; got "
                 f"k={shown(k)} and {most + 1} rows."
             )
-        points, answers = (self.features.expand(c) for c in (self.codes[whole], self.y[asked]))
-        return whole, points / unit, asked, answers / unit, min(int(k), most)
+        points, answers = (self.features.expand(c) for c in (self.codes[whole], self.y[complete]))
+        return whole, points / unit, complete, answers / unit, min(int(k), most)
 
-    def put(self, asked: BoolArray, values: FloatArray) -> FloatArray:
+    def put(self, mask: BoolArray, values: FloatArray) -> FloatArray:
         """(m,) values of some answers; NaN for the others."""
         out = np.full(len(self.row), np.nan)
-        out[asked] = values
+        out[mask] = values
         return out
 
 
@@ -129,21 +129,21 @@ def pairs(
     data: object | None = None,
     row: ArrayLike | None = None,
     rounding: float = 1e-6,
-) -> Pairs:
-    """Read both sides; the parameters are those of `validity`, and what counts as the same.
+) -> AnswerPairs:
+    """ReadOptions both sides; the parameters are those of `validity`, and what counts as the same.
 
     What was read already stays as it is.
     """
-    if isinstance(counterfactuals, Pairs):
+    if isinstance(counterfactuals, AnswerPairs):
         return counterfactuals
     if row is None and isinstance(counterfactuals, cp.Alternatives):
         row = counterfactuals.row
-    told = model.features if isinstance(model, cp.Explainer) else None
-    x = frame_of(factuals, told)
-    shows = x if data is None else frame_of(data, told)
-    seen = cp.Features.from_data(shows) if told is None else told
+    stated = model.features if isinstance(model, cp.Explainer) else None
+    x = frame_of(factuals, stated)
+    shows = x if data is None else frame_of(data, stated)
+    seen = cp.Features.from_data(shows) if stated is None else stated
     y = frame_of(counterfactuals, seen)
-    features = _numbers(seen, x, y) if told is None else told
+    features = _numbers(seen, x, y) if stated is None else stated
     names = list(features.names)
     sides = {"the factual rows": x, "the counterfactuals": y, "data": shows}
     for what, frame in sides.items():
@@ -160,16 +160,16 @@ def pairs(
         )
     if len(at) and not (at.dtype.kind in "iu" and at.min() >= 0 and at.max() < len(x)):
         raise InvalidInput(f"Expected positions of the {len(x)} rows for row=; got {shown(row)}.")
-    came, after, known = (_codes(features, frame[names], what) for what, frame in sides.items())
-    before = came[at]
-    found = ~y[names].isna().all(axis=1).to_numpy()
-    size = np.fmax(_spreads(features, known), np.abs(before))
+    factual, after, codes = (_codes(features, frame[names], what) for what, frame in sides.items())
+    before = factual[at]
+    answered = ~y[names].isna().all(axis=1).to_numpy()
+    size = np.fmax(_spreads(features, codes), np.abs(before))
     near = features.is_numeric & (np.abs(after - before) <= rounding * size)
-    after = np.where(near | ~found[:, None], before, after)
+    after = np.where(near | ~answered[:, None], before, after)
     rows = x[names].iloc[at].reset_index(drop=True)
     answers = _decoded(features, rows, before, after)
-    numbers = features, at, len(x), found, before, after, shows[names], known
-    return Pairs(*numbers, isinstance(factuals, np.ndarray), rows, answers, rounding)
+    numbers = features, at, len(x), answered, before, after, shows[names], codes
+    return AnswerPairs(*numbers, isinstance(factuals, np.ndarray), rows, answers, rounding)
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
@@ -221,9 +221,9 @@ def _codes(features: cp.Features, frame: pd.DataFrame, what: str) -> FloatArray:
     for j, feature in enumerate(features):
         column, wanted = frame[feature.name], "a finite number"
         if isinstance(feature, cp.Categorical):
-            known: dict[Any, int] = {str(c): k for k, c in enumerate(feature.categories)}
-            known |= {c: k for k, c in enumerate(feature.categories)}
-            codes, wanted = column.astype(object).map(known), "one of its categories"
+            positions: dict[Any, int] = {str(c): k for k, c in enumerate(feature.categories)}
+            positions |= {c: k for k, c in enumerate(feature.categories)}
+            codes, wanted = column.astype(object).map(positions), "one of its categories"
         else:
             codes = pd.to_numeric(column, errors="coerce")
         out[:, j] = codes.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -278,16 +278,18 @@ def _own(model: Any) -> Any:
     return model.model if isinstance(model, cp.Explainer) else model
 
 
-def said(model: Any, rows: Any) -> NDArray[Any]:
+def predicted_by(model: Any, rows: Any) -> NDArray[Any]:
     """(m,) what a model predicts; no rows, no predictions."""
-    own = _own(model)
-    if not hasattr(own, "predict"):
-        raise InvalidInput(f"Expected a fitted model with predict; got {shown(own)}.")
+    estimator = _own(model)
+    if not hasattr(estimator, "predict"):
+        raise InvalidInput(f"Expected a fitted model with predict; got {shown(estimator)}.")
     try:
-        return np.asarray(own.predict(rows)).reshape(-1) if len(rows) else np.empty(0)
+        return np.asarray(estimator.predict(rows)).reshape(-1) if len(rows) else np.empty(0)
     except (TypeError, ValueError) as error:
-        told = str(error).partition("\n")[0].rstrip(".:")
-        raise InvalidInput(f"{type(own).__name__} does not take these rows: {told}.") from error
+        text = str(error).partition("\n")[0].rstrip(".:")
+        raise InvalidInput(
+            f"{type(estimator).__name__} does not take these rows: {text}."
+        ) from error
 
 
 def meets(
@@ -301,15 +303,18 @@ def meets(
             f"{shown(target)}."
         )
     if wanted.at_least is not None:
-        own = _own(model)
-        known = np.asarray(getattr(own, "classes_", ())).tolist()
-        if wanted.labels[0] not in known or not hasattr(own, "predict_proba"):
+        estimator = _own(model)
+        classes = np.asarray(getattr(estimator, "classes_", ())).tolist()
+        if wanted.labels[0] not in classes or not hasattr(estimator, "predict_proba"):
             raise InvalidInput(
-                f"{type(own).__name__} says no probability of {wanted.labels[0]!r}; pass a Label."
+                f"{type(estimator).__name__} says no probability of {wanted.labels[0]!r}; "
+                "pass a Label."
             )
-        shares = np.asarray(own.predict_proba(rows)) if len(rows) else np.empty((0, len(known)))
-        return shares[:, known.index(wanted.labels[0])] >= wanted.at_least
-    predicted = said(model, rows)
+        shares = (
+            np.asarray(estimator.predict_proba(rows)) if len(rows) else np.empty((0, len(classes)))
+        )
+        return shares[:, classes.index(wanted.labels[0])] >= wanted.at_least
+    predicted = predicted_by(model, rows)
     if wanted.limits is not None:
         return np.asarray((predicted >= wanted.limits[0]) & (predicted <= wanted.limits[1]))
     if not wanted.labels:
@@ -323,11 +328,13 @@ def is_other(target: cp.Target) -> bool:
     return target.requirement.others and not target.requirement.labels
 
 
-def valid_rows(model: Any, asked: Pairs, target: Any, rows: pd.DataFrame) -> BoolArray:
+def valid_rows(model: Any, answers: AnswerPairs, target: Any, rows: pd.DataFrame) -> BoolArray:
     """(m,): whether rows in the place of the answers meet the target."""
     wanted = wanted_of(target)
-    before = said(model, asked.given(asked.before, model)) if is_other(wanted) else None
-    return meets(model, wanted, asked.given(rows, model), before)
+    before = (
+        predicted_by(model, answers.as_input(answers.before, model)) if is_other(wanted) else None
+    )
+    return meets(model, wanted, answers.as_input(rows, model), before)
 
 
 def wanted_of(target: Any) -> cp.Target:

@@ -12,7 +12,7 @@ from counterpoint.certificate import Claim
 from counterpoint.errors import InvalidInput
 from counterpoint.records.checker import BROKEN, check
 from counterpoint.records.files import read_records, with_rows
-from counterpoint.records.record import Asked, Batch, canonical, said
+from counterpoint.records.record import RecordBatch, RecordedQuery, canonical, sentence_of
 from counterpoint.rows.table import Table
 
 __all__ = ["Recheck", "recheck"]
@@ -116,30 +116,32 @@ def recheck(
     >>> cp.recheck(record | {"cost": 0.1}, model).ok
     False
     """
-    found: dict[int, list[str]] = {}
-    batches, count = read_records(records, found)
-    given = None if rows is None else Table.read(rows)
-    if given is not None and len(given) != count:
-        raise InvalidInput(f"Expected one row for each of {count} records; got {len(given)} rows.")
-    claims, asked = np.full(count, Claim.NONE, dtype=object), dict[str, Asked]()
+    sentences: dict[int, list[str]] = {}
+    batches, count = read_records(records, sentences)
+    table = None if rows is None else Table.read(rows)
+    if table is not None and len(table) != count:
+        raise InvalidInput(f"Expected one row for each of {count} records; got {len(table)} rows.")
+    claims, queries = np.full(count, Claim.NONE, dtype=object), dict[str, RecordedQuery]()
     for batch in batches:
-        whole, other = with_rows(batch, given, salt)
+        whole, other = with_rows(batch, table, salt)
         for i in whole.at[other].tolist():
-            found.setdefault(i, []).append("Its row is not the one that was passed, or its salt.")
-        _check(whole, model, asked, found, claims)
-    claims[[*found]] = Claim.NONE
+            sentences.setdefault(i, []).append(
+                "Its row is not the one that was passed, or its salt."
+            )
+        _check(whole, model, queries, sentences, claims)
+    claims[[*sentences]] = Claim.NONE
     reported = claims == Claim.REPORTED
     for i in np.flatnonzero(reported & (not accept_reported)).tolist():
-        found[i] = [REPORTED]
-    problems = {i: tuple(dict.fromkeys(sentences)) for i, sentences in found.items()}
+        sentences[i] = [REPORTED]
+    problems = {i: tuple(dict.fromkeys(texts)) for i, texts in sentences.items()}
     return Recheck(count, problems, claims == Claim.PROVED, reported)
 
 
 def _check(
-    batch: Batch,
+    batch: RecordBatch,
     model: Any,
-    known: dict[str, Asked],
-    found: dict[int, list[str]],
+    queries: dict[str, RecordedQuery],
+    problems: dict[int, list[str]],
     claims: NDArray[np.object_],
 ) -> None:
     """Write what is wrong with the records of a batch, and what settles them.
@@ -148,18 +150,24 @@ def _check(
     """
     try:
         key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])
-        asked = known[key] if key in known else known.setdefault(key, Asked.of(batch.shared, model))
-        wrong, settles = check(batch, asked)
+        query = (
+            queries[key]
+            if key in queries
+            else queries.setdefault(key, RecordedQuery.of(batch.shared, model))
+        )
+        wrong, settles = check(batch, query)
     except BROKEN as error:
         if len(batch.at) > 1:
             for half in batch.halves():
-                _check(half, model, known, found, claims)
+                _check(half, model, queries, problems, claims)
             return
-        found.setdefault(int(batch.at[0]), []).append(f"It cannot be checked: {said(error)}.")
+        problems.setdefault(int(batch.at[0]), []).append(
+            f"It cannot be checked: {sentence_of(error)}."
+        )
         return
-    for at in batch.at.tolist() if asked.problems else ():
-        found.setdefault(at, []).extend(asked.problems)
+    for at in batch.at.tolist() if query.problems else ():
+        problems.setdefault(at, []).extend(query.problems)
     for sentence, rows in wrong:
         for at in batch.at[rows].tolist():
-            found.setdefault(at, []).append(sentence)
+            problems.setdefault(at, []).append(sentence)
     claims[batch.at] = settles

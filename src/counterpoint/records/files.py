@@ -26,10 +26,9 @@ from counterpoint.records.record import (
     SCHEMA,
     SHARED,
     WORDS,
-    Asked,
-    Batch,
+    RecordBatch,
+    RecordedQuery,
     as_cell,
-    asked_of,
     canonical,
     digest,
     fingerprint,
@@ -38,7 +37,8 @@ from counterpoint.records.record import (
     made_now,
     of_cell,
     parsed,
-    said,
+    query_of,
+    sentence_of,
 )
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.encoding import match_columns
@@ -62,7 +62,7 @@ more; far from what Python's own readers and writers of JSON take."""
 # Writing
 
 
-def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
+def to_batches(answers: Counterfactuals) -> Iterator[RecordBatch]:
     """The records of answers in columns, one batch for each target."""
     import pandas as pd
 
@@ -77,11 +77,11 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         groups.setdefault(repr(target), []).append(i)
     for listed in groups.values():
         at, target = np.array(listed), answers.targets[listed[0]]
-        table = asked_of(answers, target, singles)
+        table = query_of(answers, target, singles)
         shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
         shared["asked_hash"] = digest(canonical(table))
         limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
-        asked = Asked(
+        query = RecordedQuery(
             answers.question, target, *limits, resolution, table["time_limit"] is not None
         )
         # a target that depends on the row is not one of rows that cannot be used
@@ -89,40 +89,40 @@ def to_batches(answers: Counterfactuals) -> Iterator[Batch]:
         programs = answers.question.union(target).proof_programs if usable else ()
         sizes = [program.kept_size for program in programs]
         proofs = _proofs(answers, at, sizes)
-        told = _columns(answers, at, asked, proofs)
-        told["message"] = messages_of(told)
+        values = _columns(answers, at, query, proofs)
+        values["message"] = messages_of(values)
         for k, i in enumerate(listed):
             if i in answers.problems:
-                told["message"][k] = answers.problems[i]
+                values["message"][k] = answers.problems[i]
             elif i in remarks:
-                told["message"][k] += f" {remarks[i]}"
+                values["message"][k] += f" {remarks[i]}"
         rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        yield Batch(shared, rows, after, told, proofs, at, sizes)
+        yield RecordBatch(shared, rows, after, values, proofs, at, sizes)
 
 
 def _columns(
-    answers: Counterfactuals, at: IntArray, asked: Asked, proofs: list[Any]
+    answers: Counterfactuals, at: IntArray, query: RecordedQuery, proofs: list[Any]
 ) -> dict[str, Any]:
     """Words and numbers of some answers to one target."""
-    c, question, target = answers.certificates, answers.question, asked.target
-    out = nothing(len(at), asked.resolution) | {"valid": c.valid[at]}
-    here = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
-    if len(here):
-        rows = at[here]
+    c, question, target = answers.certificates, answers.question, query.target
+    out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
+    index = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
+    if len(index):
+        rows = at[index]
         x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
         names = ("valid", "margin", "probability", "guarantees", "rounding")
         verdict = Validation(*(getattr(c, name)[rows] for name in names))
         if target.requirement.promise is Guarantee.NONE:  # a search in a span knew less of them
             margin = question.form.margin(y, target)
-            rounding = target.requirement.rounding(question.form, y, asked.eps)
+            rounding = target.requirement.rounding(question.form, y, query.eps)
             verdict = replace(verdict, margin=margin, rounding=rounding)
         status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
         claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED
-        said: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
-        said["valid"] = c.valid[rows]
-        said["proof"] = [proofs[i] for i in here.tolist()]
-        for name, values in concluded(asked, x, y, verdict, said).items():
-            out[name][here] = values
+        stated: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
+        stated["valid"] = c.valid[rows]
+        stated["proof"] = [proofs[i] for i in index.tolist()]
+        for name, values in concluded(query, x, y, verdict, stated).items():
+            out[name][index] = values
     del out["proved"]
     return out
 
@@ -130,26 +130,26 @@ def _columns(
 def _proofs(answers: Counterfactuals, at: IntArray, sizes: list[int]) -> list[Any]:
     """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
     out: list[Any] = [None] * len(at)
-    known = np.full(len(answers), -1)
+    search = np.full(len(answers), -1)
     for k, (rows, _) in enumerate(answers.proofs):
-        known[rows] = k  # what was searched last counts
-    known[answers.statuses == Status.ALREADY.code] = -1
-    for k in np.unique(known[at][known[at] >= 0]).tolist():
-        rows, kept = answers.proofs[k]
-        if not sizes or sizes != [piece.multipliers.shape[1] for piece in kept]:
+        search[rows] = k  # what was searched last counts
+    search[answers.statuses == Status.ALREADY.code] = -1
+    for k in np.unique(search[at][search[at] >= 0]).tolist():
+        rows, pieces = answers.proofs[k]
+        if not sizes or sizes != [piece.multipliers.shape[1] for piece in pieces]:
             continue
-        mine = np.flatnonzero(known[at] == k)
-        for i, proof in zip(mine, proofs_of(kept, np.searchsorted(rows, at[mine])), strict=True):
+        mine = np.flatnonzero(search[at] == k)
+        for i, proof in zip(mine, proofs_of(pieces, np.searchsorted(rows, at[mine])), strict=True):
             out[i] = proof
     return out
 
 
-def to_json(batches: Iterator[Batch], salt: str | None) -> list[dict[str, Any]]:
+def to_json(batches: Iterator[RecordBatch], salt: str | None) -> list[dict[str, Any]]:
     """The records as JSON has them, in the order of the answers."""
     out: dict[int, dict[str, Any]] = {}
     for batch in batches:
         rows, answers = (_cells(frame) for frame in (batch.rows, batch.answers))
-        columns = {k: np.asarray(v).tolist() for k, v in batch.told.items()}
+        columns = {k: np.asarray(v).tolist() for k, v in batch.values.items()}
         for i, at in enumerate(batch.at.tolist()):
             record = {
                 **batch.shared,
@@ -169,7 +169,6 @@ def to_json(batches: Iterator[Batch], salt: str | None) -> list[dict[str, Any]]:
 
 
 def _cells(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame as JSON has them."""
     columns = [[as_cell(value) for value in frame[name].tolist()] for name in frame.columns]
     names = frame.columns.tolist()
     return [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
@@ -189,7 +188,7 @@ def write_records(
     import pyarrow as pa
     from pyarrow import parquet
 
-    parts = []
+    frames = []
     for batch in batches:
         rows, after = batch.rows, batch.answers
         columns: dict[str, Any] = {"shared": [canonical(batch.shared)] * len(batch.at)}
@@ -199,13 +198,15 @@ def write_records(
             rows, after = rows[[]], after.astype(object).mask(same, None)
         for side, frame in (("row", rows), ("answer", after)):
             columns |= {f"{side}.{name}": frame[name].array for name in frame.columns}
-        columns |= {k: v.astype(str) if k in WORDS else v for k, v in batch.told.items()}
+        columns |= {k: v.astype(str) if k in WORDS else v for k, v in batch.values.items()}
         plain = [isinstance(proof, np.ndarray) for proof in batch.proofs]
         pairs = [*zip(batch.proofs, plain, strict=True)]
-        columns["multipliers"] = [proof if one else None for proof, one in pairs]
-        columns["proof"] = [None if p is None or one else canonical(p) for p, one in pairs]
-        parts.append(pd.DataFrame(columns, index=batch.at))
-    whole = pd.concat(parts).sort_index()
+        columns["multipliers"] = [proof if is_array else None for proof, is_array in pairs]
+        columns["proof"] = [
+            None if p is None or is_array else canonical(p) for p, is_array in pairs
+        ]
+        frames.append(pd.DataFrame(columns, index=batch.at))
+    whole = pd.concat(frames).sort_index()
     whole["shared"] = whole["shared"].astype("category")
     table = pa.Table.from_pandas(whole, preserve_index=False)
     table = table.append_column("digest", pa.array(_digests(table.to_pandas())))
@@ -231,9 +232,9 @@ def _digests(frame: pd.DataFrame) -> list[str]:
     for code, row, proof, words in zip(*rows, strict=True):
         if words not in texts:
             texts[words] = canonical([None if v != v else v for v in words]).encode()  # noqa: PLR0124
-        found = begun[code].copy()
-        found.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
-        out.append(f"sha256:{found.hexdigest()}")
+        shares = begun[code].copy()
+        shares.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
+        out.append(f"sha256:{shares.hexdigest()}")
     return out
 
 
@@ -251,7 +252,7 @@ def _check_parquet(path: Path) -> None:
 # Reading
 
 
-def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch], int]:
+def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
     """Records in columns, grouped by what was asked, and their number; what is wrong with others.
 
     Those that cannot be read are left out, and ``found``.
@@ -260,7 +261,7 @@ def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch]
     if isinstance(records, str | PathLike) and not text:
         path = Path(records)
         if path.suffix != ".jsonl":
-            return _read_parquet(path, found)
+            return _read_parquet(path, problems)
         try:
             records = [*filter(str.strip, path.read_text(encoding="utf-8").split("\n"))]
         except UnicodeDecodeError as error:
@@ -276,11 +277,11 @@ def read_records(records: Any, found: dict[int, list[str]]) -> tuple[list[Batch]
     for i, record in enumerate(whole):
         sentence, same = _group(record)
         if sentence:
-            found.setdefault(i, []).append(sentence)
+            problems.setdefault(i, []).append(sentence)
         if same:
             groups.setdefault(same, []).append(i)
-    parts = (_readable([whole[i] for i in at], at, found) for at in groups.values())
-    return [batch for part in parts for batch in part], len(records)
+    batches = (_readable([whole[i] for i in at], at, problems) for at in groups.values())
+    return [batch for group in batches for batch in group], len(records)
 
 
 def _parsed(text: str) -> Any:
@@ -288,7 +289,9 @@ def _parsed(text: str) -> Any:
     try:
         return parsed(text)
     except (ValueError, RecursionError) as error:
-        return InvalidInput(f"is not JSON ({said(error)}); it may have been cut off or edited.")
+        return InvalidInput(
+            f"is not JSON ({sentence_of(error)}); it may have been cut off or edited."
+        )
 
 
 def _is_deep(value: Any, levels: int = DEEPEST) -> bool:
@@ -296,7 +299,7 @@ def _is_deep(value: Any, levels: int = DEEPEST) -> bool:
     if not isinstance(value, Mapping | list | tuple):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
-    return levels == 0 or any(_is_deep(each, levels - 1) for each in inner)
+    return levels == 0 or any(_is_deep(item, levels - 1) for item in inner)
 
 
 def _group(record: Any) -> tuple[str, str]:
@@ -331,53 +334,54 @@ def _misshapen(record: Any) -> str:
         )
     if {*record} != {*FIELDS}:
         lacks = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
-        more = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
-        return f"It {(lacks + more)[0]}; it may have been edited."
+        extra = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
+        return f"It {(lacks + extra)[0]}; it may have been edited."
     return "" if is_made(record["made"]) else f"It {UNMADE}; it may have been edited."
 
 
 def _readable(
-    records: list[dict[str, Any]], at: Sequence[int], found: dict[int, list[str]]
-) -> Iterator[Batch]:
+    records: list[dict[str, Any]], at: Sequence[int], problems: dict[int, list[str]]
+) -> Iterator[RecordBatch]:
     """Records in columns; if that fails, each half by itself."""
     try:
         batch = _of_json(records, at)
     except BROKEN as error:
         if len(records) > 1:
-            for part in (slice(len(at) // 2), slice(len(at) // 2, None)):
-                yield from _readable(records[part], at[part], found)
+            for half in (slice(len(at) // 2), slice(len(at) // 2, None)):
+                yield from _readable(records[half], at[half], problems)
             return
-        found.setdefault(at[0], []).append(f"It cannot be read: {said(error)}.")
+        problems.setdefault(at[0], []).append(f"It cannot be read: {sentence_of(error)}.")
     else:
         yield batch
 
 
-def _of_json(records: Sequence[dict[str, Any]], at: Sequence[int]) -> Batch:
+def _of_json(records: Sequence[dict[str, Any]], at: Sequence[int]) -> RecordBatch:
     """Records that share what was asked, in columns; ValueError if they are none."""
     import pandas as pd
 
     first = records[0]
-    names = [each["name"] for each in first["asked"]["features"]]
-    if any(each["valid"] is not (each["answer"] is not None) for each in records):
+    names = [record["name"] for record in first["asked"]["features"]]
+    if any(record["valid"] is not (record["answer"] is not None) for record in records):
         raise ValueError("there is an answer if and only if it is valid")
     if isinstance(first["row"], str):  # answers hold what changes
         empty = dict.fromkeys(names)
-        after = [{**empty, **(each["answer"] or {})} for each in records]
-        frames = [pd.DataFrame({HASHED: [each["row"] for each in records]})]
+        after = [{**empty, **(record["answer"] or {})} for record in records]
+        frames = [pd.DataFrame({HASHED: [record["row"] for record in records]})]
     else:
-        after = [each["row"] if each["answer"] is None else each["answer"] for each in records]
-        frames = [_frame([each["row"] for each in records], names)]
+        after = [
+            record["row"] if record["answer"] is None else record["answer"] for record in records
+        ]
+        frames = [_frame([record["row"] for record in records], names)]
     frames.append(_frame(after, names))
-    columns: dict[str, Any] = {k: numbers([each[k] for each in records]) for k in NUMBERS}
-    columns |= {k: np.array([each[k] for each in records], dtype=object) for k in WORDS}
-    columns["valid"] = np.array([each["valid"] for each in records])
-    proofs = [each["proof"] for each in records]
+    columns: dict[str, Any] = {k: numbers([record[k] for record in records]) for k in NUMBERS}
+    columns |= {k: np.array([record[k] for record in records], dtype=object) for k in WORDS}
+    columns["valid"] = np.array([record["valid"] for record in records])
+    proofs = [record["proof"] for record in records]
     shared = {k: first[k] for k in SHARED}
-    return Batch(shared, frames[0], frames[1], columns, proofs, np.array(at))
+    return RecordBatch(shared, frames[0], frames[1], columns, proofs, np.array(at))
 
 
 def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
-    """Rows as JSON has them as a frame."""
     import pandas as pd
 
     if any(set(row) != set(names) for row in rows):
@@ -385,7 +389,7 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({name: [of_cell(row[name]) for row in rows] for name in names})
 
 
-def _read_parquet(path: Path, found: dict[int, list[str]]) -> tuple[list[Batch], int]:
+def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
     """The records of a Parquet file; InvalidInput if it is none."""
     _check_parquet(path)
     import pandas as pd
@@ -397,36 +401,40 @@ def _read_parquet(path: Path, found: dict[int, list[str]]) -> tuple[list[Batch],
         out = [] if lacks else [*_in_columns(frame)]
         digests = [] if lacks else _digests(frame)
     except (*BROKEN, OSError) as error:
-        raise InvalidInput(f"{path.name} is not a file of records: {said(error)}.") from error
+        raise InvalidInput(
+            f"{path.name} is not a file of records: {sentence_of(error)}."
+        ) from error
     if lacks:
         raise InvalidInput(f"{path.name} is not a file of records: it lacks {min(lacks)!r}.")
     for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(digests)).tolist():
-        found.setdefault(i, []).append(EDITED)
+        problems.setdefault(i, []).append(EDITED)
     return out, len(frame)
 
 
-def _in_columns(frame: pd.DataFrame) -> Iterator[Batch]:
+def _in_columns(frame: pd.DataFrame) -> Iterator[RecordBatch]:
     """The records of a frame, by what they share."""
-    for text, part in frame.groupby("shared", observed=True, sort=False):
+    for text, group in frame.groupby("shared", observed=True, sort=False):
         shared = parsed(str(text))
         if not is_made(shared["made"]):
             raise ValueError(f"a record {UNMADE}")
-        names = [each["name"] for each in shared["asked"]["features"]]
-        answers = part[[f"answer.{name}" for name in names]].set_axis(names, axis=1)
-        if HASHED in part:
-            rows = part[[HASHED]]
+        names = [feature["name"] for feature in shared["asked"]["features"]]
+        answers = group[[f"answer.{name}" for name in names]].set_axis(names, axis=1)
+        if HASHED in group:
+            rows = group[[HASHED]]
         else:
-            rows = part[[f"row.{name}" for name in names]].set_axis(names, axis=1)
-        columns = {k: part[k].to_numpy(dtype=np.float64) for k in NUMBERS}
-        columns |= {k: part[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
-        proofs = part["multipliers"].tolist()
-        for i, proof in enumerate(part["proof"].tolist()):
+            rows = group[[f"row.{name}" for name in names]].set_axis(names, axis=1)
+        columns = {k: group[k].to_numpy(dtype=np.float64) for k in NUMBERS}
+        columns |= {k: group[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
+        proofs = group["multipliers"].tolist()
+        for i, proof in enumerate(group["proof"].tolist()):
             if isinstance(proof, str):
                 proofs[i] = parsed(proof)
-        yield Batch(shared, rows, answers, columns, proofs, part.index.to_numpy())
+        yield RecordBatch(shared, rows, answers, columns, proofs, group.index.to_numpy())
 
 
-def with_rows(batch: Batch, rows: Table | None, salt: str | None) -> tuple[Batch, BoolArray]:
+def with_rows(
+    batch: RecordBatch, rows: Table | None, salt: str | None
+) -> tuple[RecordBatch, BoolArray]:
     """Records with the rows that they hold hashes of; (n,) whether a row is another one."""
     import pandas as pd
 
@@ -438,10 +446,12 @@ def with_rows(batch: Batch, rows: Table | None, salt: str | None) -> tuple[Batch
             "These records hold hashes in the place of rows. Pass the rows, in the order of the "
             "records, as rows=, and the salt that the hashes were made with as salt=."
         )
-    known = {str(name): name for name in rows.names}
-    table = match_columns(rows, Features(Continuous(known.get(name, name)) for name in names))
+    names_of_rows = {str(name): name for name in rows.names}
+    table = match_columns(
+        rows, Features(Continuous(names_of_rows.get(name, name)) for name in names)
+    )
     columns = zip(names, table.names, strict=True)
-    base = pd.DataFrame({name: table.column(own) for name, own in columns}).iloc[batch.at]
+    base = pd.DataFrame({name: table.column(source) for name, source in columns}).iloc[batch.at]
     base = base.reset_index(drop=True)
     hashes = np.array([hashed(row, salt) for row in _cells(base)], dtype=object)
     after = {

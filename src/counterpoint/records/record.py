@@ -49,10 +49,9 @@ __all__ = [
     "SCHEMA",
     "SHARED",
     "WORDS",
-    "Asked",
-    "Batch",
+    "RecordBatch",
+    "RecordedQuery",
     "as_cell",
-    "asked_of",
     "canonical",
     "digest",
     "fingerprint",
@@ -62,7 +61,8 @@ __all__ = [
     "of_cell",
     "parsed",
     "problem_of",
-    "said",
+    "query_of",
+    "sentence_of",
 ]
 
 SCHEMA = "counterpoint-record/1"
@@ -89,24 +89,24 @@ FIELDS = (*SHARED, "row", "answer", *WORDS, "valid", *NUMBERS, "proof", "digest"
 
 
 @final
-class Batch(NamedTuple):
+class RecordBatch(NamedTuple):
     """Records that share what was asked: n rows in columns."""
 
     shared: dict[str, Any]
     rows: pd.DataFrame  # the factual rows, as they came, or their hashes
     answers: pd.DataFrame  # as rows where there is none; beside hashes, None for what stays
-    told: dict[str, Any]  # (n,) words and numbers, and ``valid``
+    values: dict[str, Any]  # (n,) words and numbers, and ``valid``
     proofs: list[Any]  # for each row, see `proofs_of`
     at: IntArray  # (n,) their positions among all records
     sizes: Sequence[int] = ()  # how many multipliers each piece of a target has, if it is known
 
-    def halves(self) -> Iterator[Batch]:
+    def halves(self) -> Iterator[RecordBatch]:
         """The first half of the records, and the second."""
         middle = len(self.at) // 2
-        for part in (slice(middle), slice(middle, None)):
-            told = {name: values[part] for name, values in self.told.items()}
-            rows, answers = self.rows.iloc[part], self.answers.iloc[part]
-            yield Batch(self.shared, rows, answers, told, self.proofs[part], self.at[part])
+        for half in (slice(middle), slice(middle, None)):
+            values = {name: values[half] for name, values in self.values.items()}
+            rows, answers = self.rows.iloc[half], self.answers.iloc[half]
+            yield RecordBatch(self.shared, rows, answers, values, self.proofs[half], self.at[half])
 
 
 def canonical(value: Any) -> str:
@@ -161,7 +161,7 @@ def hashed(row: Mapping[str, Any], salt: str) -> str:
     return f"hmac-sha256:{code.hexdigest()}"
 
 
-def said(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:
     """What an error says, as the end of a sentence."""
     what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
     return " ".join(what.split()).removesuffix(".")
@@ -172,12 +172,12 @@ def fingerprint(form: Form, features: Features, fills: Mapping[Hashable, Any]) -
 
     Numbers count in single precision: another processor may differ in the last digits of doubles.
     """
-    found = sha256()
-    for part in _parts(
+    code = sha256()
+    for piece in _parts(
         [form, [(f.name, type(f)) for f in features], sorted(fills.items(), key=str)]
     ):
-        found.update(part)
-    return f"sha256:{found.hexdigest()}"
+        code.update(piece)
+    return f"sha256:{code.hexdigest()}"
 
 
 def _parts(value: Any) -> Iterator[bytes]:
@@ -201,19 +201,19 @@ def _parts(value: Any) -> Iterator[bytes]:
     elif isinstance(value, list | tuple | set | frozenset):
         inside = value if isinstance(value, list | tuple) else sorted(value, key=repr)
     elif is_dataclass(value) and not isinstance(value, type):
-        own = (field for field in fields(value) if field.init and field.compare)  # no caches
-        inside = [getattr(value, field.name) for field in own]
+        compared = (field for field in fields(value) if field.init and field.compare)  # no caches
+        inside = [getattr(value, field.name) for field in compared]
     else:
         yield str(getattr(value, "__name__", value)).encode()
     yield f"{type(value).__name__}:{len(inside)}".encode()
-    for each in inside:
-        yield from _parts(each)
+    for item in inside:
+        yield from _parts(item)
 
 
 # What was asked
 
 
-def asked_of(answers: Counterfactuals, target: Target, singles: list[str]) -> dict[str, Any]:
+def query_of(answers: Counterfactuals, target: Target, singles: list[str]) -> dict[str, Any]:
     """What was asked of rows with one target, as `Problem.from_dict` reads it, and how far."""
     question, effort = answers.question, answers.effort
     if effort is None:
@@ -250,18 +250,18 @@ def _stated(
         for feature in map(features.__getitem__, constraint.features or features.names):
             if isinstance(feature, Categorical) or feature.observed is None:
                 continue
-            said = [b for b in constraint.stated if b.feature == feature.name]
+            limits = [b for b in constraint.stated if b.feature == feature.name]
             low, high = feature.observed
             ends = (
-                min(max((b.low for b in said if np.isfinite(b.low)), default=low), high),
-                max(min((b.high for b in said if np.isfinite(b.high)), default=high), low),
+                min(max((b.low for b in limits if np.isfinite(b.low)), default=low), high),
+                max(min((b.high for b in limits if np.isfinite(b.high)), default=high), low),
             )
             if (low, high) != ends and ends[0] <= ends[1]:
                 features = features.replaced(replace(feature, observed=ends))
     return features, tuple(out)
 
 
-def problem_of(asked: Mapping[str, Any]) -> Problem:
+def problem_of(query: Mapping[str, Any]) -> Problem:
     """The problem that a record says was asked: ``problem_of(record["asked"]).explainer(model)``.
 
     Raises
@@ -269,18 +269,18 @@ def problem_of(asked: Mapping[str, Any]) -> Problem:
     InvalidSpec
         If it cannot be read.
     """
-    known = ("target", "cost", "constraints")
-    table: dict[str, Any] = {key: asked[key] for key in known if key in asked}
+    keys = ("target", "cost", "constraints")
+    table: dict[str, Any] = {key: query[key] for key in keys if key in query}
     table["features"] = {
-        each["name"]: {key: value for key, value in each.items() if key != "name"}
-        for each in asked["features"]
+        feature["name"]: {key: value for key, value in feature.items() if key != "name"}
+        for feature in query["features"]
     }
     return Problem.from_dict(table)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RecordedQuery:
     """What was asked: of the answers that a record is made of, or made again from a record."""
 
     question: Query  # what was read of the model, features, constraints, cost
@@ -294,21 +294,21 @@ class Asked:
     problems: tuple[str, ...] = ()  # what is wrong with all records that say so
 
     @classmethod
-    def of(cls, shared: Mapping[str, Any], model: Any) -> Asked:
+    def of(cls, shared: Mapping[str, Any], model: Any) -> RecordedQuery:
         """Read it; what cannot be read is one of `BROKEN`."""
-        asked, problems = shared["asked"], []
-        known = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
-        if set(asked) != known | {"float32"}:
+        query, problems = shared["asked"], []
+        keys = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
+        if set(query) != keys | {"float32"}:
             raise ValueError("what was asked lacks a key, or has one too many")
-        if digest(canonical(asked)) != shared["asked_hash"]:
+        if digest(canonical(query)) != shared["asked_hash"]:
             problems.append("What was asked does not fit its hash: it was changed.")
-        problem = problem_of(asked)
+        problem = problem_of(query)
         if problem.target is None or problem.cost is None:
             raise ValueError("expected a target and a cost")
         # The model is read as for any explanation; constraints and cost are those of the record.
         explainer = problem.explainer(model)
         reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
-        single = float(np.finfo(np.float32).eps) if asked["float32"] else EPS
+        single = float(np.finfo(np.float32).eps) if query["float32"] else EPS
         form = reading.form.in_precision(max(reading.eps, single))
         reading = replace(reading, form=form)
         question = Query.ask(form, explainer.features, rules, problem.cost)
@@ -321,10 +321,10 @@ class Asked:
             )
         if shared["model"]["features"] != [str(name) for name in question.features.names]:
             problems.append("The model's features are others than the record says.")
-        effort = Effort.asked(asked["gap"], asked["time_limit"], asked["optimality"])
-        limited, resolution = effort.seconds is not None, SINGLE if asked["float32"] else VIOLATION
-        found = question, problem.target, effort.gap, reading.eps, resolution, limited
-        return cls(*found, tuple(asked["float32"]), reading, tuple(problems))
+        effort = Effort.asked(query["gap"], query["time_limit"], query["optimality"])
+        limited, resolution = effort.seconds is not None, SINGLE if query["float32"] else VIOLATION
+        numbers = question, problem.target, effort.gap, reading.eps, resolution, limited
+        return cls(*numbers, tuple(query["float32"]), reading, tuple(problems))
 
     def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""

@@ -14,11 +14,9 @@ from time import perf_counter
 from typing import final
 
 import numpy as np
-from scipy.optimize import nnls
 
 from counterpoint.families.uncertain.linear_margins import LinearMargins
-from counterpoint.numerics import TINY, VIOLATION, FloatArray
-from counterpoint.problem.costs import Manhattan
+from counterpoint.numerics import VIOLATION, FloatArray
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.programs.region import Cases, Region
@@ -26,7 +24,7 @@ from counterpoint.search.search import Found, Subproblem, Union
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
-__all__ = ["Refinement", "cutting_planes", "purified_evidence", "shortest"]
+__all__ = ["Refinement", "cutting_planes", "purified_evidence"]
 
 
 EXACT = 1e-9
@@ -89,7 +87,6 @@ class Refinement:
         """Search until the gap is closed, or no point below the cutoff remains."""
         if self.branches and not self.piece.free.is_integral:
             self._start_from(self.piece.free, cost_cutoff)
-        self._approach()
         for k in range(1000):  # some 10 do; for absolute costs and much noise some hundreds
             if self._is_closed(k) or self.bound >= cost_cutoff:
                 return
@@ -106,26 +103,6 @@ class Refinement:
                 self._hold(y, cost_cutoff)
                 continue
             self._go_inwards(y, missed)
-
-    def _approach(self) -> None:
-        """Add half-spaces about the nearest point within them alone, while bounds do not matter."""
-        encoded_cost, case, y = self.piece.program.encoded_cost, self.case, self.case.x
-        euclidean = encoded_cost.kind is not Manhattan and encoded_cost.quadratic.ndim == 1
-        if self.branches or self.cuts.size > len(self.piece.supported) or not euclidean:
-            return
-        if not encoded_cost.quadratic.all():
-            return
-        unit = (case.high > case.low)[0] / np.sqrt(encoded_cost.quadratic)
-        for _ in range(10):  # 6 will do
-            if self._cut(y) <= 1e-10 * self._missed_at_first:
-                return
-            distance = self.cuts.matrix @ case.x[0] + case.margin[0, 0] - self.cuts.high
-            step = shortest(self.cuts.matrix * unit, distance)
-            if step is None:
-                return
-            y = case.x + unit * step
-            if ((y < case.low) | (y > case.high)).any():
-                return
 
     def _goes_on(self, cost_cutoff: float) -> bool:
         """Return whether there may be a point after all, where a relaxation has none."""
@@ -251,22 +228,6 @@ class Refinement:
             return np.isfinite(self.cost)
         gap = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
         return self.cost - self.bound <= gap * self.cost
-
-
-def shortest(rows: FloatArray, distance: FloatArray) -> FloatArray | None:
-    """(d,) the shortest z with rows · z <= −distance; None if it is not seen.
-
-    One problem of non-negative least squares (Lawson & Hanson 1974, LDP): far less than a program.
-    """
-    scale = (distance / np.maximum(np.linalg.norm(rows, axis=1), TINY)).max()
-    if not 0.0 < scale < np.inf:
-        return None
-    unit, matrix = np.append(np.zeros(rows.shape[1]), 1.0), np.vstack([-rows.T, distance / scale])
-    try:
-        residual = matrix @ nnls(matrix, unit)[0] - unit
-    except RuntimeError:  # too many iterations
-        return None
-    return -scale * residual[:-1] / residual[-1] if residual[-1] < -1e-9 else None
 
 
 def purified_evidence(evidence: Evidence) -> Evidence:

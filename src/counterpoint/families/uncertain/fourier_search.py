@@ -4,11 +4,9 @@ The constraint is smooth and not convex, so that answers are local optima; `Dist
 far they may be from the best.
 
 A step of a descent minimises the cost where a parabola that stands in for the constraint is not
-positive: one with the constraint's own value and slope at the point and, as far as that can be, its
-curvature. Under a quadratic cost and without linear constraints that is one root (the S-lemma), and
-the curvature is the constraint's own, so that it is Newton's method; else it is a convex program,
-without the negative curvature. What a step misses the constraint by is added to its margin, and
-every point is held against the constraint itself.
+positive: one with the constraint's own value and slope at the point, and its curvature without the
+negative part, so that the step is a convex program. What a step misses the constraint by is added
+to its margin, and every point is held against the constraint itself.
 """
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ from counterpoint.families.uncertain.fourier import FourierConstraint, parabola
 from counterpoint.families.uncertain.fourier_bounds import (
     DistanceBounds,
     FourierMargins,
-    diagonalised,
-    metric_of,
 )
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import Manhattan
@@ -99,7 +95,6 @@ class RowSearch:
         dropped = (FourierConstraint, Whole, OneOf, AtMost)
         convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
         self.constraint, self.convex = _limit_of(program), Program(program.encoded_cost, convex)
-        self.numeric = program.numeric
         self.has_bounds_only = not self.convex.affine.size and not self.convex.nonlinear
         self.case, self.effort = case, effort
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
@@ -262,9 +257,11 @@ class RowSearch:
     def _step(self, y: FloatArray) -> FloatArray | None:
         """A cheaper point within, or None; what a model misses is added to its margin."""
         value, slope = (values[0] for values in self.limit.excess_with_slope(y[None]))
-        hessian, margin = -self.limit.score.hessian(y), 0.0
+        sizes, axes = np.linalg.eigh(-self.limit.score.hessian(y))
+        curvature, margin = (axes * np.maximum(sizes, 0.0)) @ axes.T, 0.0
         for _ in range(4):
-            point = self._of_model(y, float(value) + margin, slope, hessian)
+            model = parabola(y, float(value) + margin, slope, curvature)
+            point = self._optimum(model, self.case)
             if point is None:
                 return None
             missed = self._excess(point)
@@ -283,41 +280,6 @@ class RowSearch:
         point = np.where(traces, self.x, y)
         is_within = self._excess(point) <= 0.0 and self._is_feasible(point[None])[0]
         return point if is_within else y
-
-    def _of_model(
-        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
-    ) -> FloatArray | None:
-        """(d,) the optimum of a model of the limit; None if there is none, or it is not seen."""
-        point = self._by_root(y, value, slope, hessian)
-        if point is not None:
-            return point
-        sizes, axes = np.linalg.eigh(hessian)
-        positive = (axes * np.maximum(sizes, 0.0)) @ axes.T
-        return self._optimum(parabola(y, value, slope, positive), self.case)
-
-    def _by_root(
-        self, y: FloatArray, value: float, slope: FloatArray, hessian: FloatArray
-    ) -> FloatArray | None:
-        """The same under a quadratic cost, if no linear constraint or bound is active (S-lemma).
-
-        In coordinates in which the cost is ‖z‖² and the model c + b · z + ½ Σ h z², the optimum is
-        z = −ν b / (2 + ν h) for the ν > 0 at which the model is 0.
-        """
-        free, cost = self.free, self.convex.encoded_cost
-        if not (self.has_bounds_only and cost.diagonal[self.numeric].all()):
-            return None
-        metric = metric_of(cost)
-        if (metric[np.ix_(free, ~free)] @ (self.start - self.x)[~free]).any():
-            return None
-        form, delta = hessian[np.ix_(free, free)], (y - self.x)[free]
-        bends, axes = diagonalised(form, metric[np.ix_(free, free)])
-        constant = value - slope[free] @ delta + 0.5 * delta @ form @ delta
-        z = _root(constant, axes.T @ (slope[free] - form @ delta), bends)
-        if z is None:
-            return None
-        point = np.array(self.start)
-        point[free] = self.x[free] + axes @ z
-        return point if (self._clipped(point) == point).all() else None
 
     def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
         """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
@@ -345,26 +307,3 @@ class RowSearch:
             return np.asarray(inside)
         missed = self.convex.violation(y, np.broadcast_to(self.x, y.shape))
         return np.asarray(inside & (missed <= 4096.0 * EPS))
-
-
-def _root(constant: float, along: FloatArray, bends: FloatArray) -> FloatArray | None:
-    """(k,) the nearest z to 0 with constant + along · z + ½ Σ bends z² <= 0; None without one."""
-    from scipy.optimize import brentq
-
-    if constant <= 0.0:
-        return np.zeros_like(along)
-
-    def point(nu: float) -> FloatArray:
-        return -nu * along / (2.0 + nu * bends)
-
-    def value(nu: float) -> float:
-        z = point(nu)
-        return constant + float(along @ z + 0.5 * (bends * z) @ z)
-
-    end = 2.0 / -float(bends[0]) if bends[0] < 0.0 else np.inf
-    high = 1.0 if np.isinf(end) else 0.5 * end
-    for _ in range(100):
-        if value(high) <= 0.0:
-            return point(brentq(value, 0.0, high, xtol=TINY, rtol=4.0 * EPS) * (1.0 + 4.0 * EPS))
-        high = 2.0 * high if np.isinf(end) else 0.5 * (high + end)
-    return None

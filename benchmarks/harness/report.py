@@ -130,15 +130,10 @@ def page(
     summary = Section("What the paper says", head, ("", "paper", "here", "agrees"), claims)
     lines = [f"# {title}", ""]
     for section in (summary, *sections):
-        lines += [*section_lines(asdict_shallow(section)), ""]
+        lines += [*section_lines(vars(section)), ""]
         lines += [line for name in section.figures for line in (images[name], "")]
     names = ("counterpoint", "numpy", "scipy", "scikit-learn", "matplotlib", *packages)
     return "\n".join([*lines, _versions(versions(names))]) + "\n"
-
-
-def asdict_shallow(section: Section) -> dict[str, Any]:
-    """Return a section's fields without copying its figures."""
-    return dict(vars(section))
 
 
 def versions(names: Sequence[str]) -> dict[str, str]:

@@ -156,10 +156,9 @@ class TrueModel:
 def true_model(name: str, kind: Kind, seed: int) -> TrueModel:
     """A model with the paper's C and F; `seed` is that of the random features."""
     data = data_set(name)
-    strength = float(np.sqrt(len(data.X)))
     model = PrivateSVC(
-        *(1.0,),
-        C=strength,
+        1.0,
+        C=float(np.sqrt(len(data.X))),
         feature_map=kind,
         trust_data=True,
         insecure_noise_seed=0,
@@ -174,20 +173,13 @@ def true_model(name: str, kind: Kind, seed: int) -> TrueModel:
 @cache
 def repository() -> TrueModel:
     """The model of the paper's repository: the same rows, random features and weights."""
-    data = data_set("breast cancer")
-    d, strength = data.X.shape[1], float(np.sqrt(len(data.X)))
+    first = true_model("breast cancer", "fourier", 0)
+    data, model = first.data, copy(first.model)
+    d = data.X.shape[1]
     directions = np.random.RandomState(1).normal(size=(d, F // 2)) * np.sqrt(2.0 / d)
-    model = PrivateSVC(
-        1.0,
-        C=strength,
-        feature_map="fourier",
-        trust_data=True,
-        insecure_noise_seed=0,
-        random_state=0,
-    )
-    model.fit(data.X, data.y)
     model.frequencies_ = directions.T
-    weights = _hinge(model.features(data.X), np.where(data.y == 1, 1.0, -1.0), 1.0 / strength)
+    signs = np.where(data.y == 1, 1.0, -1.0)
+    weights = _hinge(model.features(data.X), signs, 1.0 / float(np.sqrt(len(data.X))))
     return TrueModel(data, model, weights)
 
 

@@ -11,14 +11,11 @@ Higham (2002), Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
-from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, Self, TypeVar, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +40,10 @@ __all__ = [
     "WordArray",
     "as_slice",
     "clock",
-    "compiled",
     "depth",
     "dots",
     "first_float",
     "gamma",
-    "has_numba",
     "relative",
     "total",
 ]
@@ -91,38 +86,9 @@ CLOSED = 1e-9
 the 1e-6 that is asked for by default."""
 
 
-@cache
-def has_numba() -> bool:
-    """Whether the extra ``fast`` is installed, which compiles loops."""
-    return find_spec("numba") is not None
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def compiled(function: F) -> F:
-    """Compile a function, once for all processes, if Numba is installed."""
-    if not has_numba():
-        return function
-    from numba import njit
-
-    _compiling()
-    return njit(cache=True)(function)
-
-
-@cache
-def _compiling() -> Any:
-    """What counts the seconds in which Numba compiles."""
-    from numba.core import event
-
-    event.register("numba:compile", timer := event.TimingListener())
-    return timer
-
-
 def clock() -> float:
-    """Seconds for time limits, as of `time.perf_counter`, while no loops are being compiled."""
-    spent = _compiling() if "numba" in sys.modules else None
-    return perf_counter() - (spent.duration if spent and spent.done else 0.0)
+    """Return the seconds by which limits of time are kept."""
+    return perf_counter()
 
 
 def relative(over: FloatArray, size: FloatArray) -> FloatArray:

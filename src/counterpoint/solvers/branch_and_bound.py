@@ -117,7 +117,7 @@ def branch_and_bound(problem: Problem[Nodes], width: int | None = None) -> Searc
         if not fits.all():
             chosen, first, second = (pick(batch, fits) for batch in (chosen, first, second))
         nodes = stacked([first, second])
-        row, parent = np.tile(chosen.row, 2), np.tile(chosen.number, 2)
+        row, parent = (np.concatenate([v, v]) for v in (chosen.row, chosen.number))
     return _tree(stacked(steps), unfinished)
 
 
@@ -143,7 +143,7 @@ def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
 
 def pick(nodes: Any, index: Any) -> Any:
     """Return some entries of all arrays of a named tuple."""
-    return nodes._make(pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes)
+    return nodes._make([pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes])
 
 
 def copied(nodes: Any) -> Any:

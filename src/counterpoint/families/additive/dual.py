@@ -174,7 +174,7 @@ def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Du
 
 
 def _side_by_side(points: list[Points]) -> Points:
-    return Points(*(np.stack(arrays, axis=1) for arrays in zip(*points, strict=True)))
+    return Points(*(np.array(arrays).swapaxes(0, 1) for arrays in zip(*points, strict=True)))
 
 
 def _steepest(boxes: Lagrangian) -> FloatArray:

@@ -104,12 +104,10 @@ class Box(Domain):
 
     @cached_property
     def _is_relative(self) -> bool:
-        """Whether any change is bounded."""
         return bool(np.isfinite(self.least).any() or np.isfinite(self.most).any())
 
     @cached_property
     def _gives_way(self) -> bool:
-        """Whether any bound is soft."""
         return bool(np.isfinite(self.soft_low).any() or np.isfinite(self.soft_high).any())
 
     @cached_property
@@ -149,9 +147,11 @@ class Whole(Domain):
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         delta = y[:, self.columns] - x[:, self.columns]
-        off = np.abs(delta - np.round(delta / self.steps) * self.steps)
+        distance = np.abs(delta - np.round(delta / self.steps) * self.steps)
         rounding = 4.0 * EPS * (np.abs(y[:, self.columns]) + np.abs(x[:, self.columns]))
-        return np.asarray((np.maximum(off - rounding, 0.0) / self.steps).max(axis=1, initial=0.0))
+        return np.asarray(
+            (np.maximum(distance - rounding, 0.0) / self.steps).max(axis=1, initial=0.0)
+        )
 
 
 @final
@@ -225,8 +225,8 @@ class MinimumChange(Domain):
         if self.thresholds is None:
             raise ValueError("The thresholds are not known; see Form.placed.")
         columns, at, doubt = self.thresholds
-        kept = self.margins[columns] > 0.0
-        columns, at, doubt = columns[kept], at[kept], doubt[kept]
+        demanded = self.margins[columns] > 0.0
+        columns, at, doubt = columns[demanded], at[demanded], doubt[demanded]
         before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
         rises = (after > before) & (before <= at) & (after > at - doubt)
         falls = (after < before) & (before > at)
@@ -359,10 +359,10 @@ class LinearBounds(Coupling):
         terms = (np.abs(y) + np.abs(x)) @ weight
         change = np.abs(y - x) @ weight
         worst = np.zeros(len(y))
-        for after, came, limit in ((value, before, self.high), (-value, -before, -self.low)):
+        for after, start, limit in ((value, before, self.high), (-value, -before, -self.low)):
             with np.errstate(invalid="ignore"):
                 over = after - limit - 16.0 * EPS * terms
-                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - came))
+                size = np.minimum(terms + np.abs(limit), change + np.abs(limit - start))
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from counterpoint.numerics import UNIT, BoolArray, FloatArray, Sizes, gamma
+from counterpoint.problem.costs import EncodedCost, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
     AtMost,
     Box,
@@ -42,9 +43,6 @@ from counterpoint.programs.region import (
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
-
-if TYPE_CHECKING:
-    from counterpoint.problem.costs import EncodedCost
 
 __all__ = ["Program", "kinds_region"]
 
@@ -187,7 +185,6 @@ class Program:
 
     @cached_property
     def _transitions(self) -> tuple[Transitions, ...]:
-        """Which category may become which."""
         return tuple(c for c in self.region if isinstance(c, Transitions))
 
     @cached_property
@@ -237,7 +234,6 @@ class Program:
 
     @cached_property
     def _is_whole(self) -> bool:
-        """Whether some column is whole."""
         return bool(self.steps.any())
 
     def _on_steps(
@@ -394,21 +390,21 @@ class Program:
         return LossBound(self.encoded_cost, self.objective_terms[0])
 
     @cached_property
-    def _is_separable(self) -> bool:
-        """Whether nothing but a box is demanded of columns, and each has a price of its own."""
-        plain = not (self.steps.any() or self.groups or self.at_most or self.nonconvex)
-        return plain and self.encoded_cost.quadratic.ndim == 1 and not self.encoded_cost.levels
+    def _is_plain(self) -> bool:
+        """Whether there are only linear rows, losses, a box, and a price for each column."""
+        plain = {Manhattan, SquaredEuclidean, Box, LinearBounds, LogLoss}
+        return self.condition_types <= plain
 
     @cached_property
     def _is_plain_loss(self) -> bool:
         """Whether a loss alone is traded off against a separable quadratic price."""
         loss = len(self.objective_terms) == 1 and self.size == self.objective_terms[0].size
-        return loss and self._is_separable and bool(self.encoded_cost.quadratic.all())
+        return loss and self._is_plain and bool(self.encoded_cost.quadratic.all())
 
     @cached_property
     def _is_one_row(self) -> bool:
         """Whether there is one linear row, a separable price, and nothing integral."""
-        return self._is_separable and self.size == self.affine.size == 1
+        return self._is_plain and self.size == self.affine.size == 1
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).

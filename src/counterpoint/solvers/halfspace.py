@@ -85,7 +85,6 @@ class HalfSpace(Solver):
 
     @cached_property
     def _limits(self) -> FloatArray:
-        """(s,) the limits b."""
         low, high = self.program.affine.low, -self.program.affine.high
         return np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)]])
 

@@ -54,12 +54,10 @@ class Logistic(Solver):
 
     @property
     def _row(self) -> FloatArray:
-        """(d,) m."""
         return np.asarray(self.program.objective_terms[0].matrix[0])
 
     @property
     def _offset(self) -> float:
-        """The number c."""
         return float(self.program.objective_terms[0].offset[0])
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -138,7 +136,6 @@ class Logistic(Solver):
 
 
 def _sums_before(values: FloatArray) -> FloatArray:
-    """(n, d) for each column the sum of those before it."""
     sums = np.cumsum(values, axis=1)
     return np.hstack([np.zeros((len(values), 1)), sums[:, :-1]])
 
@@ -172,7 +169,6 @@ class Newton(Solver):
 
     @cached_property
     def _free(self) -> BoolArray:
-        """(d,) the columns that may change."""
         box = self.program.box
         return np.asarray((box.least < 0.0) | (box.most > 0.0))
 

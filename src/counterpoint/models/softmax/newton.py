@@ -145,7 +145,7 @@ class Descent:
     u: FloatArray
     weight: FloatArray
     # (n,) the loss of the scores z̄ − Gu, and (K, n) its shares
-    lost: FloatArray
+    loss_value: FloatArray
     shares: FloatArray
     # (n,) E
     value: FloatArray

@@ -212,7 +212,7 @@ class _GoalSearch:
     @property
     def _missing(self) -> FloatArray:
         """(n,) by how much the loss exceeds its limit."""
-        return np.asarray(self.state.lost - self.limit)
+        return np.asarray(self.state.loss_value - self.limit)
 
     def is_settled(self, least: float = 0.0) -> BoolArray:
         """(n,): the goal is met to the tolerance, and the cost is optimal to the gap or ``least``.
@@ -223,7 +223,9 @@ class _GoalSearch:
         state, missing = self.state, np.abs(self._missing)
         noise = ROUNDED * self.state.size
         gap = max(gap, least)
-        cost = state.weight * (state.value - state.lost)  # times λ²: what r is measured against
+        cost = state.weight * (
+            state.value - state.loss_value
+        )  # times λ²: what r is measured against
         close = missing <= np.maximum(tolerance, noise)
         close &= (missing * state.weight <= gap * cost) | (missing <= noise)
         return np.asarray(close & (state.gradient <= 2.0 * gap * cost))

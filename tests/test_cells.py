@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import counterpoint as cp
+from counterpoint.families.prototypes import cells
 from counterpoint.families.prototypes.cells import CellRelaxation, VoronoiCells, spread_of
 from counterpoint.families.prototypes.form import Prototypes
 from counterpoint.problem.costs import EncodedCost
@@ -590,3 +591,24 @@ def test_a_rival_that_is_the_same_score_has_no_row():
     every = np.arange(len(cells.rivals))
     for s in range(len(cells)):
         assert cells.rows(s, every).matrix.any(axis=1).all()
+
+
+@pytest.mark.parametrize("extrapolate", [True, False])
+def test_one_small_program_a_cell_finds_and_proves_what_the_general_search_does(
+    monkeypatch: pytest.MonkeyPatch, extrapolate: bool
+):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(200, 6)), random.integers(0, 2, 200)
+    model = KNeighborsClassifier(1, algorithm="brute").fit(X, y)
+    rows = X[model.predict(X) == 0][:12] + 0.1
+    costs = []
+    for plain in (True, False):
+        if not plain:
+            monkeypatch.setattr(cells, "is_plain", lambda _: False)
+        explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean(), extrapolate=extrapolate)
+        answers = explainer.explain(rows, 1)
+        assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.ALREADY}
+        records = [answer.to_record() for answer in answers]
+        assert cp.recheck(records, model).proved.all()
+        costs.append(answers.cost)
+    np.testing.assert_allclose(*costs, rtol=1e-9)

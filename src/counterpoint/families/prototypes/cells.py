@@ -422,14 +422,27 @@ class CellSearch:
             if perf_counter() > self.end:
                 self.state.limited[self.row] = True
                 return
-            self._open(s)
+            (gains,), (weights,) = self.distances.against(np.array([s]), np.array(self.pool))
+            order = np.argsort(-gains, kind="stable")[:4]
+            first = order[:1]
+            if not (gains[first] >= self._cutoff() and self._is_excluded(s, first, weights[first])):
+                self._open(s, order)
             self.bounds[s] = np.inf
 
-    def _open(self, s: int) -> None:
-        """Search one cell with a few rivals, then with those that its point misses."""
+    def _is_excluded(self, s: int, rival: IntArray, weight: FloatArray) -> bool:
+        """Return whether one of the pool's rivals shows that a cell holds nothing cheaper."""
+        if not self.is_plain:
+            return False
+        rivals = np.array(self.pool)[rival]
+        evidence = self._weighed(self.cells.rows(s, rivals), weight[None])
+        excluded = bool(evidence.bounds(np.zeros(1))[0][0] >= self._cutoff())
+        if excluded:
+            self.relaxation.opened.append(OpenedCell(s, rivals, evidence))
+        return excluded
+
+    def _open(self, s: int, order: IntArray) -> None:
+        """Search one cell with a few rivals of the pool, then with those that its point misses."""
         state, row, pool = self.state, self.row, np.array(self.pool)
-        gains, _ = self.distances.against(np.array([s]), pool)
-        order = np.argsort(-gains[0], kind="stable")[:4]
         rivals = sorted({*pool[order].tolist(), int(self.relaxation.rivals[s])})
         bound, opened, before = -np.inf, self.relaxation.opened, len(self.relaxation.opened)
         while True:
@@ -457,15 +470,11 @@ class CellSearch:
         Under a squared cost within bounds a small quadratic program settles it.
         """
         state, row, rows = self.state, self.row, self.cells.rows(s, rivals)
-        piece = Subproblem.of(self.program, Region((rows,)))
         nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
         if nearest is not None:
-            point, multipliers = nearest
             state.closed[row] = False
-            cut, none = rows.cut(multipliers), np.zeros(1)
-            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
-            bound = self.program.duality.bound(self.case, cut, sizes)
-            return Evidence(piece.program, self.case, multipliers, None, none, proved=bound), point
+            return self._weighed(rows, nearest[1]), nearest[0]
+        piece = Subproblem.of(self.program, Region((rows,)))
         effort = state.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
@@ -474,3 +483,11 @@ class CellSearch:
         state.closed[row] &= solution.closed
         (evidence,) = solution.evidence
         return evidence, solution.points if solution.piece[0] >= 0 else None
+
+    def _weighed(self, rows: LinearBounds, multipliers: FloatArray) -> Evidence:
+        """The bound of a cell by (1, m) multipliers of its rows, if nothing else has any."""
+        program = Subproblem.of(self.program, Region((rows,))).program
+        cut = rows.cut(multipliers)
+        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+        bound = self.program.duality.bound(self.case, cut, sizes)
+        return Evidence(program, self.case, multipliers, None, np.zeros(1), proved=bound)

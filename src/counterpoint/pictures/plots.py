@@ -1,4 +1,7 @@
-"""Pictures, of paths and of groups; matplotlib is imported only when one is drawn."""
+"""Pictures, of paths and of groups; matplotlib is imported only when one is drawn.
+
+The objects that are drawn call these functions, so that their types are not imported here.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,6 @@ from counterpoint.rows.features import Categorical, Continuous
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from counterpoint.groups.group_labels import Groups
-    from counterpoint.groups.path import Count, TranslationPath
-    from counterpoint.groups.quality import Quality
-    from counterpoint.path import Path
 
 __all__ = [
     "COLOURS",
@@ -53,7 +51,7 @@ BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
 """What curves of groups show, and how."""
 
 
-def draw(path: Path, features: Any, ax: Any) -> Figure:
+def draw(path: Any, features: Any, ax: Any) -> Figure:
     """The two parts of `Path.plot`, for a path of one row: with two axes, one, or None."""
     if isinstance(features, bool) or not isinstance(features, int | np.integer) or features < 1:
         raise InvalidInput(f"Expected a number of features, at least 1; got {features!r}.")
@@ -132,7 +130,7 @@ def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -
         )
 
 
-def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int) -> None:
+def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int) -> None:
     """How the features change that move most, named at the ends of their lines."""
     moved = path.moved[0, order]
     most = np.abs(moved).max(axis=0)
@@ -180,7 +178,7 @@ def _draw_moves(ax: Axes, path: Path, order: IntArray, x: FloatArray, count: int
         )
 
 
-def _change(path: Path, j: int, end: int) -> str:
+def _change(path: Any, j: int, end: int) -> str:
     """A feature and its change at the end of the path, in its own units."""
     feature = path.features.items[j]
     name = short(feature.name)
@@ -230,7 +228,7 @@ def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
     return figure_of(axes)
 
 
-def draw_quality(quality: Quality, ax: Any) -> Figure:
+def draw_quality(quality: Any, ax: Any) -> Figure:
     """Correctness and coverage, from each group (row) to each (column)."""
     labels = [short(group) for group in quality.groups]
     side, places = 1.6 + 0.42 * len(labels), range(len(labels))
@@ -255,7 +253,7 @@ def draw_quality(quality: Quality, ax: Any) -> Figure:
 
 
 def draw_map(
-    values: FloatArray, groups: Groups, moved: FloatArray, pair: tuple[Any, Any], ax: Any
+    values: FloatArray, groups: Any, moved: FloatArray, pair: tuple[Any, Any], ax: Any
 ) -> Figure:
     """The values (n, m) of rows, before and after those of the first of two groups are moved."""
     if values.shape[1] < 2:
@@ -280,7 +278,7 @@ def draw_map(
     return figure_of(both[0])
 
 
-def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figure:
+def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
     """Correctness and coverage of the best explanations of so many features, as they are chosen."""
     counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
     chosen = [path.choose(k, count) for k in counts]
@@ -301,7 +299,7 @@ def draw_translation_path(path: TranslationPath, count: Count, ax: Any) -> Figur
 
 
 def plot_curves(
-    ks: Sequence[int], qualities: Mapping[str, Sequence[Quality]], ax: Any = None
+    ks: Sequence[int], qualities: Mapping[str, Sequence[Any]], ax: Any = None
 ) -> Figure:
     """Correctness and coverage of several methods against the number of features.
 

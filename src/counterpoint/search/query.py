@@ -77,9 +77,10 @@ class Query:
             return union
 
         def make() -> Union:
-            chance = target.requirement.chance
+            # First of all the regions: a form that has none refuses the target in a sentence.
+            regions, chance = self._regions(target), target.requirement.chance
             hint = None if chance is None else chance.start_hint(self)
-            return Union.of(self.actionable, self._regions(target), hint)
+            return Union.of(self.actionable, regions, hint)
 
         return self._unions.made(target.requirement, make)
 

@@ -206,26 +206,37 @@ def test_no_features_ask_for_less_than_the_least(law: NoiseLaw, p: float):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_model_of_a_limit_has_one_optimum_however_it_is_found(seed: int):
-    """By a root, or by a convex program; none where the model is above 0 everywhere."""
+def test_a_step_goes_to_the_cheapest_point_of_its_model(seed: int):
+    """As SciPy finds it by the one multiplier; nowhere where the model is above 0 everywhere."""
+    from scipy.optimize import brentq
+
     rng = np.random.default_rng(seed)
     root, bent = rng.normal(size=(2, 3, 3))
-    encoded_cost = EncodedCost(np.zeros(3), root @ root.T + np.eye(3))
-    waves = FourierFeatures(rng.normal(size=(4, 3)), rng.normal(size=4))
-    program = Program(encoded_cost, Region((FourierConstraint(waves, rng.normal(size=8)),)))
+    metric = root @ root.T + np.eye(3)
+    limit = FourierConstraint(
+        FourierFeatures(rng.normal(size=(4, 3)), rng.normal(size=4)), rng.normal(size=8)
+    )
+    program = Program(EncodedCost(np.zeros(3), metric), Region((limit,)))
     case = program.cases(rng.normal(size=(1, 3)))
-    row = RowSearch(program, case, Effort(), StartHint(), None)
+    row, x = RowSearch(program, case, Effort(), StartHint(), None), case.x[0]
     y, slope, form = rng.normal(size=3), rng.normal(size=3), bent @ bent.T + 0.1 * np.eye(3)
     least = -0.5 * slope @ np.linalg.solve(form, slope)  # of the model, beside its value at y
     for value in (-0.5 * least, -0.01 * least, 0.0):
-        found = row._of_model(y, value, slope, form)
-        other = row._optimum(parabola(y, value, slope, form), case)
-        assert found is not None
-        assert other is not None
-        gone = found - y
-        assert value + slope @ gone + 0.5 * gone @ form @ gone <= 1e-9
-        np.testing.assert_allclose(found, other, atol=1e-5)
-    assert row._of_model(y, 1.0 - least, slope, form) is None
+
+        def model(z: np.ndarray, value: float = value) -> float:
+            return float(value + slope @ (z - y) + 0.5 * (z - y) @ form @ (z - y))
+
+        def stationary(nu: float) -> np.ndarray:
+            return np.linalg.solve(2 * metric + nu * form, 2 * metric @ x + nu * (form @ y - slope))
+
+        expected = x
+        if model(x) > 0.0:
+            expected = stationary(brentq(lambda nu: model(stationary(nu)), 0.0, 1e6, xtol=1e-14))
+        point = row._optimum(parabola(y, value, slope, form), case)
+        assert point is not None
+        assert model(point) <= 1e-7
+        np.testing.assert_allclose(point, expected, atol=1e-5)
+    assert row._optimum(parabola(y, 1.0 - least, slope, form), case) is None
 
 
 # Answers

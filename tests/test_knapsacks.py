@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
 from counterpoint.families.additive.curves import Curve
-from counterpoint.families.additive.knapsack import Knapsack, KnapsackRows, Lagrangian
+from counterpoint.families.additive.knapsack import Knapsack, KnapsackLagrangian, KnapsackRows
 from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
@@ -275,7 +275,7 @@ def test_no_replacement_changes_more_features_than_may():
     program = Program(encoded_cost, Region((demand, *groups, AtMost(1, blocks))))
     cases = program.cases(np.array([[1.0, 0.0, 1.0, 0.0, 0.0]]))
     rows = KnapsackRows(Knapsack(program), cases)
-    boxes = Lagrangian(rows, rows.boxes)
+    boxes = KnapsackLagrangian(rows, rows.boxes)
     points = boxes.points(np.zeros((1, 0)), np.array([[0, 1]]))
     after = repaired(boxes, points)
     assert boxes.satisfied(after).all()

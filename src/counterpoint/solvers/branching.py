@@ -52,11 +52,11 @@ FEASIBLE = 1e-9
 LATTICE = 1e-14
 """Relative violation of a target's row that is rounding where every column is a whole step."""
 ENOUGH = 50_000
-"""Nodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
+"""ConeNodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
 WIDTH = 32
 """Open nodes that are split at once."""
 MOST = 1_000_000
-"""Nodes that are kept where there is one: 1 GB, with some ten columns."""
+"""ConeNodes that are kept where there is one: 1 GB, with some ten columns."""
 DOUBTED = 200
 """A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
 SHY = 1.0 - 1e-10
@@ -123,7 +123,7 @@ def _solvers(program: Program) -> Iterator[Solver]:
 
 
 @final
-class Nodes(NamedTuple):
+class ConeNodes(NamedTuple):
     """The program within narrower bounds, m times."""
 
     low: FloatArray  # (m, d) bounds on y
@@ -136,7 +136,7 @@ class Nodes(NamedTuple):
 
 
 @final
-class ConeProblem(Problem[Nodes]):
+class ConeProblem(Problem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
     def __init__(self, owner: Branching, case: Cases, effort: Effort, reached: float) -> None:
@@ -157,11 +157,11 @@ class ConeProblem(Problem[Nodes]):
             return np.array([self.work > ENOUGH])
         return np.array([perf_counter() > self.end or self.bounded > MOST])
 
-    def roots(self) -> Nodes:
+    def roots(self) -> ConeNodes:
         none, zeros = np.zeros((1, len(self.x)), dtype=bool), np.zeros((1, self.program.node_size))
-        return Nodes(self.case.low, self.case.high, none, zeros, np.zeros(1), self.case.x)
+        return ConeNodes(self.case.low, self.case.high, none, zeros, np.zeros(1), self.case.x)
 
-    def bound(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, FloatArray]:
+    def bound(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, FloatArray]:
         self.bounded += len(row)
         self.work += len(row)
         cases = replace(self.case.take(row), low=np.array(nodes.low), high=np.array(nodes.high))
@@ -181,10 +181,10 @@ class ConeProblem(Problem[Nodes]):
         bound = np.where(refuted, np.inf, bound)
         return nodes._replace(multipliers=multipliers, bound=bound, point=solution.points), bound
 
-    def record(self, nodes: Nodes) -> Nodes:
+    def record(self, nodes: ConeNodes) -> ConeNodes:
         return nodes._replace(point=nodes.point[:, :0])
 
-    def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
+    def split(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, ConeNodes, BoolArray]:
         first, second = copied(nodes), copied(nodes)
         fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
         for i in np.flatnonzero(fits).tolist():
@@ -194,7 +194,7 @@ class ConeProblem(Problem[Nodes]):
                 fits[i] = self._split(first, second, i, 0.0)
         return first, second, fits
 
-    def _split(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+    def _split(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part two copies of a node where its point is not integral but for ``close``, if it is."""
         return (
             self._split_changes(first, second, i, close)
@@ -202,7 +202,7 @@ class ConeProblem(Problem[Nodes]):
             or self._split_whole(first, second, i, close)
         )
 
-    def _split_changes(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+    def _split_changes(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part at the feature that moves most: it stays, or it counts as changed."""
         at_most, x = self.program.at_most, self.x
         if at_most is None:
@@ -222,7 +222,7 @@ class ConeProblem(Problem[Nodes]):
         second.changed[i, block.start] = True
         return True
 
-    def _split_category(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+    def _split_category(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part at the most undecided group: its likeliest category, or any other."""
         point = first.point[i]
 
@@ -240,7 +240,7 @@ class ConeProblem(Problem[Nodes]):
         second.high[i, column] = 0.0
         return True
 
-    def _split_whole(self, first: Nodes, second: Nodes, i: int, close: float) -> bool:
+    def _split_whole(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part at the column furthest from a whole step: below it, or above."""
         steps, x = self.program.steps, self.x
         whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)

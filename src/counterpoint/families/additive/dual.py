@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.knapsack import Lagrangian, Points
+from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangian
 from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.solvers.branch_and_bound import copied, pick, put
@@ -40,11 +40,11 @@ class Dual(NamedTuple):
 
     multipliers: FloatArray  # (m, s)
     bound: FloatArray  # (m,) infinite where a box has no point
-    points: Points  # (m, q) of them
+    points: Candidates  # (m, q) of them
     weights: FloatArray  # (m, q) of each point in the mixture
 
 
-def maximize_dual(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
+def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
     """Return the highest bounds; or any, from the ceilings on.
 
     ``start`` (m, s) are multipliers to begin with; zeros for any.
@@ -54,7 +54,7 @@ def maximize_dual(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> 
     return dual._replace(bound=np.maximum(dual.bound, 0.0))
 
 
-def _take_over(points: Points, new: Points, where: BoolArray) -> None:
+def _take_over(points: Candidates, new: Candidates, where: BoolArray) -> None:
     """Write some of other points, in place."""
     np.copyto(points.cost, new.cost, where=where)
     for array, other in zip(points, new, strict=True):
@@ -76,12 +76,12 @@ class Bracket(NamedTuple):
     multiplier: FloatArray  # and where it is
     below: FloatArray
     above: FloatArray
-    lower: Points
-    upper: Points
+    lower: Candidates
+    upper: Candidates
     steepest: FloatArray  # from where on a column without an end runs away
     ceiling: FloatArray
 
-    def learn(self, boxes: Lagrangian) -> BoolArray:
+    def learn(self, boxes: KnapsackLagrangian) -> BoolArray:
         """Evaluate the trial multipliers; return where their points gain enough, (m,).
 
         It changes nothing for boxes that are done, whose last trial is evaluated again.
@@ -100,7 +100,7 @@ class Bracket(NamedTuple):
             _take_over(side, points, where)
         return enough
 
-    def following(self, boxes: Lagrangian, step: int) -> tuple[FloatArray, BoolArray]:
+    def following(self, boxes: KnapsackLagrangian, step: int) -> tuple[FloatArray, BoolArray]:
         """Return the multipliers to try next, and where bounds are as high as they get, (m,)."""
         k, low, high, missing = boxes.knapsack, self.below, self.above, boxes.missing[:, 0]
         first, second = self.lower.cost, self.upper.cost
@@ -125,7 +125,7 @@ class Bracket(NamedTuple):
             inside[:] = False
         return np.where(inside, chord, np.minimum(middle, high)), highest
 
-    def narrow(self, boxes: Lagrangian, first: int = 1) -> None:
+    def narrow(self, boxes: KnapsackLagrangian, first: int = 1) -> None:
         """Try multipliers, from a step on, until all bounds are as high as they are to get."""
         for step in range(first, STEPS):
             remaining = np.flatnonzero(~self.done)
@@ -143,7 +143,7 @@ class Bracket(NamedTuple):
             np.copyto(self.trial, trial, where=~self.done)
 
 
-def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
+def _one_demand(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
     n, missing = len(start), boxes.missing[:, 0]
     value, lower = boxes.least(np.zeros((n, 1)))
     bound = np.where(boxes.empty, np.inf, value)
@@ -173,11 +173,11 @@ def _one_demand(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Du
     return Dual(bracket.multiplier[:, None], bound, _side_by_side([lower, upper]), weights)
 
 
-def _side_by_side(points: list[Points]) -> Points:
-    return Points(*(np.array(arrays).swapaxes(0, 1) for arrays in zip(*points, strict=True)))
+def _side_by_side(points: list[Candidates]) -> Candidates:
+    return Candidates(*(np.array(arrays).swapaxes(0, 1) for arrays in zip(*points, strict=True)))
 
 
-def _steepest(boxes: Lagrangian) -> FloatArray:
+def _steepest(boxes: KnapsackLagrangian) -> FloatArray:
     """Return the multipliers, (m,), up to which no column without an end runs away."""
     k = boxes.knapsack
     if not boxes.rows.is_endless:
@@ -189,7 +189,7 @@ def _steepest(boxes: Lagrangian) -> FloatArray:
     return np.asarray(steepest * SHY)
 
 
-def _reach(boxes: Lagrangian, bracket: Bracket) -> None:
+def _reach(boxes: KnapsackLagrangian, bracket: Bracket) -> None:
     """Give brackets that lack an upper point the one that gains most, if that is enough."""
     lacking = ~bracket.done & np.isinf(bracket.upper.cost)
     if not lacking.any():
@@ -202,7 +202,7 @@ def _reach(boxes: Lagrangian, bracket: Bracket) -> None:
     bracket.done[impossible] = True
 
 
-def _several_demands(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
+def _several_demands(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Dual:
     """Dantzig–Wolfe; positions 0 … s of a basis hold points, or what a demand has too much of."""
     n, s = start.shape
     every = np.arange(n)
@@ -256,7 +256,7 @@ def _several_demands(boxes: Lagrangian, start: FloatArray, ceiling: FloatArray) 
 
 
 def _refute_alone(
-    boxes: Lagrangian, doubtful: IntArray, bound: FloatArray, best: FloatArray
+    boxes: KnapsackLagrangian, doubtful: IntArray, bound: FloatArray, best: FloatArray
 ) -> None:
     """Bound boxes of which one demand alone asks for more than can be gained, in place."""
     for demand in np.eye(best.shape[1]):
@@ -267,7 +267,7 @@ def _refute_alone(
             doubtful = doubtful[~refuted]
 
 
-def _is_ray(boxes: Lagrangian, lam: FloatArray) -> BoolArray:
+def _is_ray(boxes: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
     """Return whether demands weighed by multipliers ask for more than can be gained, (m,)."""
     value, _ = boxes.least(lam, free=True)
     size = (lam * (boxes.slack + np.abs(boxes.missing))).sum(axis=1)
@@ -282,7 +282,7 @@ POINT, SURPLUS, MISSING = 0, 1, 2
 class _Basis:
     """Bases of n boxes: s + 1 columns of the master program, with the points that some hold."""
 
-    def __init__(self, boxes: Lagrangian, first: Points, start: FloatArray) -> None:
+    def __init__(self, boxes: KnapsackLagrangian, first: Candidates, start: FloatArray) -> None:
         n, s = start.shape
         k = boxes.knapsack
         self.missing = boxes.missing
@@ -324,7 +324,12 @@ class _Basis:
         self.cost[rows] *= np.where(self.kind[rows] == MISSING, 64.0, 1.0)
 
     def enter(
-        self, rows: IntArray, points: Points, surplus: IntArray, loose: BoolArray, theta: FloatArray
+        self,
+        rows: IntArray,
+        points: Candidates,
+        surplus: IntArray,
+        loose: BoolArray,
+        theta: FloatArray,
     ) -> BoolArray:
         """Let a column enter each basis; return whether it did, (rows,).
 

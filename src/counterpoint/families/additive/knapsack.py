@@ -27,7 +27,7 @@ from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.branch_and_bound import pick
 
-__all__ = ["Boxes", "Knapsack", "KnapsackRows", "Lagrangian", "Points", "Terms"]
+__all__ = ["Boxes", "Candidates", "Knapsack", "KnapsackLagrangian", "KnapsackRows", "Terms"]
 
 
 @final
@@ -42,7 +42,7 @@ class Boxes(NamedTuple):
 
 
 @final
-class Points(NamedTuple):
+class Candidates(NamedTuple):
     """One point of each of m boxes."""
 
     change: FloatArray  # (m, c) in units
@@ -249,7 +249,7 @@ class KnapsackRows:
         linear = values[..., None] * k.normals[:, k.bent].T[:, None]
         return np.moveaxis(k.of_demands(k.tabulated.added(values)) + linear, 3, 1)
 
-    def points(self, boxes: Boxes, points: Points) -> FloatArray:
+    def points(self, boxes: Boxes, points: Candidates) -> FloatArray:
         """Return points in encoded columns, (m, d)."""
         k, cases = self.knapsack, self.cases.take(boxes.row)
         y, every = np.array(cases.x), np.arange(len(boxes.row))
@@ -264,7 +264,7 @@ class KnapsackRows:
 
 
 @final
-class Lagrangian:
+class KnapsackLagrangian:
     """What changes within m boxes cost and gain, and their Lagrangian for any multipliers."""
 
     def __init__(self, rows: KnapsackRows, boxes: Boxes) -> None:
@@ -276,11 +276,11 @@ class Lagrangian:
         self.index = np.arange(len(boxes.row))[:, None], np.arange(self.knapsack.tables)
         self.narrow(boxes)
 
-    def pick(self, index: Any) -> Lagrangian:
+    def pick(self, index: Any) -> KnapsackLagrangian:
         """Return the Lagrangian of some of the boxes."""
-        return Lagrangian(self.rows, pick(self.boxes, index))
+        return KnapsackLagrangian(self.rows, pick(self.boxes, index))
 
-    def within(self, boxes: Boxes) -> Lagrangian:
+    def within(self, boxes: Boxes) -> KnapsackLagrangian:
         """Return the Lagrangian of narrower boxes."""
         inside = copy(self)
         inside.narrow(boxes)
@@ -288,7 +288,7 @@ class Lagrangian:
 
     # --- points ---
 
-    def points(self, change: FloatArray, choice: IntArray) -> Points:
+    def points(self, change: FloatArray, choice: IntArray) -> Candidates:
         """Return points with their cost and gain."""
         k, cost = self.knapsack, self.paid(change).sum(axis=1)
         gain = np.empty((len(cost), len(k.gains)))
@@ -300,7 +300,7 @@ class Lagrangian:
             cost += self.chosen(self.boxes.option_cost, choice).sum(axis=1)
         if k.smooth is not None:
             gain += self.smooth_gains(change[:, k.smooth_columns]).sum(axis=1)
-        return Points(change, choice, cost, gain)
+        return Candidates(change, choice, cost, gain)
 
     def paid(self, change: FloatArray) -> FloatArray:
         """Return the cost of changes (m, c) of numeric columns."""
@@ -334,11 +334,11 @@ class Lagrangian:
         y = lattice.number(x, change, units)
         return k.of_demands(k.smooth.added(y[:, :, None])[:, :, 0]) - self.rows.added[row]
 
-    def satisfied(self, points: Points) -> BoolArray:
+    def satisfied(self, points: Candidates) -> BoolArray:
         """Return which points meet all demands, (m,)."""
         return np.asarray((points.gain >= self.enough).all(axis=1))
 
-    def changed(self, points: Points) -> BoolArray:
+    def changed(self, points: Candidates) -> BoolArray:
         """Return which features differ from the factual row, (m, c + t)."""
         return np.hstack([points.change != 0.0, points.choice != self.factual])
 
@@ -362,7 +362,9 @@ class Lagrangian:
 
     # --- minima ---
 
-    def least(self, multipliers: FloatArray, *, free: bool = False) -> tuple[FloatArray, Points]:
+    def least(
+        self, multipliers: FloatArray, *, free: bool = False
+    ) -> tuple[FloatArray, Candidates]:
         """Return the least cost less λ · gain of each box that is not empty, (m,), and where.
 
         Without the cost if changes are ``free``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.families.additive.knapsack import Lagrangian, Points
+from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangian
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
 __all__ = ["repaired"]
@@ -13,7 +13,7 @@ HALVINGS = 36
 """How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 
 
-def repaired(boxes: Lagrangian, points: Points) -> Points:
+def repaired(boxes: KnapsackLagrangian, points: Candidates) -> Candidates:
     """Replace one feature of each point, as cheaply as can be, so that all demands are met.
 
     A point stays as it is if that cannot be done, or if it meets them already and none is cheaper.
@@ -49,7 +49,9 @@ def repaired(boxes: Lagrangian, points: Points) -> Points:
     return boxes.points(changes, choice)
 
 
-def _least_changes(boxes: Lagrangian, points: Points, missing: FloatArray) -> FloatArray:
+def _least_changes(
+    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+) -> FloatArray:
     """Return the change (m, c) of each column nearest to none that meets all demands alone.
 
     NaN where there is none.
@@ -73,7 +75,7 @@ def _least_changes(boxes: Lagrangian, points: Points, missing: FloatArray) -> Fl
 
 
 def _taken_back(
-    boxes: Lagrangian, points: Points, missing: FloatArray
+    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return changes (m, k) of smooth columns, as small as met demands allow; and where all are.
 
@@ -98,7 +100,7 @@ def _taken_back(
     return changes, np.asarray((gain(changes) >= enough).all(axis=2))
 
 
-def _swaps(boxes: Lagrangian, points: Points, missing: FloatArray) -> FloatArray:
+def _swaps(boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray) -> FloatArray:
     """Return what it costs more to choose another option (m, t, k); infinite if demands stay."""
     cost = boxes.boxes.option_cost
     increase = cost - boxes.chosen(cost, points.choice)[:, :, None]

@@ -16,10 +16,10 @@ import numpy as np
 from counterpoint.families.additive.dual import Dual, maximize_dual
 from counterpoint.families.additive.knapsack import (
     Boxes,
+    Candidates,
     Knapsack,
+    KnapsackLagrangian,
     KnapsackRows,
-    Lagrangian,
-    Points,
 )
 from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
@@ -48,17 +48,17 @@ branching column."""
 
 
 @final
-class Nodes(NamedTuple):
+class KnapsackNodes(NamedTuple):
     """Boxes with the multipliers to begin with; then those, and mixtures, that bound them best."""
 
     boxes: Boxes
     multipliers: FloatArray  # (m, s)
     weights: FloatArray  # (m, q) of the points in the mixtures; q is 0 before they are bounded
-    points: Points  # (m, q) of them
+    points: Candidates  # (m, q) of them
 
 
 @final
-class Record(NamedTuple):
+class NodeRecord(NamedTuple):
     """What the trees remember of nodes."""
 
     low: FloatArray
@@ -93,7 +93,7 @@ def search_knapsacks(
 
 
 @final
-class KnapsackProblem(Problem[Nodes]):
+class KnapsackProblem(Problem[KnapsackNodes]):
     """The trees of n rows, with the best points so far."""
 
     def __init__(
@@ -102,7 +102,7 @@ class KnapsackProblem(Problem[Nodes]):
         n, k, low = len(reached), rows.knapsack, rows.boxes.low
         self.rows, self.knapsack, self.share, self.most, self.end = rows, k, 1.0 - gap, most, end
         none = np.zeros(low.shape), np.array(rows.factual)
-        self.best = Points(*none, np.array(reached), np.zeros(rows.missing.shape))
+        self.best = Candidates(*none, np.array(reached), np.zeros(rows.missing.shape))
         self.improved = np.zeros(n, dtype=bool)  # whether that is a point
         self.count = np.zeros(n, dtype=np.intp)  # of nodes
 
@@ -114,33 +114,35 @@ class KnapsackProblem(Problem[Nodes]):
     def exhausted(self) -> BoolArray:
         return np.asarray((self.count > self.most) | (clock() > self.end))
 
-    def roots(self) -> Nodes:
+    def roots(self) -> KnapsackNodes:
         rows, n = self.rows, len(self.count)
         empty = np.zeros((n, 0))
         c, t, s = (v.shape[1] for v in (rows.boxes.low, rows.factual, rows.missing))
         choice = np.zeros((n, 0, t), dtype=np.intp)
-        points = Points(np.zeros((n, 0, c)), choice, empty, np.zeros((n, 0, s)))
-        return Nodes(rows.boxes, np.zeros(rows.missing.shape), empty, points)
+        points = Candidates(np.zeros((n, 0, c)), choice, empty, np.zeros((n, 0, s)))
+        return KnapsackNodes(rows.boxes, np.zeros(rows.missing.shape), empty, points)
 
-    def bound(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, FloatArray]:
+    def bound(self, nodes: KnapsackNodes, row: IntArray) -> tuple[KnapsackNodes, FloatArray]:
         self.count += np.bincount(row, minlength=len(self.count))
-        boxes = Lagrangian(self.rows, nodes.boxes)
+        boxes = KnapsackLagrangian(self.rows, nodes.boxes)
         dual = maximize_dual(boxes, nodes.multipliers, self.cutoff[row])
         self._improve(boxes, dual)
-        return Nodes(nodes.boxes, dual.multipliers, dual.weights, dual.points), dual.bound
+        return KnapsackNodes(nodes.boxes, dual.multipliers, dual.weights, dual.points), dual.bound
 
-    def record(self, nodes: Nodes) -> Record:
+    def record(self, nodes: KnapsackNodes) -> NodeRecord:
         boxes, mask = nodes.boxes, np.isfinite(nodes.boxes.option_cost)
-        return Record(boxes.low, boxes.high, mask, boxes.forced, nodes.multipliers)
+        return NodeRecord(boxes.low, boxes.high, mask, boxes.forced, nodes.multipliers)
 
-    def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
+    def split(
+        self, nodes: KnapsackNodes, row: IntArray
+    ) -> tuple[KnapsackNodes, KnapsackNodes, BoolArray]:
         """Part each box in two, once what cannot be better was fixed.
 
         Where changes are counted, a feature stays or counts as changed; else the column in which
         the points of a mixture differ most is split between them.
         """
         before = nodes.boxes
-        whole = Lagrangian(self.rows, before)
+        whole = KnapsackLagrangian(self.rows, before)
         boxes = _fixed(whole, nodes.multipliers, self.cutoff[row])
         first, second, fits = _split(whole.within(boxes), nodes)
         # nothing to split, but less than it was
@@ -149,7 +151,7 @@ class KnapsackProblem(Problem[Nodes]):
         bare = nodes._replace(weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0]))
         return bare._replace(boxes=first), bare._replace(boxes=second), fits
 
-    def _improve(self, boxes: Lagrangian, dual: Dual) -> None:
+    def _improve(self, boxes: KnapsackLagrangian, dual: Dual) -> None:
         """Keep better points: those that the bounds were reached by, with features replaced."""
         live = dual.bound < self.best.cost[boxes.boxes.row]
         used = live[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
@@ -168,7 +170,7 @@ class KnapsackProblem(Problem[Nodes]):
         points = candidates.points(change, choice)
         self._keep(candidates, repaired(candidates, points))
 
-    def _keep(self, boxes: Lagrangian, points: Points) -> None:
+    def _keep(self, boxes: KnapsackLagrangian, points: Candidates) -> None:
         """Keep the cheapest point of each row, if it meets all demands and is better."""
         row = boxes.boxes.row
         good = np.flatnonzero(boxes.satisfied(points) & (points.cost < self.best.cost[row]))
@@ -179,7 +181,7 @@ class KnapsackProblem(Problem[Nodes]):
             self.improved[row[cheapest]] = True
 
 
-def _rounded(boxes: Lagrangian, dual: Dual) -> tuple[FloatArray, IntArray]:
+def _rounded(boxes: KnapsackLagrangian, dual: Dual) -> tuple[FloatArray, IntArray]:
     """Return mixtures, rounded, as changes and choices; of each table the heaviest option."""
     k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
     change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)
@@ -193,7 +195,7 @@ def _rounded(boxes: Lagrangian, dual: Dual) -> tuple[FloatArray, IntArray]:
     return change, choice
 
 
-def _fixed(boxes: Lagrangian, multipliers: FloatArray, ceiling: FloatArray) -> Boxes:
+def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArray) -> Boxes:
     """Return boxes without what their multipliers exclude."""
     k, box = boxes.knapsack, boxes.boxes
     if k.sums is not None:
@@ -232,7 +234,7 @@ def _fixed(boxes: Lagrangian, multipliers: FloatArray, ceiling: FloatArray) -> B
     return box._replace(low=low, high=high, option_cost=cost)
 
 
-def _split(boxes: Lagrangian, nodes: Nodes) -> tuple[Boxes, Boxes, BoolArray]:
+def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxes, BoolArray]:
     """Return two parts of each box, and whether there are two, (m,)."""
     k, box, every = boxes.knapsack, boxes.boxes, np.arange(len(nodes.weights))
     score, cut = _scores(boxes, nodes)
@@ -269,7 +271,7 @@ def _split(boxes: Lagrangian, nodes: Nodes) -> tuple[Boxes, Boxes, BoolArray]:
     return first, second, fits
 
 
-def _scores(boxes: Lagrangian, nodes: Nodes) -> tuple[FloatArray, FloatArray]:
+def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray, FloatArray]:
     """Return how much it helps to split each feature, (m, c + t), and where numbers are cut."""
     k, box, points = boxes.knapsack, boxes.boxes, nodes.points
     weights = nodes.weights[:, :, None]
@@ -301,7 +303,9 @@ def _scores(boxes: Lagrangian, nodes: Nodes) -> tuple[FloatArray, FloatArray]:
     return np.hstack([score, options]), cut
 
 
-def _jumps(boxes: Lagrangian, nodes: Nodes, low: FloatArray, high: FloatArray) -> FloatArray:
+def _jumps(
+    boxes: KnapsackLagrangian, nodes: KnapsackNodes, low: FloatArray, high: FloatArray
+) -> FloatArray:
     """Return half the gain between the ends of each smooth column, (m, k), relative to the largest.
 
     That is the largest of any feature that the mixture splits: a column that bends is not worth a
@@ -323,7 +327,7 @@ def _jumps(boxes: Lagrangian, nodes: Nodes, low: FloatArray, high: FloatArray) -
 
 
 def _bends_between(
-    boxes: Lagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
+    boxes: KnapsackLagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return where costs by level of continuous columns bend between two changes, (m, l); if so.
 
@@ -339,7 +343,7 @@ def _bends_between(
     return np.take_along_axis(at, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
 
 
-def _upper_options(boxes: Lagrangian, nodes: Nodes, t: IntArray) -> BoolArray:
+def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray) -> BoolArray:
     """Return the options of a table (m, k) that gain more, between two that a mixture chooses.
 
     Values of a column with curves are split by their order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def test_another_class_leads_at_the_least_cost(cost: str, limits: str):
         assert not len(points) or (model.predict(points) == own[i]).all()
 
 
-def test_one_row_gets_what_it_gets_in_a_batch_and_its_record_is_checked():
+def test_one_row_gets_what_it_gets_in_a_batch_and_its_record_is_checked(tmp_path: Path):
     model, rng = classifier(3), np.random.default_rng(2)
     X = rng.normal(size=(12, COLUMNS))
     explainer = cp.Explainer(model, cost=cp.Manhattan(), constraints=LIMITS["bounds"])
@@ -112,8 +113,10 @@ def test_one_row_gets_what_it_gets_in_a_batch_and_its_record_is_checked():
         alone = explainer.explain(x[None], cp.OtherLabel())
         assert alone.status[0] == answers.status[i]
         np.testing.assert_allclose(alone.cost[0], answers.cost[i], rtol=1e-12)
-    assert answers.kept
-    assert all(len(kept) == CLASSES - 1 for _, kept in answers.kept)
+    assert answers.proofs
+    assert all(len(proofs) == CLASSES - 1 for _, proofs in answers.proofs)
+    answers.to_records(tmp_path / "answers.jsonl")
+    assert cp.recheck(tmp_path / "answers.jsonl", model).ok
 
 
 def test_where_no_class_can_be_reached_each_is_refuted():

@@ -14,10 +14,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 
 import counterpoint as cp
 from counterpoint.families.trees import exchange, grid, search
-from counterpoint.families.trees.boxes import RowCosts
+from counterpoint.families.trees.boxes import CellBoxes, RowCosts
 from counterpoint.families.trees.exchange import Exchange
 from counterpoint.families.trees.form import LeafSums
 from counterpoint.families.trees.leaf_bound import LeafBound
+from counterpoint.families.trees.proofs import _cheaper
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.table import Table
 from counterpoint.search import validation, witnesses
@@ -159,6 +160,19 @@ def test_a_grid_made_in_blocks_of_trees_is_the_same(model: Any, monkeypatch: pyt
     blocks = leaf_bound_of(model, frame, 0).grid
     for name in ("number", "first", "last", "sets", "of_set", "tests", "tree", "values"):
         np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
+
+
+def test_no_leaf_costs_less_where_a_proof_is_checked_than_in_the_search():
+    """To the last digit: a bound is the cost of a leaf, and what is below it fails the proof."""
+    frame = CANCER[0]
+    row = leaf_bound_of(DEEP, frame, int(np.flatnonzero(DEEP.predict(frame) == 0)[0])).row
+    leaves, rng = np.arange(len(row.grid.tests)), np.random.default_rng(0)
+    ends = np.sort(rng.integers(0, row.top + 1, size=(2, 20, len(row.top))), axis=0)
+    for k in range(20):
+        box = CellBoxes(ends[0, k : k + 1], ends[1, k : k + 1], np.ones((1, 0), dtype=bool))
+        cost = row.leaf_costs(row.costs(box), leaves, np.zeros(len(leaves), dtype=np.intp))[0]
+        for leaf in rng.choice(np.flatnonzero(np.isfinite(cost)), 20).tolist():
+            assert not _cheaper([row], box, leaves, cost[leaf])[leaf, 0]
 
 
 def test_without_memory_the_best_answer_so_far_stays(monkeypatch: pytest.MonkeyPatch):

@@ -109,9 +109,9 @@ def branch_and_bound(problem: Problem[Nodes], width: int | None = None) -> Searc
         if not len(chosen.row):
             break
         if width is not None and len(chosen.row) > count:
-            order = np.argsort(chosen.bound, kind="stable")
-            queue = [pick(chosen, np.sort(order[count:]))]
-            chosen = pick(chosen, order[:count])
+            index, remaining = _least(chosen.bound, count), np.ones(len(chosen.row), dtype=bool)
+            remaining[index] = False
+            queue, chosen = [pick(chosen, remaining)], pick(chosen, index)
         count = 2 * count if width is None else min(2 * count, width)
         first, second, fits = problem.split(chosen.nodes, chosen.row)
         if not fits.all():
@@ -119,6 +119,12 @@ def branch_and_bound(problem: Problem[Nodes], width: int | None = None) -> Searc
         nodes = stacked([first, second])
         row, parent = (np.concatenate([v, v]) for v in (chosen.row, chosen.number))
     return _tree(stacked(steps), unfinished)
+
+
+def _least(bound: FloatArray, count: int) -> IntArray:
+    """Return the places of so many least bounds in order; of equal ones the first."""
+    near = np.flatnonzero(bound <= np.partition(bound, count - 1)[count - 1])
+    return near[np.argsort(bound[near], kind="stable")][:count]
 
 
 def _still_open(problem: Problem[Any], queue: _Open, unfinished: BoolArray) -> _Open:

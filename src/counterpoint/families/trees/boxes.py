@@ -344,12 +344,14 @@ class RowCosts:
     ) -> tuple[FloatArray, BoolArray | bool]:
         """Return the least costs (A,) of points in leaves and boxes, and which of them may be."""
         extra, changes = self.test_costs(costs, np.arange(self.grid.pad + 1))
-        cost, count, place = costs.base[box], np.zeros(len(leaf), dtype=np.intp), len(costs.base)
+        cost, count = np.zeros(len(leaf)), np.zeros(len(leaf), dtype=np.intp)
         for tests in self.grid.tests.T:
-            at = tests[leaf] * place + box
+            at = tests[leaf] * len(costs.base) + box
             cost += extra.ravel()[at]
             if changes is not None:
                 count += changes.ravel()[at]
+        # the base is added last, as where proofs are checked: to the last digit they are the same
+        cost += costs.base[box]
         return cost, costs.changes_left is None or count <= costs.changes_left[box]
 
     def allows(self, cells: IntArray, categories: IntArray) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -27,7 +28,14 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from counterpoint.errors import UnsupportedModel
 from counterpoint.families.trees.form import Odds, Order, Trees, TreeScores
 from counterpoint.models.columns import NUMBERS, Columns, join
-from counterpoint.models.dispatch import classes_of, finish, finish_alone, read, read_step
+from counterpoint.models.dispatch import (
+    classes_of,
+    finish,
+    finish_alone,
+    fitted,
+    read,
+    read_step,
+)
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 
@@ -70,7 +78,7 @@ def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
 
 def _tree(model: Any, *, missing: bool = True) -> Trees:
     """Return one fitted tree, with the values of its leaves; whether missing values may pass."""
-    tree = model.tree_
+    tree = fitted(model).tree_
     count = tree.node_count
     nodes = np.arange(count)
     leaf = tree.children_left < 0
@@ -92,81 +100,63 @@ def _order(model: Any) -> Order:
     return Order.ALONE if model.n_jobs in (None, 1) else Order.ANY
 
 
-@read.register(DecisionTreeClassifier)
-def _(model: Any) -> Form:
-    classes = classes_of(model)
-    base, inputs = np.zeros(len(classes)), model.n_features_in_
-    return TreeScores(_tree(model), base, classes, inputs, Odds.SHARES, order=Order.LISTED)
-
-
-@read.register(DecisionTreeRegressor)
-def _(model: Any) -> Form:
+def _classes(model: Any) -> NDArray[Any] | None:
+    """Return the classes of a classifier; None of a regressor, which has one output."""
+    if is_classifier(model):
+        return classes_of(model)
     _require_one_output(model)
-    inputs = model.n_features_in_
-    return TreeScores(_tree(model), np.zeros(1), None, inputs, order=Order.LISTED)
+    return None
 
 
-@read.register(RandomForestClassifier | ExtraTreesClassifier)
-def _(model: Any) -> Form:
-    classes = classes_of(model)
-    members = [_tree(member) for member in model.estimators_]
-    base, inputs, trees = np.zeros(len(classes)), model.n_features_in_, Trees.joined(members)
-    form = TreeScores(trees, base, classes, inputs, Odds.SHARES)
-    return replace(form, divisor=len(members), order=_order(model))
-
-
-@read.register(RandomForestRegressor | ExtraTreesRegressor)
-def _(model: Any) -> Form:
-    _require_one_output(model)
-    members = [_tree(member) for member in model.estimators_]
-    trees, inputs = Trees.joined(members), model.n_features_in_
-    form = TreeScores(trees, np.zeros(1), None, inputs)
-    return replace(form, divisor=len(members), order=_order(model))
-
-
-@read.register(GradientBoostingClassifier)
-def _(model: Any) -> Form:
-    classes = classes_of(model)
-    _require_constant_start(model)
-    rows = np.zeros((1, model.n_features_in_))
-    start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001 (kept nowhere public)
-    count, members = len(classes), []
-    for stage in model.estimators_:
-        for k, member in enumerate(stage):
-            tree = _tree(member, missing=False)
-            output = k if len(stage) > 1 else 1
-            values = np.zeros((len(tree.values), count))
-            values[:, output] = model.learning_rate * tree.values[:, 0]
-            members.append(tree.valued(values))
-    base = start if len(start) == count else np.array([0.0, start[0]])
-    odds = Odds.LOGISTIC if model.loss == "log_loss" else Odds.NONE
+def _summed(
+    model: Any, members: list[Trees], odds: Odds, start: FloatArray | None = None
+) -> TreeScores:
+    """Return the sums over trees and a start, of two classes that of the second."""
+    classes = _classes(model)
+    count = 1 if classes is None else len(classes)
+    base = np.zeros(count)
+    if start is not None:
+        base[count - len(start) :] = start
+    odds = Odds.NONE if classes is None else odds
     return TreeScores(Trees.joined(members), base, classes, model.n_features_in_, odds)
 
 
-@read.register(GradientBoostingRegressor)
+def _boosts(model: Any, stage: Any) -> list[tuple[Any, int, int]]:
+    """Return the trees of a stage, which of the sums each adds to, and the number of these."""
+    classes = _classes(model)
+    count = 1 if classes is None else len(classes)
+    return [(member, count - len(stage) + k, count) for k, member in enumerate(stage)]
+
+
+@read.register(DecisionTreeClassifier | DecisionTreeRegressor)
 def _(model: Any) -> Form:
-    _require_constant_start(model)
-    rows = np.zeros((1, model.n_features_in_))
-    start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001
-    members = [_tree(stage[0], missing=False) for stage in model.estimators_]
-    members = [tree.valued(model.learning_rate * tree.values) for tree in members]
-    return TreeScores(Trees.joined(members), start, None, model.n_features_in_)
+    return replace(_summed(model, [_tree(model)], Odds.SHARES), order=Order.LISTED)
 
 
-# --- histogram-based gradient boosting ---
-
-
-@read.register(HistGradientBoostingClassifier)
+@read.register(
+    ExtraTreesClassifier | ExtraTreesRegressor | RandomForestClassifier | RandomForestRegressor
+)
 def _(model: Any) -> Form:
-    classes = classes_of(model)
-    count, start = len(classes), np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001
-    trees = _histogram_trees(model, [1] if count == 2 else list(range(count)), count)
-    base = start if count > 2 else np.array([0.0, start[0]])
-    inputs, odds = model.n_features_in_, Odds.LOGISTIC
-    return TreeScores(trees, base, classes, inputs, odds, order=Order.LISTED)
+    members = [_tree(member) for member in fitted(model).estimators_]
+    form = _summed(model, members, Odds.SHARES)
+    return replace(form, divisor=len(members), order=_order(model))
 
 
-@read.register(HistGradientBoostingRegressor)
+@read.register(GradientBoostingClassifier | GradientBoostingRegressor)
+def _(model: Any) -> Form:
+    _require_constant_start(fitted(model))
+    rows, members = np.zeros((1, model.n_features_in_)), []
+    start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001 (kept nowhere public)
+    for stage in model.estimators_:
+        for member, output, count in _boosts(model, stage):
+            tree = _tree(member, missing=False)
+            values = np.zeros((len(tree.values), count))
+            values[:, output] = model.learning_rate * tree.values[:, 0]
+            members.append(tree.valued(values))
+    return _summed(model, members, Odds.LOGISTIC if model.loss == "log_loss" else Odds.NONE, start)
+
+
+@read.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
 def _(model: Any) -> Form:
     if model.loss in ("poisson", "gamma"):
         raise UnsupportedModel(
@@ -174,21 +164,10 @@ def _(model: Any) -> Form:
             "its sum over leaves, which is not read. Use loss='squared_error', or fit it on "
             "logarithms."
         )
-    start = np.asarray(model._baseline_prediction).ravel()  # noqa: SLF001 (kept nowhere public)
-    trees, inputs = _histogram_trees(model, [0], 1), model.n_features_in_
-    return TreeScores(trees, start, None, inputs, order=Order.LISTED)
-
-
-def _histogram_trees(model: Any, outputs: list[int], count: int) -> Trees:
-    """Return the trees, of which each adds to one of so many sums."""
-    stages = model._predictors  # noqa: SLF001 (kept nowhere public)
-    return Trees.joined(
-        [
-            _histogram_tree(member, output, count)
-            for stage in stages
-            for output, member in zip(outputs, stage, strict=True)
-        ]
-    )
+    start = np.asarray(fitted(model)._baseline_prediction).ravel()  # noqa: SLF001 (kept nowhere public)
+    stages = model._predictors  # noqa: SLF001
+    members = [_histogram_tree(*boost) for stage in stages for boost in _boosts(model, stage)]
+    return replace(_summed(model, members, Odds.LOGISTIC, start), order=Order.LISTED)
 
 
 def _histogram_tree(predictor: Any, output: int, count: int) -> Trees:
@@ -228,21 +207,14 @@ def _(model: Any) -> Form:
         chosen = np.eye(len(classes))[form.trees.values.argmax(axis=1)]
         votes = weight * np.where(chosen > 0.0, 1.0, -1.0 / (len(classes) - 1))
         members.append(replace(form.trees, values=votes, missing=None))
-    base, odds = np.zeros(len(classes)), Odds.LOGISTIC if len(classes) == 2 else Odds.NONE
-    return TreeScores(Trees.joined(members), base, classes, model.n_features_in_, odds)
+    return _summed(model, members, Odds.LOGISTIC if len(classes) == 2 else Odds.NONE)
 
 
-@read.register(BaggingClassifier)
+@read.register(BaggingClassifier | BaggingRegressor)
 def _(model: Any) -> Form:
-    classes = classes_of(model)
+    classes = _classes(model)
     forms = [_member(model, member, classes) for member in model.estimators_]
     return _mean(model, forms, classes, np.ones(len(forms)), model.estimators_features_)
-
-
-@read.register(BaggingRegressor)
-def _(model: Any) -> Form:
-    forms = [_member(model, member, None) for member in model.estimators_]
-    return _mean(model, forms, None, np.ones(len(forms)), model.estimators_features_)
 
 
 @read.register(VotingClassifier)
@@ -256,8 +228,8 @@ def _(model: Any) -> Form:
     forms = [_member(model, tree, classes, DecisionTreeClassifier) for tree in model.estimators_]
     votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in forms]
     weighted = zip(forms, votes, weights.tolist(), strict=True)
-    trees = Trees.joined([form.trees.valued(weight * vote) for form, vote, weight in weighted])
-    return TreeScores(trees, np.zeros(len(classes)), classes, model.n_features_in_, order=Order.ANY)
+    members = [form.trees.valued(weight * vote) for form, vote, weight in weighted]
+    return replace(_summed(model, members, Odds.NONE), order=Order.ANY)
 
 
 @read.register(VotingRegressor)
@@ -356,7 +328,7 @@ def _require_constant_start(model: Any) -> None:
 
 
 def _require_one_output(model: Any) -> None:
-    if model.n_outputs_ > 1:
+    if getattr(model, "n_outputs_", 1) > 1:
         raise UnsupportedModel(
             f"{type(model).__name__} has several outputs; expected one. "
             "Fit one model for each output and explain them one by one."

@@ -51,7 +51,7 @@ LEAVES = 1 << 25
 """Leaves of open boxes that are remembered: 256 MiB."""
 TESTS = 1 << 20
 """Tests of leaves times boxes that are bounded together: 8 MiB of each of some arrays."""
-WIDTH = 16
+WIDTH = 32
 """Boxes that are split together: NumPy's overhead is shared by twice as many parts."""
 
 

@@ -360,7 +360,8 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
     the ``gap``; violations up to the ``resolution`` are rounding.
     """
-    objective = cost = program.encoded_cost(points, cases.x)
+    stays = evidence is None
+    objective = cost = np.zeros(len(points)) if stays else program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
     if program.objective_terms:
         objective = program.objective(points, cases)

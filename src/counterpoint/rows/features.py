@@ -184,7 +184,6 @@ def _seen(observed: tuple[float, float] | None) -> str:
 
 
 def _range(name: Hashable, observed: Any) -> tuple[float, float] | None:
-    """A smallest and a largest value, checked."""
     if observed is None:
         return None
     ends = listed(f"the observed range of column {name!r}", observed)

@@ -405,5 +405,4 @@ def _outwards(value: float, limit: float, *, up: bool) -> float:
 
 
 def _number(value: float) -> str:
-    """All digits of a number."""
     return repr(value).removesuffix(".0")

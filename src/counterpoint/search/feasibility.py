@@ -365,7 +365,6 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
 
 
 def _box(low: FloatArray, high: FloatArray) -> Box:
-    """Bounds, of all points or one for each."""
     return replace(Box.unbounded(low.shape[-1]), low=low, high=high)
 
 

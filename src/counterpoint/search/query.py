@@ -185,10 +185,11 @@ class Task:
     def already_satisfied(self, x: FloatArray, outputs: NDArray[Any]) -> BoolArray:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
         satisfied = self.target.satisfied(self.model.form, x, outputs)
-        if satisfied.any():
+        chance = self.target.requirement.chance
+        if chance is not None and satisfied.any():
             points = x[satisfied]
-            safety_margins = self.question.safety_margins(self.target, points)
-            if safety_margins is not None:
-                required = safety_margins.required(points, np.zeros(len(points)))
+            margins = chance.safety_margins(self.question, points)
+            if margins is not None:
+                required = margins.required(points, np.zeros(len(points)))
                 satisfied[satisfied] = self.model.form.margin(points, self.target) >= required
         return satisfied

@@ -179,7 +179,9 @@ class ModelValidation:
         self.found = self._search(np.arange(n), self.margin)
         if (self.found.piece < 0).any():
             self._without_margin()
-        self.exact = np.array(self.found.points)  # before they become rows
+        # what closed forms found is not moved when it becomes rows
+        points, closed = self.found.points, self.found.closed
+        self.exact = points if closed.all() else np.array(points)
         self.proposed = self._proposed(np.arange(n), self.found)
 
     def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:

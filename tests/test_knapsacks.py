@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
 from counterpoint.families.additive.curves import Curve
+from counterpoint.families.additive.dual import solved
 from counterpoint.families.additive.knapsack import Knapsack, KnapsackLagrangian, KnapsackRows
 from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
@@ -716,3 +717,15 @@ def test_a_row_is_answered_alone_as_in_a_batch(nodes: int, monkeypatch: pytest.M
             assert alone.outcomes[0] == together.outcomes[i]
             assert np.array_equal(alone.points[0], together.points[i], equal_nan=True)
             assert alone.reported[0] == together.reported[i]
+
+
+def test_a_singular_basis_costs_no_other_row_its_bound():
+    """Its own solution is one by least squares; those of the others are as without it."""
+    rng = np.random.default_rng(0)
+    matrix, right = rng.normal(size=(5, 3, 3)), rng.normal(size=(5, 3))
+    expected = np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
+    matrix[2] = 1.0
+    out = solved(matrix, right)
+    others = np.arange(5) != 2
+    assert (out[others] == expected[others]).all()
+    assert np.allclose(out[2].sum(), right[2].mean())

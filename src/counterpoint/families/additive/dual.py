@@ -311,8 +311,7 @@ class _Basis:
         """Return the duals and the shares of the columns, (rows, s + 1) both."""
         matrix = self.columns[rows]
         target = np.hstack([self.missing[rows], np.ones((len(rows), 1))])
-        duals = np.linalg.solve(matrix.transpose(0, 2, 1), self.cost[rows][:, :, None])[:, :, 0]
-        return duals, np.linalg.solve(matrix, target[:, :, None])[:, :, 0]
+        return solved(matrix.transpose(0, 2, 1), self.cost[rows]), solved(matrix, target)
 
     def misses(self, rows: IntArray, theta: FloatArray) -> BoolArray:
         """Return whether some demand is missed, (rows,)."""
@@ -339,7 +338,7 @@ class _Basis:
         new = np.hstack([points.gain, np.ones((len(rows), 1))])
         new[loose] = 0.0
         new[loose, surplus[loose]] = -1.0
-        direction = np.linalg.solve(self.columns[rows], new[:, :, None])[:, :, 0]
+        direction = solved(self.columns[rows], new)
         big = np.abs(direction).max(axis=1, keepdims=True)
         ratio = np.where(direction > 1e-11 * big, np.maximum(theta, 0.0) / direction, np.inf)
         # of equal ratios, a missing demand leaves first
@@ -355,3 +354,18 @@ class _Basis:
             at = out == position
             put(self.points[position], rows[at], pick(points, every[at]))
         return np.asarray(fits)
+
+
+def solved(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve systems (n, k, k), right sides (n, k); a singular one by least squares.
+
+    Columns of a basis that gain almost the same make it singular. Any multipliers bound a knapsack,
+    so that its row loses a better bound at most, and the other rows nothing.
+    """
+    try:
+        return np.asarray(np.linalg.solve(matrix, right[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:
+        if len(matrix) > 1:
+            rows = (solved(matrix[[i]], right[[i]]) for i in range(len(matrix)))
+            return np.concatenate(list(rows))
+        return np.asarray((np.linalg.pinv(matrix) @ right[:, :, None])[:, :, 0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -21,13 +22,14 @@ from counterpoint.numerics import (
     gamma,
     relative,
 )
-from counterpoint.programs.region import Coupling, Cut, Domain, Region
+from counterpoint.programs.region import Condition, Coupling, Cut, Domain, Region
 
 __all__ = [
     "INTEGRAL",
     "AtMost",
     "Box",
     "Cone",
+    "CutOracle",
     "HalfSpaces",
     "LinearBounds",
     "MinimumChange",
@@ -451,3 +453,22 @@ class Cone(Coupling):
         limit = reach @ np.abs(self.slope) + abs(self.radius)
         over = self.excess(y) - 8.0 * EPS * (terms + limit)
         return relative(over, terms + limit if self.slope.any() else limit)
+
+
+class CutOracle(Condition):
+    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
+
+    Programs are given the few half-spaces that matter: a family refines them.
+    """
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
+        """(n,) the excess at points, and for each a half-space that it misses by as much."""
+
+    @abstractmethod
+    def first(self) -> LinearBounds:
+        """Half-spaces to begin with; there may be none."""

@@ -12,6 +12,7 @@ below by normal · y − offset, and the same sum bounds the objective.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import final
@@ -31,20 +32,12 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.duality import Duality, LinearRows, LossBound
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.region import (
-    Cases,
-    Condition,
-    Coupling,
-    Cut,
-    NonConvex,
-    NonConvexDuality,
-    Region,
-)
+from counterpoint.programs.region import Cases, Condition, Coupling, Cut, Region
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
 
-__all__ = ["Program", "kinds_region"]
+__all__ = ["NonConvex", "NonConvexDuality", "Program", "kinds_region"]
 
 
 def kinds_region(features: Features) -> Region:
@@ -420,3 +413,51 @@ class Program:
         cut, further = self.cut(multipliers), multipliers[:, self.convex_size :]
         refuted, beyond = self.duality.refutes(cases, cut), self.nonconvex_duality
         return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)
+
+
+class NonConvex(Condition):
+    """A condition that is not convex."""
+
+    @abstractmethod
+    def excess(self, y: FloatArray) -> FloatArray:
+        """(n,) by how much points miss it, in score units; negative where they do not."""
+
+    @abstractmethod
+    def duality(self, program: Program) -> NonConvexDuality | None:
+        """What multipliers of such conditions prove of a program; None if there are none."""
+
+
+class NonConvexDuality(ABC):
+    """What multipliers of all conditions of a program that are not convex prove."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of multipliers."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on the conditions."""
+
+    @abstractmethod
+    def tightened(self, margin: FloatArray) -> Region:
+        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
+
+    @abstractmethod
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the price, with what everything convex adds up to.
+
+        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
+        """
+
+    @abstractmethod
+    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+        """(n,): whether the multipliers prove that no point of the region exists."""

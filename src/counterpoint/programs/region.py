@@ -6,27 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-if TYPE_CHECKING:
-    from counterpoint.programs.conditions import LinearBounds
-    from counterpoint.programs.program import Program
-
 __all__ = [
     "Cases",
     "Condition",
     "Coupling",
     "Cut",
-    "CutOracle",
     "Domain",
     "LazyUnion",
-    "NonConvex",
-    "NonConvexDuality",
     "Region",
 ]
 
@@ -191,73 +184,6 @@ class Coupling(Condition):
         charge takes ``normals · y − offsets`` or more (0 where all of them are 0). With t >= 0
         times the multipliers, the cut of a coupling is t times as large.
         """
-
-
-class NonConvex(Condition):
-    """A condition that is not convex."""
-
-    @abstractmethod
-    def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
-
-    @abstractmethod
-    def duality(self, program: Program) -> NonConvexDuality | None:
-        """What multipliers of such conditions prove of a program; None if there are none."""
-
-
-class NonConvexDuality(ABC):
-    """What multipliers of all conditions of a program that are not convex prove."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of multipliers."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> BoolArray:
-        """(d,) the columns that have an effect on the conditions."""
-
-    @abstractmethod
-    def tightened(self, margin: FloatArray) -> Region:
-        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
-
-    @abstractmethod
-    def bound(
-        self,
-        cases: Cases,
-        multipliers: FloatArray,
-        cut: Cut,
-        at: FloatArray | None,
-        margin: FloatArray | None,
-    ) -> FloatArray:
-        """(n,) lower bounds on the price, with what everything convex adds up to.
-
-        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
-        """
-
-    @abstractmethod
-    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        """(n,): whether the multipliers prove that no point of the region exists."""
-
-
-class CutOracle(Condition):
-    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
-
-    Programs are given the few half-spaces that matter: a family refines them.
-    """
-
-    @abstractmethod
-    def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
-
-    @abstractmethod
-    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
-        """(n,) the excess at points, and for each a half-space that it misses by as much."""
-
-    @abstractmethod
-    def first(self) -> LinearBounds:
-        """Half-spaces to begin with; there may be none."""
 
 
 @final

@@ -23,10 +23,17 @@ from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
-from counterpoint.programs.conditions import AtMost, HalfSpaces, LinearBounds, OneOf, Whole
+from counterpoint.programs.conditions import (
+    AtMost,
+    CutOracle,
+    HalfSpaces,
+    LinearBounds,
+    OneOf,
+    Whole,
+)
 from counterpoint.programs.evidence import Bounding, Evidence, Kept
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, CutOracle, Domain, LazyUnion, Region
+from counterpoint.programs.region import Cases, Domain, LazyUnion, Region
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace

@@ -11,8 +11,9 @@ from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap, Form
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Label, Requirement, Target
+from counterpoint.programs.conditions import CutOracle
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.region import CutOracle, NonConvex
+from counterpoint.programs.program import NonConvex
 
 __all__ = ["check_form"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
@@ -12,11 +12,9 @@ from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.pieces import Bends
 from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.region import Cases, Cut, NonConvex, NonConvexDuality, Region
+from counterpoint.programs.program import NonConvex, NonConvexDuality, Program
+from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.programs.separable import Diagonal
-
-if TYPE_CHECKING:
-    from counterpoint.programs.program import Program
 
 __all__ = ["SumBounds", "SumDuality", "lifted"]
 

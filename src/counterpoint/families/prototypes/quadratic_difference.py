@@ -49,8 +49,8 @@ from counterpoint.numerics import (
     relative,
 )
 from counterpoint.programs.conditions import Box, LinearBounds
-from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Cut, NonConvex, NonConvexDuality, Region
+from counterpoint.programs.program import NonConvex, NonConvexDuality, Program
+from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 __all__ = ["Curvature", "Lagrangian", "QuadraticDifference", "Quadrics", "curvature_of"]

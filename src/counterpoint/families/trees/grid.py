@@ -10,18 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.trees.arrays import Trees
 from counterpoint.models.form import AffineMap
 from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from counterpoint.families.trees.form import Trees
 
 __all__ = ["NUMBER", "SET", "Grid", "divided", "narrowed"]
 

@@ -26,7 +26,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.trees.form import Odds, Order, Trees, TreeScores
+from counterpoint.families.trees.arrays import Trees
+from counterpoint.families.trees.form import Odds, Order, TreeScores
 from counterpoint.models.columns import NUMBERS, Columns, join
 from counterpoint.models.dispatch import (
     classes_of,

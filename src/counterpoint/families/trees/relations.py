@@ -13,8 +13,8 @@ import numpy as np
 from counterpoint.families.trees.boxes import CellBoxes, RowCosts, on_lattice
 from counterpoint.numerics import VIOLATION, FloatArray, IntArray
 from counterpoint.programs.conditions import MinimumChange
-from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, NonConvex, Region
+from counterpoint.programs.program import NonConvex, Program
+from counterpoint.programs.region import Cases, Region
 from counterpoint.search.search import Found, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from counterpoint.numerics import EPS, FloatArray, relative
 from counterpoint.privacy.noise import NoiseLaw
-from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.region import CutOracle
+from counterpoint.programs.conditions import CutOracle, LinearBounds
 
 __all__ = ["Chance", "half_spaces"]
 

@@ -15,17 +15,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from counterpoint.numerics import EPS, TINY, FloatArray, relative
 from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.programs.conditions import Cone
-from counterpoint.programs.region import NonConvex, Region
-
-if TYPE_CHECKING:
-    from counterpoint.programs.program import Program
+from counterpoint.programs.program import NonConvex, Program
+from counterpoint.programs.region import Region
 
 __all__ = ["CosineSum", "FourierConstraint", "FourierFeatures", "parabola", "sharpest"]
 

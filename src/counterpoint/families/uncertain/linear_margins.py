@@ -19,9 +19,9 @@ from counterpoint.families.uncertain.draws import polygon_corners
 from counterpoint.families.uncertain.dual_norms import DualNorms
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, relative
 from counterpoint.problem.costs import EncodedCost, Manhattan
-from counterpoint.programs.conditions import LinearBounds
+from counterpoint.programs.conditions import CutOracle, LinearBounds
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, CutOracle
+from counterpoint.programs.region import Cases
 from counterpoint.search.search import SafetyMargins
 
 __all__ = ["DistanceMargin", "LinearMargins", "linear_margins", "share_answered"]

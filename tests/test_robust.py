@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.cli import app
-from counterpoint.families.uncertain import attainable
+from counterpoint.families.uncertain import attainable, form
 from counterpoint.families.uncertain.attainable import attainable_sentence
 from counterpoint.families.uncertain.chance import Chance
 from counterpoint.families.uncertain.draws import polygon_corners
@@ -949,10 +949,8 @@ def test_what_could_be_had_is_searched_for_once(monkeypatch: pytest.MonkeyPatch)
     limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
     answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
     searched: list[Any] = []
-    look = attainable.remark_without_answer
-    monkeypatch.setattr(
-        attainable, "remark_without_answer", lambda *a: (searched.append(a), look(*a))[1]
-    )
+    look = form.remark_without_answer
+    monkeypatch.setattr(form, "remark_without_answer", lambda *a: (searched.append(a), look(*a))[1])
     first = answers[0].message
     assert answers.report()["message"].tolist() == [first, answers[1].message, answers[2].message]
     assert len(searched) == len(answers) == 3
@@ -1070,9 +1068,9 @@ def test_a_private_machine_is_read_with_its_noise(intercept: float | None, mecha
         **options,
     ).fit(X, y)
     check_reader(private, X)
-    form = read(private)
-    assert isinstance(form, UncertainScores)
-    np.testing.assert_allclose(form.phi(X.to_numpy()), private.features(X), atol=1e-12)
+    read_form = read(private)
+    assert isinstance(read_form, UncertainScores)
+    np.testing.assert_allclose(read_form.phi(X.to_numpy()), private.features(X), atol=1e-12)
     rows = X[private.predict(X) == "no"].head(3)
     answers = cp.explain(private, rows, cp.Robust("yes", 0.9), data=X)
     assert answers.found.all()

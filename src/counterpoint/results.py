@@ -187,7 +187,12 @@ class Counterfactuals:
         text = said_of(status, c.claim, c.guarantee, has_answer=c.valid, on_edge=c.on_edge)
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
             chance = self.targets[i].requirement.chance
-            self._remarks[i] = "" if chance is None else chance.remark(self, i)
+            self._remarks[i] = ""
+            if chance is not None:
+                row = slice(i, i + 1)
+                y = self.features.expand(self.after[row]) if c.valid else None
+                x = self.features.expand(self.before[row])
+                self._remarks[i] = chance.remark(self.question, x, y, c.guarantee)
         return " ".join(filter(None, (text, self._remarks.get(i))))
 
     def messages(self) -> tuple[IntArray, list[str]]:

@@ -12,7 +12,8 @@ from strategies import FORMS
 import counterpoint as cp
 from counterpoint.families.additive.form import Additive
 from counterpoint.families.prototypes.form import LocalPrototypes, Prototypes
-from counterpoint.families.uncertain.form import FourierScores, UncertainForm, UncertainScores
+from counterpoint.families.uncertain.form import FourierScores, UncertainScores
+from counterpoint.families.uncertain.target import UncertainForm
 from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes
 from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,12 @@ from counterpoint.errors import InvalidInput, check_interval, check_one_label, i
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Word, WordArray
 from counterpoint.rows.table import Table
 
-if TYPE_CHECKING:
-    from counterpoint.models.form import Form
-    from counterpoint.models.reading import ReadModel
-
 __all__ = [
     "Guarantee",
     "Interval",
     "Label",
+    "ModelMargins",
+    "ModelOutputs",
     "OtherLabel",
     "PlainTarget",
     "Probability",
@@ -94,6 +92,34 @@ class Validation:
             getattr(self, name)[rows] = values[selected]
 
 
+class ModelMargins(Protocol):
+    """How well a model meets targets at (n, d) points: what targets ask of a form."""
+
+    @abstractmethod
+    def margin(self, X: FloatArray, target: Target, /) -> FloatArray:
+        """Return by how much (n,) the target is met, in score units."""
+
+    @abstractmethod
+    def noise(self, X: FloatArray, /) -> FloatArray:
+        """Bound (n,) twice the rounding error of what decides, in score units."""
+
+    @abstractmethod
+    def margin_error(self, X: FloatArray, required: Requirement, eps: float, /) -> FloatArray:
+        """Bound (n,) how far off the model's own margins may be."""
+
+
+class ModelOutputs(Protocol):
+    """What a model itself says of the rows of a table."""
+
+    @abstractmethod
+    def predict(self, table: Table, /) -> NDArray[Any]:
+        """Return its predictions, (n,)."""
+
+    @abstractmethod
+    def probability(self, label: Hashable, table: Table, /) -> FloatArray:
+        """Return its probabilities (n,) of a label."""
+
+
 class VaryingMargin(ABC):
     """A safety margin that depends on the row and the point, as noise on the weights asks for.
 
@@ -118,8 +144,10 @@ class VaryingMargin(ABC):
         """Row → sentence, for (n, p) codes about which it can say nothing."""
 
     @abstractmethod
-    def remark(self, answers: Any, i: int) -> str:
-        """What else is to be said of one of the answers, or of a row without; may be empty."""
+    def remark(
+        self, question: Any, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
+    ) -> str:
+        """What else is to be said of the answer y to a (1, d) row, or of its absence."""
 
     @abstractmethod
     def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
@@ -146,7 +174,7 @@ class Requirement:
         """What the target's probability is to say of an answer."""
         return Guarantee.NONE if self.chance is None else self.chance.promise
 
-    def rounding(self, form: Form, x: FloatArray, eps: float) -> FloatArray:
+    def rounding(self, form: ModelMargins, x: FloatArray, eps: float) -> FloatArray:
         """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
         if self.probable and self.at_least is None:  # nothing is demanded
             return np.zeros(len(x))
@@ -181,7 +209,7 @@ class Target(ABC):
         """
 
     @final
-    def said(self, model: ReadModel, table: Table) -> NDArray[Any]:
+    def said(self, model: ModelOutputs, table: Table) -> NDArray[Any]:
         """(n,) what it asks the model about rows: its predictions, or its probability."""
         required = self.requirement
         if required.probable:
@@ -189,11 +217,13 @@ class Target(ABC):
         return model.predict(table)
 
     @abstractmethod
-    def satisfied(self, form: Form, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
         """(n,): whether what is `said` of rows gives them the target."""
 
     @abstractmethod
-    def verdict(self, form: Form, x: FloatArray, predicted: NDArray[Any], eps: float) -> Validation:
+    def verdict(
+        self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
+    ) -> Validation:
         """What is `said` of answers, and how sure that is.
 
         ``eps`` is the distance from 1 to the next number where the model computes, or rows are
@@ -229,7 +259,7 @@ class PlainTarget(Target):
         return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(self)}.")
 
     @final
-    def satisfied(self, form: Form, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
             return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
@@ -246,7 +276,9 @@ class PlainTarget(Target):
         return inside
 
     @final
-    def verdict(self, form: Form, x: FloatArray, predicted: NDArray[Any], eps: float) -> Validation:
+    def verdict(
+        self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
+    ) -> Validation:
         required = self.requirement
         rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
         if not required.probable:

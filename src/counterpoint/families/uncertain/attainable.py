@@ -11,8 +11,7 @@ from time import thread_time
 
 import numpy as np
 
-from counterpoint.families.uncertain.form import FourierScores, UncertainForm
-from counterpoint.families.uncertain.target import Robust
+from counterpoint.families.uncertain.target import Robust, UncertainForm
 from counterpoint.numerics import TINY, FloatArray
 from counterpoint.problem.targets import Label, rounded_down
 from counterpoint.search.query import Query
@@ -31,18 +30,20 @@ SECONDS, IN_ALL = 0.5, 4.0
 """Time for one search, and for all of them."""
 
 
-def remark_without_answer(question: Query, target: Robust, x: FloatArray) -> str:
-    """Say what is attainable for one row (1, d), of a form with noise."""
+def remark_without_answer(
+    question: Query, target: Robust, x: FloatArray, halvings: tuple[int, int]
+) -> str:
+    """Say what is attainable for one row (1, d), of a form with noise.
+
+    As many halvings as `IN_ALL` has time for bring it a probability, and the share of the noise.
+    """
     form = question.form
     assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
-    slow = isinstance(form, FourierScores) and target.search != "segment"
-    # As many halvings as `IN_ALL` has time for: a probability to some digits, the noise to two.
-    finely, roughly = (2, 2) if slow else (8, 5)
     end = thread_time() + IN_ALL
     if _point(question, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
-    probability = surest(question, target, x, finely, end)
-    share = _largest_share(question, form, target, x, roughly, end)
+    probability = surest(question, target, x, halvings[0], end)
+    share = _largest_share(question, form, target, x, halvings[1], end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
@@ -83,7 +84,8 @@ def promise_sentence(target: Robust, share: float | None) -> str:
 def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
     """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
     form, z = question.form, target.prototype_point(question.features)
-    if not isinstance(form, FourierScores) or z is None or target.search == "optimal":
+    assert isinstance(form, UncertainForm)  # noqa: S101 (no other has regions of a `Robust`)
+    if z is None or target.search == "optimal":
         return ""
     if form.predict(z[None])[0] != target.label:
         return "The prototype was not used: the model takes it for the other class."

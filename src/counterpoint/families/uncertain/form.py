@@ -7,22 +7,25 @@ label; that is at least p where s is at least the p-quantile of φᵀμ.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput, UnsupportedModel
+from counterpoint.families.uncertain.attainable import (
+    promise_sentence,
+    prototype_sentence,
+    remark_without_answer,
+    surest,
+)
 from counterpoint.families.uncertain.chance import Chance
 from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures
 from counterpoint.families.uncertain.fourier_bounds import SHARE, fourier_margins
 from counterpoint.families.uncertain.linear_margins import linear_margins, share_answered
-from counterpoint.families.uncertain.target import Robust
+from counterpoint.families.uncertain.target import Robust, UncertainForm
 from counterpoint.models.dispatch import (
     Inputs,
     by_name,
@@ -32,91 +35,17 @@ from counterpoint.models.dispatch import (
     inputs_of,
     read,
 )
-from counterpoint.models.form import AffineMap, Form, Magnitude, mask, split
+from counterpoint.models.form import AffineMap, Form, Magnitude, split
 from counterpoint.models.linear import LinearScores
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw
-from counterpoint.problem.targets import Label, Target
+from counterpoint.problem.targets import Guarantee, Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
+from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins, StartHint
 
-if TYPE_CHECKING:
-    from counterpoint.search.query import Query
-
-__all__ = ["FourierScores", "UncertainForm", "UncertainScores"]
-
-
-class UncertainForm(Form):
-    """A binary model whose weights are known up to the law of their noise."""
-
-    law: NoiseLaw
-    """That of the noise of the weights (F,)."""
-    epsilon: float | None
-    """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
-    classes: Any
-    """(2,) labels."""
-    phi: Any
-    """(n, d) rows → (n, F) the features that the weights are of."""
-
-    def with_noise(self, share: float) -> Self:
-        """The same with so many times the noise."""
-        quieter: Self = replace(cast("Any", self), law=self.law.scaled(share))
-        return quieter
-
-    @abstractmethod
-    def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
-        """(n,) the score of a label by the known weights, positive where they are for it."""
-
-    def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
-        """(n,) the probability that the true weights are for it, at points fixed beforehand."""
-        return 1.0 - self.law.tail(self.score_for(X, label), self.phi(X))
-
-    def demanded(self, target: Robust) -> NoiseLaw | None:
-        """Return the law whose quantile a score is to exceed; None if no quantile is demanded.
-
-        The margins of answers to a `Robust` that ``selects`` are those of `safety_margins`.
-        """
-        return None if target.selects or target.probability == 0.5 else self.law
-
-    def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
-        """(n,) by how much scores of the label exceed what is demanded."""
-        score, law = self.score_for(X, target.label), self.demanded(target)
-        if law is None:
-            return score
-        return np.asarray(score - law.quantile(target.probability, self.phi(X)))
-
-    def quantile_error(self, X: FloatArray) -> FloatArray:
-        """(n,) a bound on the rounding error of a quantile, relative to the deviation."""
-        return np.asarray(16 * EPS * self.law.deviation(self.phi(X)))
-
-    def sign(self, label: Hashable) -> float:
-        """1 for the second class, −1 for the first."""
-        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
-
-    @cached_property
-    def draws(self) -> Memo[tuple[int, int], Any]:
-        """Draws of the noise, by their number and seed."""
-        return Memo()
-
-    @abstractmethod
-    def start_hint(self, target: Robust, features: Features) -> StartHint:
-        """Where a target says to look.
-
-        Raises
-        ------
-        InvalidInput
-            If it says so of a model without random features, or only of the way to a prototype
-            that the model takes for another class.
-        """
-
-    @abstractmethod
-    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
-        """Return how much answers to (n, d) rows have to lead by their distance."""
-
-    @abstractmethod
-    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
-        """Return the share of questions like that of a row (1, d) with an answer, if known."""
+__all__ = ["FourierScores", "UncertainScores"]
 
 
 @final
@@ -185,8 +114,25 @@ class UncertainScores(UncertainForm):
     def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         return linear_margins(*self._noise_on(target, question, x))
 
-    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
-        return share_answered(*self._noise_on(target, question, x))
+    def remark(
+        self,
+        target: Robust,
+        question: Query,
+        x: FloatArray,
+        y: FloatArray | None,
+        guarantee: Guarantee,
+    ) -> str:
+        if y is None:
+            return remark_without_answer(question, target, x, (8, 5))
+        if guarantee is not Guarantee.SELECTION:
+            return ""
+        share = share_answered(*self._noise_on(target, question, x))
+        return promise_sentence(target, share)
+
+    def attainable(
+        self, target: Robust, question: Query, x: FloatArray, end: float
+    ) -> float | None:
+        return surest(question, target, x, 12, end)
 
     def _noise_on(self, target: Robust, question: Query, x: FloatArray) -> Any:
         """Return the arguments of `linear_margins` for (n, d) rows."""
@@ -282,8 +228,27 @@ class FourierScores(UncertainForm):
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return fourier_margins(self.phi, noise, target, question, x)
 
-    def answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
-        return None
+    def remark(
+        self,
+        target: Robust,
+        question: Query,
+        x: FloatArray,
+        y: FloatArray | None,
+        guarantee: Guarantee,
+    ) -> str:
+        sentence = ""
+        if y is None:
+            halvings = (8, 5) if target.search == "segment" else (2, 2)  # any other search is slow
+            sentence = remark_without_answer(question, target, x, halvings)
+        elif guarantee is Guarantee.SELECTION:
+            sentence = promise_sentence(target, None)
+        about = prototype_sentence(question, target, x, y)
+        return " ".join(filter(None, (sentence, about)))
+
+    def attainable(
+        self, target: Robust, question: Query, x: FloatArray, end: float
+    ) -> float | None:
+        return surest(question, target, x, 12, end)
 
 
 @by_name("counterpoint", "UncertainClassifier")

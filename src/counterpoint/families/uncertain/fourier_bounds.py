@@ -18,22 +18,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
 
 from counterpoint.errors import InvalidInput
 from counterpoint.families.uncertain.draws import joint_quantiles, least_draws
 from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures, sharpest
+from counterpoint.families.uncertain.target import Robust
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.evidence import Bounding, Kept
 from counterpoint.programs.region import Cases
+from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
-
-if TYPE_CHECKING:
-    from counterpoint.families.uncertain.target import Robust
-    from counterpoint.search.query import Query
 
 __all__ = [
     "SHARE",

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.problem.targets import Guarantee, Requirement, Target, Validation, VaryingMargin
+from counterpoint.models.form import Form, mask
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.privacy.noise import NoiseLaw
+from counterpoint.problem.targets import (
+    Guarantee,
+    ModelMargins,
+    Requirement,
+    Target,
+    Validation,
+    VaryingMargin,
+)
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
+from counterpoint.search.query import Query
+from counterpoint.search.search import SafetyMargins, StartHint
 
-if TYPE_CHECKING:
-    from counterpoint.families.uncertain.form import UncertainForm
-    from counterpoint.models.form import Form
-    from counterpoint.results import Counterfactuals
-    from counterpoint.search.query import Query
-    from counterpoint.search.search import SafetyMargins, StartHint
-
-__all__ = ["Robust"]
+__all__ = ["Robust", "UncertainForm"]
 
 WORDS = {
     "guarantee": ("best", "selection", "fixed"),
@@ -143,12 +150,14 @@ class Robust(Target, VaryingMargin):
         if len(unanswered):
             yield [(replace(self, guarantee="fixed"), unanswered)]
 
-    def satisfied(self, form: Form, x: FloatArray, said: NDArray[Any]) -> BoolArray:
-        return self._is_sure(said, _uncertain(form).certainty(x, self.label))
+    def satisfied(self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
+        return self._is_sure(predicted, _uncertain(form).certainty(x, self.label))
 
-    def verdict(self, form: Form, x: FloatArray, said: NDArray[Any], eps: float) -> Validation:
+    def verdict(
+        self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
+    ) -> Validation:
         probability = _uncertain(form).certainty(x, self.label)
-        is_sure = self._is_sure(said, probability)
+        is_sure = self._is_sure(predicted, probability)
         return Validation(
             is_sure,
             form.margin(x, self),
@@ -185,29 +194,13 @@ class Robust(Target, VaryingMargin):
             return None
         return _uncertain(question.form).safety_margins(self, question, x)
 
-    def remark(self, answers: Counterfactuals, i: int) -> str:
-        from counterpoint.families.uncertain.attainable import (
-            promise_sentence,
-            prototype_sentence,
-            remark_without_answer,
-        )
-
-        question, certificate = answers.question, answers.certificates[i]
-        codes = answers.before, answers.after
-        x, y = (answers.features.expand(rows[i : i + 1]) for rows in codes)
-        sentence = ""
-        if not certificate.valid:
-            sentence = remark_without_answer(question, self, x)
-        elif certificate.guarantee is Guarantee.SELECTION:
-            share = _uncertain(question.form).answered(self, question, x)
-            sentence = promise_sentence(self, share)
-        about = prototype_sentence(question, self, x, y if certificate.valid else None)
-        return " ".join(filter(None, (sentence, about)))
+    def remark(
+        self, question: Query, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
+    ) -> str:
+        return _uncertain(question.form).remark(self, question, x, y, guarantee)
 
     def attainable(self, question: Query, x: FloatArray, end: float) -> float | None:
-        from counterpoint.families.uncertain.attainable import surest
-
-        return surest(question, self, x, 12, end)
+        return _uncertain(question.form).attainable(self, question, x, end)
 
     def prototype_point(self, features: Features) -> FloatArray | None:
         """(d,) the encoded prototype; None if there is none."""
@@ -223,10 +216,93 @@ class Robust(Target, VaryingMargin):
         return np.asarray((probability >= self.probability) & (predicted == self.label))
 
 
-def _uncertain(form: Form) -> UncertainForm:
-    """The form, which has noise: no other has regions for this target."""
-    from counterpoint.families.uncertain.form import UncertainForm
+class UncertainForm(Form):
+    """A binary model whose weights are known up to the law of their noise."""
 
+    law: NoiseLaw
+    """That of the noise of the weights (F,)."""
+    epsilon: float | None
+    """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
+    classes: Any
+    """(2,) labels."""
+    phi: Any
+    """(n, d) rows → (n, F) the features that the weights are of."""
+
+    def with_noise(self, share: float) -> Self:
+        """The same with so many times the noise."""
+        quieter: Self = replace(cast("Any", self), law=self.law.scaled(share))
+        return quieter
+
+    @abstractmethod
+    def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
+        """(n,) the score of a label by the known weights, positive where they are for it."""
+
+    def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
+        """(n,) the probability that the true weights are for it, at points fixed beforehand."""
+        return 1.0 - self.law.tail(self.score_for(X, label), self.phi(X))
+
+    def demanded(self, target: Robust) -> NoiseLaw | None:
+        """Return the law whose quantile a score is to exceed; None if no quantile is demanded.
+
+        The margins of answers to a `Robust` that ``selects`` are those of `safety_margins`.
+        """
+        return None if target.selects or target.probability == 0.5 else self.law
+
+    def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
+        """(n,) by how much scores of the label exceed what is demanded."""
+        score, law = self.score_for(X, target.label), self.demanded(target)
+        if law is None:
+            return score
+        return np.asarray(score - law.quantile(target.probability, self.phi(X)))
+
+    def quantile_error(self, X: FloatArray) -> FloatArray:
+        """(n,) a bound on the rounding error of a quantile, relative to the deviation."""
+        return np.asarray(16 * EPS * self.law.deviation(self.phi(X)))
+
+    def sign(self, label: Hashable) -> float:
+        """1 for the second class, −1 for the first."""
+        return 1.0 if bool(mask((label,), self.classes)[1]) else -1.0
+
+    @cached_property
+    def draws(self) -> Memo[tuple[int, int], Any]:
+        """Draws of the noise, by their number and seed."""
+        return Memo()
+
+    @abstractmethod
+    def start_hint(self, target: Robust, features: Features) -> StartHint:
+        """Where a target says to look.
+
+        Raises
+        ------
+        InvalidInput
+            If it says so of a model without random features, or only of the way to a prototype
+            that the model takes for another class.
+        """
+
+    @abstractmethod
+    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
+        """Return how much answers to (n, d) rows have to lead by their distance."""
+
+    @abstractmethod
+    def remark(
+        self,
+        target: Robust,
+        question: Query,
+        x: FloatArray,
+        y: FloatArray | None,
+        guarantee: Guarantee,
+    ) -> str:
+        """Return what `Robust.remark` says."""
+
+    @abstractmethod
+    def attainable(
+        self, target: Robust, question: Query, x: FloatArray, end: float
+    ) -> float | None:
+        """Return the probability of `Robust.attainable`."""
+
+
+def _uncertain(form: ModelMargins) -> UncertainForm:
+    """The form, which has noise: no other has regions for this target."""
     assert isinstance(form, UncertainForm)  # noqa: S101
     return form
 

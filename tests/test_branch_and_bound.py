@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers.branch_and_bound import Problem, SearchTree, branch_and_bound
+from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
 
 SIZES = np.array([3.0, 5.0, 7.0, 11.0, 13.0])
 GOALS = np.array([12.0, 20.0, 39.0, 40.0])
@@ -22,7 +22,7 @@ class Nodes(NamedTuple):
     total: FloatArray
 
 
-class SubsetSums(Problem[Nodes]):
+class SubsetSums(BranchingProblem[Nodes]):
     """The least sum of some sizes that is at least a goal, for each goal."""
 
     def __init__(self, goals: FloatArray, most: float = np.inf) -> None:

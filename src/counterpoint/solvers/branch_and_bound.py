@@ -15,14 +15,14 @@ import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Problem", "SearchTree", "branch_and_bound", "copied", "pick", "put", "stacked"]
+__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "copied", "pick", "put", "stacked"]
 
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
 may be nested."""
 
 
-class Problem(ABC, Generic[Nodes]):
+class BranchingProblem(ABC, Generic[Nodes]):
     """What a branch and bound asks about the n rows it searches, each with a tree of its own."""
 
     @property
@@ -87,7 +87,7 @@ class _Step(NamedTuple):
     record: Any
 
 
-def branch_and_bound(problem: Problem[Nodes], width: int | None = None) -> SearchTree:
+def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None) -> SearchTree:
     """Search the trees of all rows until no open node can hold anything better.
 
     In each step the open nodes of the least bounds are split and all parts bounded at once: one
@@ -127,7 +127,7 @@ def _least(bound: FloatArray, count: int) -> IntArray:
     return near[np.argsort(bound[near], kind="stable")][:count]
 
 
-def _still_open(problem: Problem[Any], queue: _Open, unfinished: BoolArray) -> _Open:
+def _still_open(problem: BranchingProblem[Any], queue: _Open, unfinished: BoolArray) -> _Open:
     """Return the nodes below their cutoffs, without those of exhausted rows, which are noted."""
     below = queue.bound < problem.cutoff[queue.row]
     exhausted = below & problem.exhausted[queue.row]

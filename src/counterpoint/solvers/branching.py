@@ -35,7 +35,12 @@ from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
-from counterpoint.solvers.branch_and_bound import Problem, SearchTree, branch_and_bound, copied
+from counterpoint.solvers.branch_and_bound import (
+    BranchingProblem,
+    SearchTree,
+    branch_and_bound,
+    copied,
+)
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.highs import Highs
@@ -136,7 +141,7 @@ class ConeNodes(NamedTuple):
 
 
 @final
-class ConeProblem(Problem[ConeNodes]):
+class ConeProblem(BranchingProblem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
     def __init__(self, owner: Branching, case: Cases, effort: Effort, reached: float) -> None:

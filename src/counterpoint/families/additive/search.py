@@ -28,7 +28,7 @@ from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution
 from counterpoint.solvers.branch_and_bound import (
-    Problem,
+    BranchingProblem,
     SearchTree,
     branch_and_bound,
     copied,
@@ -93,7 +93,7 @@ def search_knapsacks(
 
 
 @final
-class KnapsackProblem(Problem[KnapsackNodes]):
+class KnapsackProblem(BranchingProblem[KnapsackNodes]):
     """The trees of n rows, with the best points so far."""
 
     def __init__(

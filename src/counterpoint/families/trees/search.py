@@ -29,7 +29,7 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.evidence import Bounding
 from counterpoint.search.search import Found, SafetyMargins, Union
 from counterpoint.solvers.branch_and_bound import (
-    Problem,
+    BranchingProblem,
     SearchTree,
     branch_and_bound,
     pick,
@@ -97,7 +97,7 @@ class BoxRecord(NamedTuple):
 
 
 @final
-class BoxProblem(Problem[OpenBoxes]):
+class BoxProblem(BranchingProblem[OpenBoxes]):
     """The search for one row and one set of demands, which an answer meets by what it ``needs``."""
 
     def __init__(

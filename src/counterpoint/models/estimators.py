@@ -102,7 +102,7 @@ def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
     return LinearScores.of(coef, intercept, classes, link=link, **options)
 
 
-@read.register(LogisticRegression)
+@read.register(LinearDiscriminantAnalysis | LogisticRegression)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     multi_class = getattr(model, "multi_class", "auto")  # gone in scikit-learn 1.8
@@ -113,14 +113,8 @@ def _(model: Any) -> Form:
     one_vs_rest = multi_class == "ovr" or (
         model.solver == "liblinear" and multi_class != "multinomial"
     )
-    if len(classes) > 2 and one_vs_rest:
-        return _linear_scores(model, Link.NONE, no_probabilities=ONE_VS_REST)
-    return _linear_scores(model, Link.SOFTMAX)
-
-
-@read.register(LinearDiscriminantAnalysis)
-def _(model: Any) -> Form:
-    return _linear_scores(model, Link.SOFTMAX)
+    link = Link.NONE if len(classes) > 2 and one_vs_rest else Link.SOFTMAX
+    return _linear_scores(model, link, no_probabilities=ONE_VS_REST)
 
 
 @read.register(SGDClassifier)
@@ -202,18 +196,12 @@ def _(model: Any) -> Form:
     return Votes(dense(model.coef_), dense(model.intercept_).ravel(), classes)
 
 
-@read.register(MultinomialNB)
+@read.register(ComplementNB | MultinomialNB)
 def _(model: Any) -> Form:
-    classes = classes_of(model)
-    offset = dense(model.class_log_prior_)
-    return scores_of_rows(dense(model.feature_log_prob_), offset, classes, Link.SOFTMAX)
-
-
-@read.register(ComplementNB)
-def _(model: Any) -> Form:
-    classes = classes_of(model)
-    weights = dense(model.feature_log_prob_)
-    return scores_of_rows(weights, np.zeros(len(classes)), classes, Link.SOFTMAX)
+    classes, weights = classes_of(model), dense(model.feature_log_prob_)
+    has_prior = isinstance(model, MultinomialNB)
+    offset = dense(model.class_log_prior_) if has_prior else np.zeros(len(classes))
+    return scores_of_rows(weights, offset, classes, Link.SOFTMAX)
 
 
 @read.register(BernoulliNB)
@@ -238,10 +226,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         return finish_alone(model, columns)
     scores = by_running(model, columns, method="predict_joint_log_proba").map()
     form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
-    line = (
-        f"{type(model).__name__} as {type(form).__name__} over {len(columns)} inputs of categories"
-    )
-    return form, columns.noted(line)
+    kinds = f"{type(model).__name__} as {type(form).__name__}"
+    return form, columns.noted(f"{kinds} over {len(columns)} inputs of categories")
 
 
 @read.register(OneVsRestClassifier)
@@ -255,11 +241,14 @@ def _(model: Any) -> Form:
     forms = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
     if len(forms) == 1:
         return replace(forms[0], classes=classes, last_of_ties=False)
-    matrix = np.stack([form.matrix[1] - form.matrix[0] for form in forms])
-    offset = np.array([form.offset[1] - form.offset[0] for form in forms])
-    sizes = Magnitude.joined([form.sizes for form in forms])
-    options: Any = {"no_probabilities": ONE_VS_REST, "last_of_ties": True, "magnitude": sizes}
-    return LinearScores(matrix, offset, classes, **options)
+    return LinearScores(
+        np.stack([form.matrix[1] - form.matrix[0] for form in forms]),
+        np.array([form.offset[1] - form.offset[0] for form in forms]),
+        classes,
+        no_probabilities=ONE_VS_REST,
+        last_of_ties=True,
+        magnitude=Magnitude.joined([form.sizes for form in forms]),
+    )
 
 
 def _one_vs_rest_part(estimator: Any) -> LinearScores:
@@ -329,15 +318,10 @@ def _identity(model: Any) -> Form:
     return _linear(model)
 
 
-@read.register(GammaRegressor | PoissonRegressor)
+@read.register(GammaRegressor | PoissonRegressor | TweedieRegressor)
 def _(model: Any) -> Form:
-    return _linear(model, exponential=True)
-
-
-@read.register(TweedieRegressor)
-def _(model: Any) -> Form:
-    is_log = model.link == "log" or (model.link == "auto" and model.power > 0)
-    return _linear(model, exponential=is_log)
+    link = getattr(model, "link", "log")
+    return _linear(model, exponential=link == "log" or (link == "auto" and model.power > 0))
 
 
 with suppress(ImportError):  # they leave scikit-learn with version 1.10

@@ -113,12 +113,28 @@ class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y
             Not looked at; pipelines pass them.
         """
-        _require_module(self.module)
+        try:
+            from torch.nn import Module
+        except ImportError:
+            raise MissingExtra(
+                "LastLayer needs torch, which is not installed. "
+                "Install it with pip install 'counterpoint[torch]'."
+            ) from None
+        if not isinstance(self.module, Module):
+            raise InvalidInput(
+                "Expected a torch.nn.Module, such as the last layer of a classifier; got "
+                f"{shown(self.module)}."
+            )
         self._steps, self._map, self._dtype = _chain(self.module)
-        outputs, self.n_features_in_ = self._map.matrix.shape
-        self.classes_ = _labels(self.classes, outputs)
+        outputs, count = self._map.matrix.shape
+        self.n_features_in_, self.classes_ = count, _labels(self.classes, outputs)
         if self.names is not None:
-            self._inputs = _inputs(self.names, self.n_features_in_)
+            self._inputs = Features(Continuous(name) for name in listed("names", self.names))
+            if len(self._inputs) != count:
+                raise InvalidInput(
+                    f"Expected {count} names, one for each input of the module; "
+                    f"got {len(self._inputs)}."
+                )
             self.feature_names_in_ = column_of(self._inputs.names)
         return self
 
@@ -188,53 +204,22 @@ def _(model: Any) -> Form:
     return LinearScores.of(scores.matrix, scores.offset, model.classes_, **options)
 
 
-def _require_module(module: Any) -> None:
-    try:
-        from torch.nn import Module
-    except ImportError:
-        raise MissingExtra(
-            "LastLayer needs torch, which is not installed. "
-            "Install it with pip install 'counterpoint[torch]'."
-        ) from None
-    if not isinstance(module, Module):
-        raise InvalidInput(
-            "Expected a torch.nn.Module, such as the last layer of a classifier; got "
-            f"{shown(module)}."
-        )
-
-
 def _labels(classes: Sequence[Hashable] | None, outputs: int) -> NDArray[Any]:
     count = max(outputs, 2)
     labels = list(range(count) if classes is None else listed("classes", classes))
     if not all(map(is_comparable, labels)):
         raise InvalidInput(f"Expected class labels; got {shown(labels)}.")
     if len(labels) != count or len(set(labels)) < count:
-        outputs_are = (
-            "one for each output" if outputs > 1 else "as the one output decides between two"
-        )
-        raise InvalidInput(
-            f"Expected {count} different classes, {outputs_are}; got {shown(labels)}."
-        )
+        why = "one for each output" if outputs > 1 else "as the one output decides between two"
+        raise InvalidInput(f"Expected {count} different classes, {why}; got {shown(labels)}.")
     return column_of(labels)
-
-
-def _inputs(names: Sequence[Hashable], count: int) -> Features:
-    described = Features(Continuous(name) for name in listed("names", names))
-    if len(described) != count:
-        raise InvalidInput(
-            f"Expected {count} names, one for each input of the module; got {len(described)}."
-        )
-    return described
 
 
 # --- modules ---
 
 
 def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
-    """Return the affine modules that make a module's scores: all but the link at its end.
-
-    Copies of them, on the CPU and done with training; what they compute together; in which dtype.
-    """
+    """Return copies of the affine modules before the link, what they compute, and their dtype."""
     steps = list(_steps(module))
     kinds = [_kind(step) for step in steps]
     busy = [i for i, kind in enumerate(kinds) if kind not in INERT]
@@ -318,9 +303,6 @@ def _numbers(values: Any) -> FloatArray:
     return np.array(values.detach().double().numpy())
 
 
-# --- affine ---
-
-
 def _linear(step: Any) -> AffineMap:
     matrix = _numbers(step.weight)
     return AffineMap(matrix, np.zeros(len(matrix)) if step.bias is None else _numbers(step.bias))
@@ -343,13 +325,7 @@ def _batch_norm(step: Any) -> AffineMap:
 
 AFFINE: dict[str, Callable[[Any], AffineMap]] = {"BatchNorm1d": _batch_norm, "Linear": _linear}
 
-
-# --- what passes rows on as they are ---
-
 INERT = frozenset({"AlphaDropout", "Dropout", "Flatten", "Identity"})
-
-# --- links, from scores to probabilities ---
-
 LINKS = ("LogSoftmax", "Sigmoid", "Softmax")
 
 

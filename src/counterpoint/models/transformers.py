@@ -6,7 +6,7 @@ every category (`by_running`), so it may take numbers only if it passes them on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -75,18 +75,15 @@ INDICATED = "the model also looks at whether it is missing"
 # --- affine, column by column ---
 
 
-@read_step.register(StandardScaler)
+@read_step.register(RobustScaler | StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    center = [("subtract", dense(scaler.mean_))] if scaler.with_mean else []
-    scale = [("divide", dense(scaler.scale_))] if scaler.with_std else []
-    return columns.operated(*center, *scale)
-
-
-@read_step.register(RobustScaler)
-def _(scaler: Any, columns: Columns) -> Columns:
-    center = [("subtract", dense(scaler.center_))] if scaler.with_centering else []
-    scale = [("divide", dense(scaler.scale_))] if scaler.with_scaling else []
-    return columns.operated(*center, *scale)
+    if isinstance(scaler, StandardScaler):
+        center, centers, scales = scaler.mean_, scaler.with_mean, scaler.with_std
+    else:
+        center, centers, scales = scaler.center_, scaler.with_centering, scaler.with_scaling
+    subtract = [("subtract", dense(center))] if centers else []
+    divide = [("divide", dense(scaler.scale_))] if scales else []
+    return columns.operated(*subtract, *divide)
 
 
 @read_step.register(MaxAbsScaler | MinMaxScaler)
@@ -196,6 +193,10 @@ def _(encoder: Any, columns: Columns) -> Columns:
     return by_running(encoder, columns.filled(fills))
 
 
+MIXING = Normalizer | Nystroem | PolynomialCountSketch | RBFSampler | SkewedChi2Sampler
+"""Steps that bend columns, with outputs that depend on many of them."""
+
+
 @read_step.register(
     AdditiveChi2Sampler
     | Binarizer
@@ -203,16 +204,10 @@ def _(encoder: Any, columns: Columns) -> Columns:
     | PowerTransformer
     | QuantileTransformer
     | SplineTransformer
+    | MIXING
 )
 def _(transformer: Any, columns: Columns) -> Columns:
-    """Bent, but column by column."""
-    return by_running(transformer, columns)
-
-
-@read_step.register(Normalizer | Nystroem | PolynomialCountSketch | RBFSampler | SkewedChi2Sampler)
-def _(transformer: Any, columns: Columns) -> Columns:
-    """Bent, with outputs that depend on many columns."""
-    return by_running(transformer, columns, mixes=True)
+    return by_running(transformer, columns, mixes=isinstance(transformer, MIXING))
 
 
 # --- missing cells ---
@@ -222,21 +217,24 @@ def _(transformer: Any, columns: Columns) -> Columns:
 _Imputer: Any = SimpleImputer.__base__
 
 
-@read_step.register(_Imputer)
+@read_step.register(_Imputer | MissingIndicator)
 def _(imputer: Any, columns: Columns) -> Columns:
-    fills = dict.fromkeys(range(len(columns)), Fill(why_not=DEPENDS))
-    return _passing(imputer, columns, fills)
-
-
-@read_step.register(SimpleImputer)
-def _(imputer: Any, columns: Columns) -> Columns:
-    return _passing(imputer, columns, dict(_constants(imputer)))
-
-
-@read_step.register(MissingIndicator)
-def _(indicator: Any, columns: Columns) -> Columns:
-    seen = range(len(columns)) if indicator.error_on_new else indicator.features_.tolist()
-    return _passing(indicator, columns, dict.fromkeys(seen, Fill(why_not=INDICATED)))
+    """Run a step that changes missing cells only."""
+    if isinstance(imputer, SimpleImputer):
+        fills = dict(_constants(imputer))
+    elif isinstance(imputer, MissingIndicator):
+        seen = range(len(columns)) if imputer.error_on_new else imputer.features_.tolist()
+        fills = dict.fromkeys(seen, Fill(why_not=INDICATED))
+    else:
+        fills = dict.fromkeys(range(len(columns)), Fill(why_not=DEPENDS))
+    numeric = np.flatnonzero(columns.sources == NUMBERS)
+    if len(numeric) and not is_missing(imputer.missing_values):
+        raise columns.refusal(
+            imputer,
+            f"it replaces the number {imputer.missing_values!r}, which is not affine in "
+            f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
+        )
+    return by_running(imputer, columns.filled(fills), passes=True)
 
 
 def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
@@ -247,18 +245,6 @@ def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
     for j, value in enumerate(imputer.statistics_.tolist()):
         if not is_missing(value):
             yield j, Fill(value, INDICATED if j in indicated else why_not, invented)
-
-
-def _passing(imputer: Any, columns: Columns, fills: Mapping[int, Fill]) -> Columns:
-    """Run a step that changes missing cells only."""
-    numeric = np.flatnonzero(columns.sources == NUMBERS)
-    if len(numeric) and not is_missing(imputer.missing_values):
-        raise columns.refusal(
-            imputer,
-            f"it replaces the number {imputer.missing_values!r}, which is not affine in "
-            f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
-        )
-    return by_running(imputer, columns.filled(fills), passes=True)
 
 
 # --- running ---
@@ -300,19 +286,10 @@ def by_running(
     its own ``transform`` answers. A step that mixes columns is known as well if all of them depend
     on one feature, or if its output is a sum of parts of one feature each on every combination.
 
-    Parameters
-    ----------
-    step
-        A fitted transformer (or any object with ``method``).
-    columns
-        Its input; each must be constant or depend on one categorical feature.
-    method
-        Which method to run.
-    mixes
-        Whether an output may depend on several columns, so that a sum of parts must be seen on
-        every combination of categories.
-    passes
-        Whether columns may hold numbers as well, which come out as they are, or not at all.
+    Each of the ``columns`` must be constant or depend on one categorical feature; if ``passes``,
+    they may hold numbers as well, which come out as they are, or not at all. With ``mixes`` an
+    output may depend on several columns, so that a sum is checked on every combination of
+    categories.
     """
     if not len(columns):
         return replace(columns, names=None)
@@ -487,10 +464,7 @@ def _is_sum(out: Columns, codes: IntArray, outputs: NDArray[Any]) -> bool:
 def _with_numbers(
     step: Any, after: Columns, before: Columns, marks: FloatArray, outputs: tuple[Any, Any]
 ) -> Columns:
-    """Give outputs that are a column of numbers as it came that column's coefficients.
-
-    ``found`` are the (m',) outputs of two rows that hold (2, m) marks for numbers.
-    """
+    """Give outputs (m',) of two rows of marks that are one of these that column's coefficients."""
     first, second = outputs
     to = np.flatnonzero(first != second)
     same = (marks[0] == first[to, None]) & (marks[1] == second[to, None])

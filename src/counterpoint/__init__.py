@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.alternatives import Alternatives, diversify
+from counterpoint.alternatives import Alternatives
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import Certificate, Claim, Status
 from counterpoint.errors import (
@@ -21,8 +21,8 @@ from counterpoint.errors import (
     SolverFailure,
     UnsupportedModel,
 )
-from counterpoint.explainer import Explainer, explain
-from counterpoint.path import Path, trace
+from counterpoint.explainer import Explainer, diversify, explain, trace
+from counterpoint.path import Path
 from counterpoint.problem.constraints import (
     Bounds,
     Clearance,

@@ -1,4 +1,4 @@
-"""`diversify` and `Alternatives`: several answers to each row that differ in what they change."""
+"""`Alternatives`: several answers to each row that differ in what they change."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_up
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
-from counterpoint.errors import EXPLAINER, InvalidInput, all_of, position_of, several, shown
+from counterpoint.errors import InvalidInput, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
-from counterpoint.solvers.base import DEFAULT_GAP
 
 if TYPE_CHECKING:
-    from counterpoint.explainer import Explainer
     from counterpoint.search.query import Task
 
-__all__ = ["Alternatives", "alternatives_to", "diversify"]
+__all__ = ["Alternatives", "alternatives_to"]
 
 
 @final
@@ -97,79 +95,6 @@ class Alternatives:
     def _repr_html_(self) -> str:
         places = {"row": self.row, "rank": self.rank}
         return self.answers.displayed("Alternatives", self.summary(), places)
-
-
-def diversify(  # noqa: PLR0913 (as `explain`)
-    explainer: Explainer,
-    X: object,
-    target: Any,
-    count: int = 3,
-    *,
-    by: str = "features",
-    gap: float = DEFAULT_GAP,
-    time_limit: float | None = None,
-    optimality: Literal["local", "global"] = "local",
-    progress: bool | None = None,
-) -> Alternatives:
-    """Several answers to each row that differ in what they change, the cheapest first.
-
-    ``by="features"`` gives the cheapest answer; then the cheapest of those that leave some feature
-    alone that it changes; and so on: no answer changes all the features that an earlier one
-    changes. Each is proven as the first is: its bound is one on every answer that was left to
-    choose (a tree of hitting sets, searched best first). ``by="disjoint"`` gives the cheapest
-    answer that leaves alone all features that earlier ones change. ``by="piece"`` gives the
-    cheapest answer in each piece of the target, such as the cell of a prototype; its bound is one
-    for that piece.
-
-    Parameters
-    ----------
-    explainer
-        What is asked of each row.
-    count
-        How many answers to give at most.
-    by
-        In what they differ.
-    X, target, gap, time_limit, optimality, progress
-        As for `Explainer.explain`; the seconds are those of each search.
-
-    Returns
-    -------
-    Alternatives
-
-    Raises
-    ------
-    InvalidInput, ReaderMismatch
-        As for `Explainer.explain`, or if ``count`` or ``by`` make no sense.
-
-    Notes
-    -----
-    A squared cost spreads a change over all features, so answers that differ in their features
-    hardly differ; with `Manhattan`, or `MaxChanges`, they do.
-
-    Examples
-    --------
-    >>> import counterpoint as cp
-    >>> from counterpoint.lvq import GMLVQ
-    >>> from sklearn.datasets import load_iris
-    >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> explainer = cp.Explainer(GMLVQ(random_state=0).fit(X, y), data=X)
-    >>> several = cp.diversify(explainer, X.head(1), 1, by="disjoint")
-    >>> [sorted(answer.changes) for answer in several[0]]
-    [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
-    """
-    from counterpoint.explainer import Explainer  # whose methods import this module
-
-    all_of(Explainer, (explainer,), *EXPLAINER)
-    return explainer.explain(
-        X,
-        target,
-        n=count,
-        by=by,
-        gap=gap,
-        time_limit=time_limit,
-        optimality=optimality,
-        progress=progress,
-    )
 
 
 def alternatives_to(

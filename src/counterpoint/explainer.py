@@ -1,4 +1,4 @@
-"""`Explainer` and `explain`: the call. `engine/answering.py` is the way of its rows."""
+"""`Explainer` and `explain`: the call. `search/answering.py` is the way of its rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
+from counterpoint.alternatives import Alternatives, alternatives_to
 from counterpoint.caches import Memo
-from counterpoint.errors import InvalidInput, check_flag, several, shown, some
+from counterpoint.errors import EXPLAINER, InvalidInput, all_of, check_flag, several, shown, some
 from counterpoint.numerics import EPS, MISSING
+from counterpoint.path import Path, checked_targets, traced
 from counterpoint.pictures import html
 from counterpoint.problem.constraints import (
     Bounds,
@@ -37,13 +39,11 @@ from counterpoint.rows.table import Table
 from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 if TYPE_CHECKING:
-    from counterpoint.alternatives import Alternatives
     from counterpoint.models.reading import ReadModel
-    from counterpoint.path import Path
     from counterpoint.results import Counterfactuals
     from counterpoint.search.query import Query
 
-__all__ = ["Explainer", "explain"]
+__all__ = ["Explainer", "diversify", "explain", "trace"]
 
 
 @final
@@ -274,8 +274,6 @@ class Explainer:
                 "say, n=3."
             )
         if n is not None:
-            from counterpoint.alternatives import alternatives_to
-
             return alternatives_to(task, tables, n, by, progress=progress)
         if len(tables[1].native) == 1 and not progress:  # nothing of it is done until all is
             return answers_to(task, tables)
@@ -304,7 +302,6 @@ class Explainer:
         -------
         Path
         """
-        from counterpoint.path import checked_targets, traced
         from counterpoint.search.query import Task
 
         wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
@@ -489,3 +486,128 @@ def explain(  # noqa: PLR0913 (two calls in one)
     return explainer.explain(
         X, target, gap=gap, time_limit=time_limit, optimality=optimality, progress=progress
     )
+
+
+def diversify(  # noqa: PLR0913 (as `explain`)
+    explainer: Explainer,
+    X: object,
+    target: Any,
+    count: int = 3,
+    *,
+    by: str = "features",
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    optimality: Literal["local", "global"] = "local",
+    progress: bool | None = None,
+) -> Alternatives:
+    """Several answers to each row that differ in what they change, the cheapest first.
+
+    ``by="features"`` gives the cheapest answer; then the cheapest of those that leave some feature
+    alone that it changes; and so on: no answer changes all the features that an earlier one
+    changes. Each is proven as the first is: its bound is one on every answer that was left to
+    choose (a tree of hitting sets, searched best first). ``by="disjoint"`` gives the cheapest
+    answer that leaves alone all features that earlier ones change. ``by="piece"`` gives the
+    cheapest answer in each piece of the target, such as the cell of a prototype; its bound is one
+    for that piece.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    count
+        How many answers to give at most.
+    by
+        In what they differ.
+    X, target, gap, time_limit, optimality, progress
+        As for `Explainer.explain`; the seconds are those of each search.
+
+    Returns
+    -------
+    Alternatives
+
+    Raises
+    ------
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`, or if ``count`` or ``by`` make no sense.
+
+    Notes
+    -----
+    A squared cost spreads a change over all features, so answers that differ in their features
+    hardly differ; with `Manhattan`, or `MaxChanges`, they do.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from counterpoint.lvq import GMLVQ
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> explainer = cp.Explainer(GMLVQ(random_state=0).fit(X, y), data=X)
+    >>> several = cp.diversify(explainer, X.head(1), 1, by="disjoint")
+    >>> [sorted(answer.changes) for answer in several[0]]
+    [['petal length (cm)'], ['petal width (cm)', 'sepal width (cm)']]
+    """
+    all_of(Explainer, (explainer,), *EXPLAINER)
+    return explainer.explain(
+        X,
+        target,
+        n=count,
+        by=by,
+        gap=gap,
+        time_limit=time_limit,
+        optimality=optimality,
+        progress=progress,
+    )
+
+
+def trace(
+    explainer: Explainer,
+    X: object,
+    targets: Iterable[Any],
+    *,
+    gap: float = DEFAULT_GAP,
+    time_limit: float | None = None,
+    progress: bool | None = None,
+) -> Path:
+    """The answers of each row to one target after the other.
+
+    The trade-offs of one label are answered in one batch, which takes far less time than as many
+    calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
+
+    As the weight of a `Tradeoff` falls, neither the cost of the answer nor the probability of the
+    label falls, up to their gaps, whatever the cost and the constraints are.
+
+    Parameters
+    ----------
+    explainer
+        What is asked of each row.
+    X, targets, gap, time_limit, progress
+        As for `Explainer.trace`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InvalidInput, ReaderMismatch
+        As for `Explainer.explain`.
+
+    References
+    ----------
+    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
+    section 3.4.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+    >>> explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
+    >>> path = cp.trace(explainer, X.head(1), [cp.Tradeoff(1, w) for w in (10.0, 1.0, 0.1)])
+    >>> path.probability.round(2).tolist()
+    [[0.04, 0.5, 0.92]]
+    """
+    all_of(Explainer, (explainer,), *EXPLAINER)
+    return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)

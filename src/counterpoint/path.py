@@ -1,8 +1,8 @@
-"""`Path` and `trace`: the answers to one target after the other, such as falling weights."""
+"""`Path`: the answers to one target after the other, such as falling weights."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Status
 from counterpoint.errors import (
-    EXPLAINER,
     InvalidInput,
-    all_of,
     is_comparable,
     is_listed,
     position_of,
@@ -29,15 +27,13 @@ from counterpoint.rows.encoding import decode
 from counterpoint.rows.features import Features
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
-from counterpoint.solvers.base import DEFAULT_GAP
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from counterpoint.explainer import Explainer
     from counterpoint.search.query import Task
 
-__all__ = ["Path", "checked_targets", "trace", "traced"]
+__all__ = ["Path", "checked_targets", "traced"]
 
 LABELS = ("label", "than")
 NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
@@ -312,62 +308,6 @@ def _words(target: Target, without: str = "") -> str:
 
 
 # Tracing
-
-
-def trace(
-    explainer: Explainer,
-    X: object,
-    targets: Iterable[Any],
-    *,
-    gap: float = DEFAULT_GAP,
-    time_limit: float | None = None,
-    progress: bool | None = None,
-) -> Path:
-    """The answers of each row to one target after the other.
-
-    The trade-offs of one label are answered in one batch, which takes far less time than as many
-    calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
-
-    As the weight of a `Tradeoff` falls, neither the cost of the answer nor the probability of the
-    label falls, up to their gaps, whatever the cost and the constraints are.
-
-    Parameters
-    ----------
-    explainer
-        What is asked of each row.
-    X, targets, gap, time_limit, progress
-        As for `Explainer.trace`.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InvalidInput, ReaderMismatch
-        As for `Explainer.explain`.
-
-    References
-    ----------
-    Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers,
-    section 3.4.
-
-    Examples
-    --------
-    >>> import counterpoint as cp
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> model = LogisticRegression(max_iter=1000).fit(X, y)
-    >>> explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
-    >>> path = cp.trace(explainer, X.head(1), [cp.Tradeoff(1, w) for w in (10.0, 1.0, 0.1)])
-    >>> path.probability.round(2).tolist()
-    [[0.04, 0.5, 0.92]]
-    """
-    from counterpoint.explainer import Explainer  # whose methods import this module
-
-    all_of(Explainer, (explainer,), *EXPLAINER)
-    return explainer.trace(X, targets, gap=gap, time_limit=time_limit, progress=progress)
 
 
 def traced(

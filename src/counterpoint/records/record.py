@@ -118,13 +118,10 @@ def canonical(value: Any) -> str:
 
 def made_now() -> dict[str, str]:
     """When a record is made, and with which versions."""
-    from counterpoint import __version__
-
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": python_version(),
-        "counterpoint": __version__,
-        **{name: version(name) for name in ("numpy", "scikit-learn")},
+        **{name: version(name) for name in ("counterpoint", "numpy", "scikit-learn")},
     }
 
 

@@ -107,7 +107,8 @@ class Explainer:
         constraints: Constraint | Iterable[Constraint] = (),
         extrapolate: bool = False,
     ) -> None:
-        from counterpoint.models.reading import data_of, read_over
+        from counterpoint.models.comparison import read_over
+        from counterpoint.models.reading import data_of
         from counterpoint.search.witnesses import Witnesses
 
         self.model = model

@@ -6,29 +6,40 @@ are proofs about another model. The model's own predictions tell the two apart.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, ReaderMismatch
+from counterpoint.models.form import Form
+from counterpoint.models.reading import ReadModel, see_through
 from counterpoint.numerics import MISSING, FloatArray, IntArray
 from counterpoint.problem.targets import APART, Probability
 from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned, encode, match_columns
-from counterpoint.rows.features import Integer
+from counterpoint.rows.features import Feature, Features, Integer, with_observed
 from counterpoint.rows.table import Table
 
-if TYPE_CHECKING:
-    from counterpoint.models.form import Form
-    from counterpoint.models.reading import ReadModel
-
-__all__ = ["compare"]
+__all__ = ["compare", "read_over"]
 
 ROWS = 1000
 """So many rows of data are compared."""
 BREAKPOINTS = 64
 """At so many places where scores jump or bend, points at and beside it are compared."""
+
+
+def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> ReadModel:
+    """Read a model over the features that data, user and model describe, and compare it on data."""
+    if table is None:
+        listed = None if items is None else Features(items)
+        return see_through(model, listed, fixed=items is not None)
+    features = Features.from_data(table)
+    described = {item.name: with_observed(item, features[item.name]) for item in items or ()}
+    features = Features(described.get(feature.name, feature) for feature in features)
+    reading = see_through(model, features, fixed=False)
+    compare(reading, table)
+    return reading
 
 
 def compare(reading: ReadModel, table: Table) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
@@ -31,10 +31,10 @@ from counterpoint.models.form import EPS, Form
 from counterpoint.numerics import MISSING, BoolArray, FloatArray
 from counterpoint.problem.targets import APART, Label
 from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
-from counterpoint.rows.features import Continuous, Feature, Features, unknown_name, with_observed
+from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["ReadModel", "data_of", "read_over", "see_columns", "see_through"]
+__all__ = ["ReadModel", "data_of", "see_columns", "see_through"]
 
 Found = TypeVar("Found")
 
@@ -282,21 +282,6 @@ def _refused_if_damaged(model: Any) -> Iterator[None]:
             f"{type(model).__name__} cannot be read: its fitted attributes do not go together "
             f"({type(error).__name__}: {reason}). Fit it anew, or load another file."
         ) from error
-
-
-def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> ReadModel:
-    """Read a model over the features that data, user and model describe, and compare it on data."""
-    if table is None:
-        listed = None if items is None else Features(items)
-        return see_through(model, listed, fixed=items is not None)
-    from counterpoint.models.comparison import compare
-
-    features = Features.from_data(table)
-    described = {item.name: with_observed(item, features[item.name]) for item in items or ()}
-    features = Features(described.get(feature.name, feature) for feature in features)
-    reading = see_through(model, features, fixed=False)
-    compare(reading, table)
-    return reading
 
 
 def data_of(model: Any, data: object) -> Table:

@@ -42,7 +42,7 @@ from counterpoint.groups.fitting import costliest, starred
 from counterpoint.groups.group_labels import stratified_folds
 from counterpoint.groups.path import Count, count_of
 from counterpoint.groups.problem import levels_of, moving
-from counterpoint.groups.reading import read_rows
+from counterpoint.groups.reading import read_model, read_rows
 
 COUNTS: tuple[Count, ...] = get_args(Count)
 
@@ -163,7 +163,7 @@ def test_units_of_features_do_not_matter():
     same = GroupTranslations(plane(X), k=3, strengths=8).fit(X, y)
     space = represent(plane(X))
     assert isinstance(space, Affine)
-    scaled = Affine.scaling(1.0 / units, np.zeros(13)).then(space)
+    scaled = Affine(np.diag(1.0 / units)).then(space)
     other = GroupTranslations(scaled, k=3, strengths=8).fit(X * units, y)
     np.testing.assert_allclose(
         other.translation("red", "rose") / units, same.translation("red", "rose"), rtol=1e-5
@@ -379,7 +379,7 @@ def test_standard_deviations_of_sparse_rows_are_those_of_dense_ones(kind: Any):
     cells[:, 0] = 5.0 + 1e-3 * rng.normal(size=200)  # small beside their mean
     cells[:, 1] = 7.1
     cells[:90, 2] = rng.normal(size=90)
-    rows, *_ = read_rows(sparse.csr_matrix(cells), np.zeros(200), None)
+    rows, *_ = read_rows(sparse.csr_matrix(cells), np.zeros(200), read_model(Affine(np.eye(4)))[1])
     np.testing.assert_allclose(
         spread_of(rows), cells.std(axis=0, dtype=float), rtol=1e-9, atol=1e-12
     )
@@ -389,7 +389,7 @@ def test_cells_that_a_sparse_matrix_has_twice_are_added_up():
     place = (np.array([0, 0, 1, 2]), np.array([1, 1, 0, 1]))
     given = sparse.coo_array((np.array([1.0, 2.0, 4.0, -1.0]), place), (3, 2))
     twice = sparse.csr_array((given.data, place[1], np.array([0, 2, 3, 4])), shape=(3, 2))
-    rows, *_ = read_rows(twice, np.zeros(3), None)
+    rows, *_ = read_rows(twice, np.zeros(3), read_model(Affine(np.eye(2)))[1])
     np.testing.assert_allclose(spread_of(rows), given.toarray().std(axis=0))
     assert twice.nnz == 4  # what was passed is as it was
 

@@ -103,7 +103,9 @@ class Twisted(Representation):
 
 REPRESENTATIONS: dict[str, Callable[[], Representation]] = {
     "affine": lambda: Affine(np.arange(8.0).reshape(4, 2), np.ones(2)),
-    "composed": lambda: Composed(Affine.scaling(np.arange(1.0, 5.0), np.zeros(4)), Twisted()),
+    "composed": lambda: Composed(
+        Affine(sparse.diags_array(np.arange(1.0, 5.0), format="csr")), Twisted()
+    ),
     "network": lambda: as_network(net()),
     "network, with an output": lambda: Network([np.eye(4)[:, :3]], [np.zeros(3)], output="tanh"),
     "network, one layer": lambda: Network([np.eye(4)[:, :2]], [np.ones(2)]),

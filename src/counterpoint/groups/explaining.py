@@ -112,12 +112,8 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         rows in each of the ``folds``; ``random_state`` says how rows are dealt; ``assign`` is that
         of `judge`.
         """
-        options: dict[str, Any] = {
-            "folds": folds,
-            "random_state": random_state,
-            "progress": progress,
-        }
-        return self.evaluate_each(X, groups, [self.k], assign=assign, **options)[0]
+        how: dict[str, Any] = {"random_state": random_state, "progress": progress, "assign": assign}
+        return self.evaluate_each(X, groups, [self.k], folds=folds, **how)[0]
 
     def evaluate_each(  # noqa: PLR0913 (what `evaluate` takes)
         self,

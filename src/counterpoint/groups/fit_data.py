@@ -207,11 +207,6 @@ class FitData:
         radius: float | str | None,
     ) -> FitData:
         """Learn from rows and groups that fit together."""
-        if representation.n_features != matrix.shape[1]:
-            raise InvalidInput(
-                f"Expected rows of {representation.n_features} features, which the representation "
-                f"takes; got {matrix.shape[1]}. Pass the columns that it was fitted on, in order."
-            )
         groups.require(matrix.shape[0])
         if radius not in (None, "each") and not _number(radius) > 0.0:
             raise InvalidInput(

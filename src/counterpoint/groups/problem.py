@@ -18,25 +18,10 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from counterpoint.groups.nonlinear import FiniteDifferences
-from counterpoint.groups.representations import (
-    Composed,
-    Matrix,
-    Pull,
-    Representation,
-    dense,
-)
+from counterpoint.groups.representations import Composed, Matrix, Pull, Representation, dense
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
-__all__ = [
-    "Fusion",
-    "Objective",
-    "descend",
-    "levels_of",
-    "moving",
-    "rising",
-    "tie_pattern",
-    "tied",
-]
+__all__ = ["Fusion", "Objective", "descend", "levels_of", "moving", "rising", "tie_pattern", "tied"]
 
 Prox = Callable[[FloatArray, float], FloatArray]
 """Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
@@ -412,13 +397,7 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
 
 
 def _by_tangents(
-    task: Objective,
-    strength: float,
-    x: FloatArray,
-    L: float,
-    tol: float,
-    max_iter: int,
-    **how: Any,
+    task: Objective, strength: float, x: FloatArray, L: float, tol: float, max_iter: int, **how: Any
 ) -> tuple[FloatArray, float, float, int]:
     """Do as `descend`, on few linearised tasks, one after the other (Gauss–Newton)."""
     # Where the objective rises in truth, the descent on the last one is made shorter: down to a

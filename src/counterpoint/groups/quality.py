@@ -101,10 +101,8 @@ class Quality:
         rates = (self.correctness, self.coverage)
         mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
         away = self.mean(self.away)
-        near = np.unique(self.radius)
-        within = (
-            f"radius {near[0]:.3g}" if len(near) == 1 else f"radii {near[0]:.3g} to {near[-1]:.3g}"
-        )
+        least, most = np.min(self.radius), np.max(self.radius)
+        within = f"radius {least:.3g}" if least == most else f"radii {least:.3g} to {most:.3g}"
         apart = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
         return (
             f"{self._about()}\n"

@@ -111,31 +111,28 @@ def _(model: MLPRegressor) -> Representation:
     return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
 
 
-def read_model(model: Any) -> tuple[Representation, ColumnEncoding | None]:
-    """Read a model as `represent` does, with its columns; None if only their number is known."""
+def read_model(model: Any) -> tuple[Representation, ColumnEncoding]:
+    """Read a model as `represent` does, with its columns."""
     reader = _reader_of(model)
     if reader is not None:
         representation, inputs = reader(model), inputs_of(model)
-        names = None if inputs is None else inputs.names
-        return representation, None if names is None else ColumnEncoding(
-            Features(map(Continuous, names)), named=True
-        )
+        width = representation.n_features
+        names = inputs.names if inputs is not None and inputs.count == width else None
+        features = Features(map(Continuous, names or (f"x{j}" for j in range(width))))
+        return representation, ColumnEncoding(features, named=names is not None)
     if isinstance(model, Pipeline):
         steps = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
         if steps and _reader_of(steps[-1][1]) is not None:
-            return _ending_with(steps[-1][1], steps[:-1])
+            second, columns = read_model(steps[-1][1])
+            if len(steps) == 1:
+                return second, columns
+            first, columns = _traced(Pipeline(steps[:-1]))
+            joined = first.then(second) if isinstance(second, Affine) else Composed(first, second)
+            return joined, columns
         if len(steps) > 1:
             _require_trace(steps[-1][1], f"Step {steps[-1][0]!r}: ")
     _require_trace(model)
     return _traced(model)
-
-
-def _ending_with(last: Any, before: list[Any]) -> tuple[Representation, ColumnEncoding | None]:
-    """Read a pipeline of affine steps and a last one that is read as a whole."""
-    if not before:
-        return read_model(last)
-    (first, encoding), second = _traced(Pipeline(before)), read_model(last)[0]
-    return first.then(second) if isinstance(second, Affine) else Composed(first, second), encoding
 
 
 def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
@@ -203,7 +200,7 @@ def _check(model: Any, inputs: Inputs, features: Features, affine: Affine) -> No
 
 
 def read_rows(
-    X: Any, groups: Any, encoding: ColumnEncoding | None, layer: str | None = None
+    X: Any, groups: Any, encoding: ColumnEncoding, layer: str | None = None
 ) -> tuple[Matrix, ColumnEncoding, Groups]:
     """Read finite rows (n, d), dense or sparse, how columns were taken, and groups."""
     cells, names, groups = _cells_of(X, groups, layer)
@@ -261,6 +258,14 @@ def _embedded(adata: Any, layer: str) -> Any:
     return adata.obsm[layer]
 
 
+def _labels(table: Table, name: str) -> Any:
+    """Return a column of labels, with the order of its categories if it has one."""
+    import pandas as pd
+
+    values, levels = table.column(name), table.levels(name)
+    return values if levels is None else pd.Categorical(values.tolist(), list(levels))
+
+
 def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
     if name not in names:
         raise InvalidInput(
@@ -269,16 +274,8 @@ def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
         )
 
 
-def _labels(table: Table, name: str) -> Any:
-    """Return a column of labels, with the order of its categories if it has one."""
-    import pandas as pd
-
-    values, levels = table.column(name), table.levels(name)
-    return values if levels is None else pd.Categorical(values.tolist(), categories=list(levels))
-
-
 def _arranged(
-    encoding: ColumnEncoding | None, names: tuple[Hashable, ...] | None, width: int
+    encoding: ColumnEncoding, names: tuple[Hashable, ...] | None, width: int
 ) -> ColumnEncoding:
     """Return how columns are taken, which go by position if they have no names."""
     if names is not None and len(set(names)) < len(names):
@@ -287,9 +284,6 @@ def _arranged(
             f"Expected distinct names of columns; {twice!r} is there twice. Rename one; of an "
             "AnnData, call var_names_make_unique."
         )
-    if encoding is None:
-        listed = names or tuple(f"x{j}" for j in range(width))
-        return ColumnEncoding(Features(map(Continuous, listed)), named=names is not None)
     wanted = encoding.features.names
     if names is not None and encoding.named:
         present = set(names)

@@ -112,11 +112,6 @@ class Affine(Representation):
         offset = dense(self.offset[None] @ other.matrix)[0] + other.offset
         return Affine(self.matrix @ other.matrix, offset)
 
-    @classmethod
-    def scaling(cls, scale: FloatArray, offset: FloatArray) -> Affine:
-        """r(x) = scale · x + offset, entry by entry."""
-        return cls(sparse.diags_array(scale, format="csr"), offset)
-
 
 def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
     """An affine map in which features whose loadings are all NaN have the loadings 0."""
@@ -209,10 +204,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "elu": _elu,
     "gelu": _gelu,
     "identity": lambda a: (a, lambda: np.ones_like(a)),
-    "leaky_relu": lambda a: (
-        np.where(a > 0.0, a, 0.01 * a),
-        lambda: np.where(a > 0.0, 1.0, 0.01),
-    ),
+    "leaky_relu": lambda a: (np.where(a > 0.0, a, 0.01 * a), lambda: np.where(a > 0.0, 1.0, 0.01)),
     "logistic": _sigmoid,
     "relu": lambda a: (np.maximum(a, 0.0), lambda: (a > 0.0).astype(float)),
     "selu": lambda a: _elu(a, 1.0507009873554805, 1.6732632423543772),  # Klambauer et al. (2017)
@@ -345,8 +337,8 @@ def stages(representation: Representation) -> Composed:
         case Composed(first, Representation() as second):
             inner = stages(second)
             return Composed(first.then(inner.first), inner.second)
-    width = representation.n_features
-    return Composed(Affine.scaling(np.ones(width), np.zeros(width)), representation)
+    identity = sparse.eye_array(representation.n_features, format="csr")
+    return Composed(Affine(identity), representation)
 
 
 def dense(matrix: Matrix) -> FloatArray:

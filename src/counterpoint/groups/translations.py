@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations, permutations
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Translations",
-    "amount",
-    "from_anndata",
-    "to_anndata",
-]
+__all__ = ["Translations", "amount", "from_anndata", "to_anndata"]
 
 
 @final
@@ -155,15 +150,10 @@ class Translations:
                 "Fit both on the same columns."
             )
 
-    @property
-    def pairs(self) -> Iterator[tuple[int, int]]:
-        """The positions of all ordered pairs of groups."""
-        return permutations(range(len(self.groups)), 2)
-
     def over_pairs(self, measure: Callable[[int, int], float], same: float = 0.0) -> FloatArray:
         """Measure each ordered pair of groups (l, l); a group and itself get ``same``."""
         matrix = np.full((len(self.groups),) * 2, same)
-        for i, j in self.pairs:
+        for i, j in permutations(range(len(self.groups)), 2):
             matrix[i, j] = measure(i, j)
         return matrix
 
@@ -239,15 +229,13 @@ class Translations:
             )
         shortest = min(np.count_nonzero(change) for change in changes.values())
         names = np.array([*map(str, self.names)], dtype=object)[self.columns]
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {"names": [], "scores": [], "logfoldchanges": []}
         for change in changes.values():
-            scores, unknown = self.costs * change, np.full(shortest, np.nan)
+            scores = self.costs * change
             largest = np.argsort(-np.abs(scores), kind="stable")[:shortest]
-            columns.setdefault("names", []).append(names[largest])
-            columns.setdefault("scores", []).append(scores[largest])
-            columns.setdefault("logfoldchanges", []).append(change[largest])
-            columns.setdefault("pvals", []).append(unknown)
-            columns.setdefault("pvals_adj", []).append(unknown)
+            for column, values in zip(columns, (names, scores, change), strict=True):
+                columns[column].append(values[largest])
+        columns["pvals"] = columns["pvals_adj"] = [np.full(shortest, np.nan)] * len(changes)
         of = {"groupby": groupby, "reference": str(reference), "method": "counterpoint"}
         ranked: dict[str, Any] = {"params": of | {"use_raw": False, "layer": None}}
         for column, arrays in columns.items():
@@ -278,11 +266,11 @@ class Translations:
         from counterpoint.pictures.plots import draw_bars
 
         changes = self.changes(start, end)
-        unit_costs = dict(zip(self.columns.tolist(), self.costs.tolist(), strict=True))
+        unit_costs = dict(zip((self.names[c] for c in self.columns), self.costs, strict=True))
         bars = [
             (
                 f"{name} {'+' if change > 0.0 else '−'}{amount(abs(change))}",
-                unit_costs[self.names.index(name)] * change,
+                unit_costs[name] * change,
             )
             for name, change in list(changes.items())[:most]
         ]

@@ -11,17 +11,24 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, FloatArray, IntArray
 
-__all__ = ["alike", "distinct", "factors_of", "first_equal", "labelled", "metric_of"]
+__all__ = ["alike", "distinct", "factors_of", "first_equal", "metric_of", "validated"]
 
 
-def labelled(prototypes: ArrayLike, labels: ArrayLike) -> tuple[FloatArray, NDArray[Any], IntArray]:
-    """(P, d) prototypes, the (k,) classes, and the (P,) position of each one's class in them."""
-    points, kinds = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
-    if points.ndim != 2 or kinds.shape != points.shape[:1]:
+def validated(
+    prototypes: ArrayLike, labels: ArrayLike
+) -> tuple[FloatArray, NDArray[Any], IntArray]:
+    """Check prototypes and labels; return the points, the classes and the index of each class.
+
+    They are of shapes (P, d), (k,) and (P,): prototype p is of the class ``classes[index[p]]``.
+    """
+    points, labels = np.asarray(prototypes, dtype=np.float64), np.asarray(labels)
+    if points.ndim != 2 or labels.shape != points.shape[:1]:
         raise InvalidInput(
             "Expected prototypes of shape (P, d) and P labels; "
-            f"got shapes {points.shape} and {kinds.shape}."
+            f"got shapes {points.shape} and {labels.shape}."
         )
+    # The square of 2 p bounds the squared distance of two prototypes in one column. Values that are
+    # not finite have a message of their own, in `metric_of`.
     with np.errstate(over="ignore"):
         overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
     if overflows and np.isfinite(points).all():
@@ -29,12 +36,12 @@ def labelled(prototypes: ArrayLike, labels: ArrayLike) -> tuple[FloatArray, NDAr
             "Expected prototypes whose squared distances are finite; they overflow. "
             "Scale the columns."
         )
-    classes, owner = np.unique(kinds, return_inverse=True)
+    classes, index = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInput(
             f"Expected prototypes of two classes or more; got {classes.tolist()!r} alone."
         )
-    return points, classes, owner.ravel()
+    return points, classes, index.ravel()
 
 
 def metric_of(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:

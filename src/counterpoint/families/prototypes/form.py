@@ -24,8 +24,8 @@ from counterpoint.families.prototypes.arrays import (
     distinct,
     factors_of,
     first_equal,
-    labelled,
     metric_of,
+    validated,
 )
 from counterpoint.families.prototypes.cells import VoronoiCells, blocks
 from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
@@ -126,7 +126,7 @@ class Prototypes(Form):
         >>> answers.to_frame().round(6)
         array([[0. , 1.5]])
         """
-        points, classes, owner = labelled(prototypes, labels)
+        points, classes, owner = validated(prototypes, labels)
         omega = metric_of(matrix, points)
         counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
         place = first_equal(points[:, counts])
@@ -277,7 +277,7 @@ class LocalPrototypes(Form):
         >>> form.predict(np.array([[0.9, 0.0], [1.1, 0.0], [-2.9, 0.0], [-3.1, 0.0]]))
         array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
         """
-        points, classes, owner = labelled(prototypes, labels)
+        points, classes, owner = validated(prototypes, labels)
         which = np.arange(len(owner))
         if metric_per == "class":
             which = owner

@@ -109,25 +109,27 @@ class Quadrics:
 
     def __init__(self, conditions: Sequence[QuadraticDifference], d: int) -> None:
         self.conditions = tuple(conditions)
-        first: dict[tuple[bytes, bytes], int] = {}
+        # Conditions on one prototype share its map, so that its distance is computed once.
         keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
-        self.near_of = np.array([first.setdefault(k, len(first)) for k in keys], dtype=np.intp)
-        self.nearest = [keys.index(key) for key in first]
+        prototypes = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        self.near_of = np.array([prototypes[key] for key in keys], dtype=np.intp)
+        self.nearest = [keys.index(key) for key in prototypes]
         """The first condition on each prototype."""
         maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
         maps += [(c.rival, c.rival_offset) for c in conditions]
-        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(first) :]
-        self._both = np.abs(self.signs).T
+        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(prototypes) :]
+        self._absolute_signs = np.abs(self.signs)
+        # Maps with fewer rows than others are filled up with zeros.
         k = max((len(a) for _, a in maps), default=1)
         self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
         for g, (matrix, offset) in enumerate(maps):
             self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
         self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
-        self.closing = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
+        self._margin_effects = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
         self._gamma = gamma(k + d + 2)  # of one entry of a map
         self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
-        """How many roundings a weighed sum of excesses is worth, or of slopes, or curvatures."""
+        """Number of roundings in a weighted sum of excesses, or of their slopes or curvatures."""
 
     def __len__(self) -> int:
         return len(self.conditions)
@@ -148,7 +150,7 @@ class Quadrics:
         """(J, d, d) the sums of the sizes of the terms of Q_j."""
         absolute = np.abs(self.maps)
         sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
-        return np.tensordot(self._both.T, sizes, axes=1)
+        return np.tensordot(self._absolute_signs, sizes, axes=1)
 
     def _seen(self, y: FloatArray) -> FloatArray:
         return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
@@ -161,14 +163,14 @@ class Quadrics:
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
-        return np.asarray(margin @ self.closing.T)
+        return np.asarray(margin @ self._margin_effects.T)
 
     def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
         """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
         seen = self._seen(y)
         squares = np.einsum("igk,igk->ig", seen, seen)
         excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
-        size = squares @ self._both + np.abs(self.limits)
+        size = squares @ self._absolute_signs.T + np.abs(self.limits)
         return relative(excess - 16.0 * EPS * size, size)
 
     def slopes(self, y: FloatArray) -> FloatArray:
@@ -178,7 +180,7 @@ class Quadrics:
     def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
         slopes = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
-        return np.matmul(self.signs, slopes), np.matmul(self._both.T, np.abs(slopes))
+        return np.matmul(self.signs, slopes), np.matmul(self._absolute_signs, np.abs(slopes))
 
     def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
         """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
@@ -200,12 +202,12 @@ class Quadrics:
         cancelled = (2.0 * np.abs(seen) + self._gamma * terms) * terms
         sizes = squares + cancelled.sum(axis=2)
         apart = squares @ self.signs.T - self.limits
-        condition_sizes = sizes @ self._both + np.abs(self.limits)
+        condition_sizes = sizes @ self._absolute_signs.T + np.abs(self.limits)
         return (
             np.einsum("ij,ij->i", weights, apart),
             np.einsum("ij,ij->i", weights, condition_sizes),
             2.0 * self._back(seen, weights @ self.signs, self._flat),
-            2.0 * self._back(terms, weights @ self._both.T, np.abs(self._flat)),
+            2.0 * self._back(terms, weights @ self._absolute_signs, np.abs(self._flat)),
         )
 
 

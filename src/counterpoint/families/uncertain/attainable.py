@@ -53,18 +53,23 @@ def remark_without_answer(
 def attainable_sentence(
     target: Robust, probability: float | None, share: float | None, epsilon: float | None
 ) -> str:
-    """Say which probability, and which share of the noise with its ε, is attainable."""
+    """Say which probability is attainable, and with how much noise the target's own would be.
+
+    ``share`` is the factor on the noise, and ``epsilon`` the privacy parameter of so much noise;
+    each is None if no such value was reached.
+    """
     sentence = "Not even a probability of 0.5 was reached"
     if probability is not None:
-        # Whoever asks for it now has looked at the weights.
-        condition = "a promise only if it was settled on beforehand"
-        meaning = f"({condition})" if target.selects else "for a fixed point"
+        # This probability was computed from the weights. A target whose promise covers the choice
+        # of the point allows no look at the weights before the probability is fixed.
+        beforehand = "(a promise only if it was settled on beforehand)"
+        meaning = beforehand if target.selects else "for a fixed point"
         sentence = f"A probability of {rounded_down(probability)} is attainable {meaning}"
     if share is not None:
         noise = f"{share:g} times the noise"
         noise += "" if epsilon is None else f" (epsilon = {epsilon:g})"
-        probability = float(target.probability)
-        sentence += f"; {probability!r} is attainable with {noise}, were the known weights the same"
+        required = f"{float(target.probability)!r} is attainable with {noise}"
+        sentence += f"; {required}, were the known weights the same"
     return f"{sentence}."
 
 

@@ -316,33 +316,40 @@ class DistanceBounds(Bounding):
 
     def _bound(self, i: int) -> float:
         if self.safety_margins is None:
-            return float(self._least(i, np.zeros(1))[0])
+            return float(self._least_cost(i, np.zeros(1))[0])
         radii, margins = self.safety_margins.radii[i], self.safety_margins.balls[i]
-        *nearest, on_segment = self._least(i, np.append(margins, self.safety_margins.segments[i]))
+        margins = np.append(margins, self.safety_margins.segments[i])
+        *in_balls, on_segment = self._least_cost(i, margins)
         # Between two radii points need the margin of the outer one.
         outer = radii**2 if self.safety_margins.is_root else radii
         inner = np.append(0.0, outer[:-1])
-        shells = np.where(nearest <= outer, np.maximum(nearest, inner), np.inf)
+        shells = np.where(in_balls <= outer, np.maximum(in_balls, inner), np.inf)
         return float(min(shells.min(), on_segment))
 
-    def _least(self, i: int, safety_margins: FloatArray) -> FloatArray:
-        """(V,) what any point costs at which the score leads by so much; infinite if none does."""
+    def _least_cost(self, i: int, safety_margins: FloatArray) -> FloatArray:
+        """Bound the cost of every point that keeps each of V safety margins from below, (V,).
+
+        The bound minimises the cost where a quadratic function above the score reaches the required
+        score. It is infinite where no score is so large.
+        """
         cost, limit, x = self.cost, self.limit, self.cases.x[i]
         score, free = limit.score, _movable(self.cases)[i]
         size = float(score.sizes.sum()) + abs(score.constant)
-        error = 4096.0 * EPS * size + float(limit.features.rounding(x[None], limit.weights)[0])
-        required = limit.least_score - error + safety_margins
+        rounding = 4096.0 * EPS * size + float(limit.features.rounding(x[None], limit.weights)[0])
+        required = limit.least_score - rounding + safety_margins
+        # Only an attainable score has a least cost; the others are infinite below.
         missing = np.minimum(required, score.most) - float(score.value(x[None])[0])
         slope, form = score.slope(x[None])[0][free], score.above(x)[np.ix_(free, free)]
         if not free.any():
-            nearest = np.full(len(safety_margins), np.inf)
+            least = np.full(len(safety_margins), np.inf)
         elif cost.kind is Manhattan:
-            nearest = _at_corner(missing, np.abs(slope), np.diag(form), cost.absolute[free])
+            least = _at_corner(missing, np.abs(slope), np.diag(form), cost.absolute[free])
         else:
             bends, axes = diagonalised(form, metric_of(cost)[np.ix_(free, free)])
-            nearest = _by_duality(missing, (axes.T @ slope) ** 2, bends)
-        nearest = np.where(missing > 0.0, (1.0 - 1e-9) * nearest, 0.0)  # for what rounding may do
-        return np.where(required > score.most, np.inf, nearest)
+            least = _by_duality(missing, (axes.T @ slope) ** 2, bends)
+        # Rounding may have raised the least cost by a share far below 1e-9.
+        least = np.where(missing > 0.0, (1.0 - 1e-9) * least, 0.0)
+        return np.where(required > score.most, np.inf, least)
 
 
 def _at_corner(

@@ -144,17 +144,17 @@ class ConeNodes(NamedTuple):
 class ConeProblem(BranchingProblem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
-    def __init__(self, owner: Branching, case: Cases, effort: Effort, reached: float) -> None:
+    def __init__(self, owner: Branching, case: Cases, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
         self.effort, self.case, self.x = effort, case, case.x[0]
-        self.reached, self.point = reached, np.full_like(case.x[0], np.nan)
+        self.incumbent_cost, self.point = cutoff, np.full_like(case.x[0], np.nan)
         self.bounded = 0  # nodes
         self.work = 0  # what they took, in nodes
         self.end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
     @property
     def cutoff(self) -> FloatArray:
-        return np.array([self.reached * (1.0 - 0.1 * self.effort.gap)])
+        return np.array([self.incumbent_cost * (1.0 - 0.1 * self.effort.gap)])
 
     @property
     def exhausted(self) -> BoolArray:
@@ -167,6 +167,10 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return ConeNodes(self.case.low, self.case.high, none, zeros, np.zeros(1), self.case.x)
 
     def bound(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, FloatArray]:
+        """Solve the nodes' relaxations; return the nodes with their bounds, and the bounds (m,).
+
+        Where a relaxation may be better than the incumbent, its point is rounded to a new one.
+        """
         self.bounded += len(row)
         self.work += len(row)
         cases = replace(self.case.take(row), low=np.array(nodes.low), high=np.array(nodes.high))
@@ -175,14 +179,14 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         point = np.where(solution.found[:, None], solution.points, cases.x)
         proved = self.program.bound(cases, multipliers, point)
         if self.program.encoded_cost.quadratic.ndim == 2:
-            multipliers = np.hstack([multipliers, point])
-        # a parent's multipliers hold for its parts too, where their own prove less
+            multipliers = np.hstack([multipliers, point])  # the bound rests on a tangent there
+        # The multipliers of a parent hold in its children; they stay where the new ones prove less.
         better = refuted | (proved >= nodes.bound)
         multipliers = np.where(better[:, None], multipliers, nodes.multipliers)
         bound = np.maximum(np.maximum(proved, solution.reported), nodes.bound)
-        hopeful = solution.found & (bound < self.reached)
-        if hopeful.any():
-            self._round(solution.points[hopeful], cases.take(hopeful))
+        promising = solution.found & (bound < self.incumbent_cost)
+        if promising.any():
+            self._round(solution.points[promising], cases.take(promising))
         bound = np.where(refuted, np.inf, bound)
         return nodes._replace(multipliers=multipliers, bound=bound, point=solution.points), bound
 
@@ -314,11 +318,11 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
         cost = self.program.objective(candidates, fixed)
         for i in np.argsort(cost, kind="stable").tolist():
-            if not cost[i] < self.reached:
+            if not cost[i] < self.incumbent_cost:
                 return
             exact = bool((fixed.low[i] == fixed.high[i]).all())
             if self._meets(candidates[[i]], LATTICE if exact else FEASIBLE):
-                self.reached, self.point = float(cost[i]), candidates[i]
+                self.incumbent_cost, self.point = float(cost[i]), candidates[i]
                 return
 
     def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
@@ -333,19 +337,19 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             solution = solver.solve(self.case, Effort().until(self.end))
             if solution.found[0] and self._meets(solution.points, FEASIBLE):
                 self.point = solution.points[0]
-                self.reached = float(self.program.objective(solution.points, self.case)[0])
+                self.incumbent_cost = float(self.program.objective(solution.points, self.case)[0])
                 self._round(solution.points, self.case)
                 return
 
     def report(self, tree: SearchTree, out: Solution, i: int) -> None:
         """Write what the search says of its row."""
         least, unfinished = float(tree.least[0]), bool(tree.unfinished[0])
-        if np.isinf(self.reached) and not unfinished and np.isfinite(least):
+        if np.isinf(self.incumbent_cost) and not unfinished and np.isfinite(least):
             self._find_any()
         out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
         if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
-            out.reported[i] = min(least, self.reached) * SHY
+            out.reported[i] = min(least, self.incumbent_cost) * SHY
         elif np.isfinite(least):
             out.reported[i] = least
         else:
@@ -360,7 +364,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
     def proof(self, tree: SearchTree) -> Proof:
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""
-        nodes, ceiling = tree.record, np.minimum(tree.least, self.reached)
+        nodes, ceiling = tree.record, np.minimum(tree.least, self.incumbent_cost)
         boxes = nodes.low, nodes.high, nodes.changed, nodes.multipliers
         return Proof(tree.row, *boxes, tree.children, np.zeros(1, dtype=np.intp), ceiling)
 

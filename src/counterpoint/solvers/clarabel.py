@@ -89,8 +89,8 @@ class Clarabel(Solver):
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
-    def _uncharged(self) -> Clarabel:
-        """The same demands at the price alone."""
+    def _without_loss(self) -> Clarabel:
+        """Solver of the same region for the cost alone."""
         demands = Region(tuple(c for c in self.program.region if not isinstance(c, LogLoss)))
         return Clarabel(Program(self.program.encoded_cost, demands))
 
@@ -115,28 +115,33 @@ class Clarabel(Solver):
         return by_columns(self.program, case, narrow)
 
     def _solved_whole(self, case: Cases, effort: Effort) -> Answer:
-        charged = bool(self.program.objective_terms)
-        already_satisfied = self._settled_by_staying(case, effort) if charged else None
-        if already_satisfied is not None:
-            return already_satisfied
+        """Solve one row with all columns at once.
+
+        With a loss in the objective, Newton's method refines a rough answer of Clarabel; if there
+        is none, it starts at the cheapest point instead.
+        """
+        has_loss = bool(self.program.objective_terms)
+        near_row = self._solved_near_row(case, effort) if has_loss else None
+        if near_row is not None:
+            return near_row
         status, point, duals = self.run(case, effort)
-        usable = status in (USABLE if charged else SOLVED)
-        if charged and status not in INFEASIBLE:
-            allowed = usable and self._is_allowed(case, point)
-            without = None if allowed else self._settled_without(case, effort)
-            if without is not None:
-                return without
+        usable = status in (USABLE if has_loss else SOLVED)
+        if has_loss and status not in INFEASIBLE and not (usable and self._is_start(case, point)):
+            from_cheapest = self._solved_from_cheapest(case, effort)
+            if from_cheapest is not None:
+                return from_cheapest
         if usable:
             duals = priced(self.program, case, duals)
-            if charged:
+            if has_loss:
                 point, duals = self._sharpened(case, effort, point, duals)
             return Outcome.FOUND, self._sparse(case, point, effort), duals
-        nowhere = np.full(self.program.width, np.nan)
+        no_point = np.full(self.program.width, np.nan)
         if status == STATUS.MaxTime:
-            return Outcome.LIMIT, nowhere, np.zeros(self.program.size)
+            return Outcome.LIMIT, no_point, np.zeros(self.program.size)
+        # Where Clarabel gives up, its multipliers may nevertheless prove that no point exists.
         ray = purified(self.program, case, duals)
         refuted = status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
-        return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, nowhere, ray
+        return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, no_point, ray
 
     def run(
         self, case: Cases, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
@@ -152,10 +157,10 @@ class Clarabel(Solver):
         duals = rows.multipliers(np.asarray(result.z))
         return result.status, rows.point(np.asarray(result.x)), duals
 
-    def _settled_by_staying(self, case: Cases, effort: Effort) -> Answer | None:
-        """Where hardly any change is worth its price: Newton's method from x itself ends at once.
+    def _solved_near_row(self, case: Cases, effort: Effort) -> Answer | None:
+        """Solve by Newton's method from the row itself; None unless the optimum is close to it.
 
-        Where next to nothing moves, cones see nothing but their own noise.
+        So small a change is below the accuracy of an interior point.
         """
         x = np.clip(case.x, case.low, case.high)
         if self.program.violation(x, case.x)[0] > 0.0:
@@ -168,17 +173,20 @@ class Clarabel(Solver):
         settled = _gap(*self._value(case, point, multipliers)) <= TRACE
         return (Outcome.FOUND, point, multipliers) if settled else None
 
-    def _settled_without(self, case: Cases, effort: Effort) -> Answer | None:
-        """From the cheapest point that is allowed: where the charge is nothing beside the price."""
-        plain = self._uncharged.solve(case, effort)
-        if not plain.found[0]:
-            return None
-        shares = self._model(case, plain.points[0]).shares
-        multipliers = np.append(plain.multipliers[0] * float(case.weights[0]), shares)
-        return Outcome.FOUND, *self._sharpened(case, effort, plain.points[0], multipliers)
+    def _solved_from_cheapest(self, case: Cases, effort: Effort) -> Answer | None:
+        """Solve by Newton's method from the cheapest point; None if there is no such point.
 
-    def _is_allowed(self, case: Cases, point: FloatArray) -> bool:
-        """Whether Newton's method may start from a point: what a solver leaves may miss a row."""
+        It is near the optimum where the loss is negligible beside the cost.
+        """
+        cheapest = self._without_loss.solve(case, effort)
+        if not cheapest.found[0]:
+            return None
+        shares = self._model(case, cheapest.points[0]).shares
+        multipliers = np.append(cheapest.multipliers[0] * float(case.weights[0]), shares)
+        return Outcome.FOUND, *self._sharpened(case, effort, cheapest.points[0], multipliers)
+
+    def _is_start(self, case: Cases, point: FloatArray) -> bool:
+        """Return whether a point of a rough solution misses no row by too much to start there."""
         affine = self.program.affine.tightened(case.margin)
         value, terms = affine.matrix @ point, 1.0 + np.abs(affine.matrix) @ np.abs(point)
         over = np.maximum(affine.low - value, value - affine.high)

@@ -192,32 +192,37 @@ class LeafBound:
     def _votes(
         self, costs: BoxCosts, which: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
     ) -> IntArray:
-        """Return for each of k boxes the split that leaves ask for most, each by what it gains.
+        """Return the split (k, 3) of each of k boxes that has the most votes.
 
-        A leaf asks for the splits that part it from the nearest point of its box.
+        Each leaf (m,) of a box (m,) gives its gain (m,) to every split that separates it from the
+        cheapest point of that box, which is one for each of the leaf's tests that the point fails.
         """
-        grid, count = self.grid, int(self.grid.starts[-1]) + len(self.grid.columns)
+        grid = self.grid
         tests = grid.tests[leaf]
         voter, column = np.nonzero(~costs.passed(grid, which[box], tests))
         test, box, gain = tests[voter, column], box[voter], gain[voter]
-        # a slot for each cell of a number, with one more at its end, and for each set
-        slot = count + test - len(grid.number)
+        # Candidates are numbered: first every cell of every number, as the first one on the right
+        # of a split, with one more behind the last; then every set of categories.
+        number_splits = int(grid.starts[-1]) + len(grid.columns)
+        candidates = number_splits + len(grid.of_set)
+        candidate = number_splits + test - len(grid.number)
         is_number = test < len(grid.number)
-        n = test[is_number]
-        below = costs.cells[which[box[is_number]], grid.number[n]] < grid.first[n]
-        cell = np.where(below, grid.first[n], grid.last[n] + 1)
+        interval = test[is_number]
+        number = grid.number[interval]
+        below = costs.cells[which[box[is_number]], number] < grid.first[interval]
+        cell = np.where(below, grid.first[interval], grid.last[interval] + 1)
         begins = grid.starts + np.arange(len(grid.starts))
-        slot[is_number] = begins[grid.number[n]] + cell
-        slots = count + len(grid.of_set)
-        votes = np.bincount(box * slots + slot, gain, len(which) * slots).reshape(-1, slots)
+        candidate[is_number] = begins[number] + cell
+        votes = np.bincount(box * candidates + candidate, gain, len(which) * candidates)
+        votes = votes.reshape(-1, candidates)
         best = votes.argmax(axis=1)
         number = np.searchsorted(begins, best, "right") - 1
         splits = np.where(
-            best < count,
+            best < number_splits,
             [np.full(len(best), NUMBER), number, best - begins[number]],
-            [np.full(len(best), SET), best - count, np.zeros(len(best), dtype=np.intp)],
+            [np.full(len(best), SET), best - number_splits, np.zeros(len(best), dtype=np.intp)],
         ).T
-        splits[votes.max(axis=1) == 0.0] = 0
+        splits[votes.max(axis=1) == 0.0] = 0  # no leaf voted: no split
         return np.asarray(splits, dtype=np.intp)
 
     def moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -39,7 +39,10 @@ __all__ = ["RowSearch", "search_fourier"]
 def search_fourier(
     result: Found, pieces: Union, safety_margins: FourierMargins | None
 ) -> list[Bounding]:
-    """Search programs with a `FourierConstraint` row by row, and return what bounds them."""
+    """Offer points of programs with a `FourierConstraint` to the result, row by row.
+
+    Return the evidence that bounds the costs from below, one for each subproblem.
+    """
     result.closed[:] = False
     if result.effort.optimality is Optimality.GLOBAL:
         raise InvalidInput(
@@ -47,16 +50,16 @@ def search_fourier(
             "searches all of its optima. The bound of an answer says how good one could be."
         )
     evidence: list[Bounding] = []
-    for s, piece in enumerate(pieces.listed):
-        program = piece.program
+    for index, subproblem in enumerate(pieces.listed):
+        program = subproblem.program
         if program.at_most is not None:
             raise InvalidInput(
                 "Expected no MaxChanges for a model with random features: its answers move all "
                 "columns a little. Hold columns with Immutable instead."
             )
-        limit, cases = _limit_of(program), piece.sees(result.cases)
-        evidence.append(DistanceBounds(program.encoded_cost, limit, cases, safety_margins))
-        # Whole columns and categories stay.
+        constraint, cases = _constraint_of(program), subproblem.sees(result.cases)
+        evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
+        # Descents are smooth: they cannot change categories or columns in whole steps.
         held = cases.holding((program.steps > 0.0) | ~program.numeric, cases.x)
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
@@ -65,13 +68,13 @@ def search_fourier(
             point = search.run()
             result.limited[i] |= search.limited
             if point is not None:
-                result.offer(s, row, point[None], np.array([search.cost_of(point)]))
+                result.offer(index, row, point[None], np.array([search.cost_of(point)]))
     return evidence
 
 
-def _limit_of(program: Program) -> FourierConstraint:
-    (limit,) = (c for c in program.region if isinstance(c, FourierConstraint))
-    return limit
+def _constraint_of(program: Program) -> FourierConstraint:
+    (constraint,) = (c for c in program.region if isinstance(c, FourierConstraint))
+    return constraint
 
 
 @final
@@ -94,7 +97,8 @@ class RowSearch:
     ) -> None:
         dropped = (FourierConstraint, Whole, OneOf, AtMost)
         convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
-        self.constraint, self.convex = _limit_of(program), Program(program.encoded_cost, convex)
+        self.constraint = _constraint_of(program)
+        self.convex = Program(program.encoded_cost, convex)
         self.has_bounds_only = not self.convex.affine.size and not self.convex.nonlinear
         self.case, self.effort = case, effort
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]

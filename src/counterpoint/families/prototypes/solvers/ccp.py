@@ -286,7 +286,7 @@ class LocalSearch:
             self._move()
             before = self.cost
             # Each of them is a descent of its own, so a few must do.
-            for low, high, start in islice(self._elsewhere(self.point), 24):
+            for low, high, start in islice(self._neighbours(self.point), 24):
                 if (low < high).any() and not self.is_late:
                     self.dive(start, low, high)
             if not self.cost < before * (1.0 - STALLED):
@@ -306,18 +306,23 @@ class LocalSearch:
             if self.cost >= before:
                 return
 
-    def _elsewhere(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Bounds in which another feature changes, or one integral part is elsewhere; starts."""
+    def _neighbours(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Yield bounds low and high and a start for descents to neighbours of a point, (d,) each.
+
+        First one changed feature is exchanged for another; then one integral part takes another
+        value, and all other integral parts are held.
+        """
         program, x, case = self.program, self.case.x[0], self.case
         low, high = case.low[0], case.high[0]
         if program.at_most is not None:
             changed = program.at_most.changed(point[None], case.x)[0]
-            blocks = program.at_most.blocks
             for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
-                still = np.ones(program.width, dtype=bool)
-                for block in (*np.flatnonzero(changed), new):
-                    still[blocks[block]] = block == old
-                yield np.where(still, x, low), np.where(still, x, high), np.where(still, x, point)
+                may_change = np.array(changed)
+                may_change[old], may_change[new] = False, True
+                stays = np.ones(program.width, dtype=bool)
+                for feature in np.flatnonzero(may_change):
+                    stays[program.at_most.blocks[feature]] = False
+                yield np.where(stays, x, low), np.where(stays, x, high), np.where(stays, x, point)
         held = program.held(point[None], case.x)[0]
         for move in self._moves(point, (1.0,)):
             target = point + move

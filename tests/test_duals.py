@@ -11,7 +11,7 @@ from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
-from counterpoint.solvers.duals import priced, purified
+from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.testing import Known
 
 NOISE = 1e-9
@@ -33,7 +33,7 @@ def test_no_bound_falls_and_none_exceeds_the_optimum(known: Known):
     case = known.program.cases(known.x[None, :])
     for seed in range(5):
         before = noisy(known, seed)
-        after = priced(known.program, case, before)
+        after = cost_limited(known.program, case, before)
         bounds = [
             known.program.bound(case, v[None, :], known.point[None])[0] for v in (before, after)
         ]
@@ -66,7 +66,7 @@ def test_small_prices_lose_nothing_to_noise(weight: float):
     assert best * (1.0 - 1e-12 - cancelled) <= bound <= best
     off = exact * (1.0 + np.array([NOISE, -NOISE]))
     assert program.bound(case, off[None, :])[0] < best * (1.0 - 1e-9 / weight)
-    bound = program.bound(case, priced(program, case, off)[None, :])[0]
+    bound = program.bound(case, cost_limited(program, case, off)[None, :])[0]
     assert best * (1.0 - 1e-10) <= bound <= best * (1.0 + 1e-12)
 
 

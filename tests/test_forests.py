@@ -82,7 +82,7 @@ def test_what_is_improved_meets_the_demands_and_is_cheaper(constraints: Any):
     def offer(cells: np.ndarray, categories: np.ndarray) -> None:
         assert (leaf_bound.moves(cells, categories)[0] >= 0.0).all()
         assert row.allows(cells, categories)
-        offered.append(row.price_of(cells, categories))
+        offered.append(row.cost_of(cells, categories))
 
     moves = Exchange(leaf_bound, leaf_bound.needs, offer)
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_what_is_improved_meets_the_demands_and_is_cheaper(constraints: Any):
         elif (reached := moves.greedy()) is not None:
             starts.append(reached)
     for start in starts:
-        begun = row.price_of(*start)
+        begun = row.cost_of(*start)
         moves.improve(start)
         assert min(offered) <= begun
     explainer = cp.Explainer(BOOSTED, data=FRAME, constraints=constraints)

@@ -26,7 +26,7 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Coupling, Region
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
-from counterpoint.solvers.duals import priced, purified
+from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.solvers.standard_form import StandardForm
 
 __all__ = ["SOLVED", "Clarabel", "entries_of", "settings", "sparse_columns"]
@@ -131,7 +131,7 @@ class Clarabel(Solver):
             if from_cheapest is not None:
                 return from_cheapest
         if usable:
-            duals = priced(self.program, case, duals)
+            duals = cost_limited(self.program, case, duals)
             if has_loss:
                 point, duals = self._sharpened(case, effort, point, duals)
             return Outcome.FOUND, self._sparse(case, point, effort), duals
@@ -208,7 +208,7 @@ class Clarabel(Solver):
             status, goal, duals = self.run(case, effort, *about)
             if status not in USABLE:
                 break
-            duals = priced(self.program, case, duals)
+            duals = cost_limited(self.program, case, duals)
             gap = value - bound
             # the way there is shortened until the objective falls.
             tried = (point + 0.5**k * (goal - point) for k in range(20))

@@ -75,9 +75,13 @@ class Daqp(Solver):
             return solution
 
     def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
-        """Columns that cannot move are put in as numbers; changes are about (n,) lengths long."""
+        """Solve the rows for their changes in units of ``lengths`` (n,), by default the shortfalls.
+
+        Columns that cannot move are left out of DAQP's program; rows that leave out the same
+        columns share their matrices.
+        """
         limits, duals = self.form.limits(cases), np.zeros((len(cases), len(self.form.matrix)))
-        # Where they cross by 1e-12 of the row's value, that is rounding, and the column is held.
+        # Bounds that cross by 1e-12 of the row's value do so by rounding: the column is held.
         crossed = limits.low - limits.high > 1e-12 * np.abs(cases.x / self.form.unit)
         blocked = crossed.any(axis=1)
         flags = np.where(blocked, INFEASIBLE, 0)
@@ -91,14 +95,14 @@ class Daqp(Solver):
         limits = limits.divided(lengths)
         change /= lengths[:, None]
         seconds = {} if effort.seconds is None else {"time_limit": effort.seconds}
-        alike: dict[bytes, list[int]] = {}
+        rows_by_mask: dict[bytes, list[int]] = {}
         for i in np.flatnonzero(~blocked).tolist():
-            alike.setdefault(free[i].tobytes(), []).append(i)
-        for mask, indices in alike.items():
+            rows_by_mask.setdefault(free[i].tobytes(), []).append(i)
+        for mask, indices in rows_by_mask.items():
             rows, movable = np.array(indices), np.frombuffer(mask, dtype=bool)
-            narrowed = BatchBounds(*(limit[rows] for limit in limits))
-            moved, flags[rows], lam = self._run(mask, change[rows], narrowed, seconds)
-            change[np.ix_(rows, movable)], duals[rows] = moved, lam / size[rows]
+            row_limits = BatchBounds(*(limit[rows] for limit in limits))
+            solved, flags[rows], unit_duals = self._run(mask, change[rows], row_limits, seconds)
+            change[np.ix_(rows, movable)], duals[rows] = solved, unit_duals / size[rows]
         return self._solution(cases, flags, duals, change, lengths)
 
     def _run(

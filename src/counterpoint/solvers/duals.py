@@ -1,10 +1,10 @@
 """Duals without the noise of an interior point.
 
-An interior point stops at slopes of about 1e-10 where 0, or exactly a price, was meant. A column
-without bounds could run away with what is over, so a bound has to shrink all multipliers until
-nothing is: under small prices that is most of what is lost. Here the multipliers are moved, by
-hardly anything, to where no slope is too steep. The program bounds and refutes with any, so nothing
-has to be proved of how they were found.
+An interior-point method stops at slopes of about 1e-10 where the exact slope is 0, or a cost. In a
+column without bounds an excess makes the bound −∞, unless all multipliers are shrunk until there is
+none, which costs most of the bound if costs are small. Here the multipliers are changed very little
+so that no slope is too steep. The program bounds and refutes with any multipliers, so nothing has
+to be proved of how these were computed.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 
-__all__ = ["priced", "purified"]
+__all__ = ["cost_limited", "purified"]
 
 
-def priced(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
-    """(size,) the nearest multipliers whose slopes are within the prices, if they bound more."""
+def cost_limited(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
+    """Return multipliers (size,) whose slopes the costs outweigh, if they bound the cost better."""
     encoded_cost = program.encoded_cost
     flat = program.numeric & (encoded_cost.absolute > 0.0)
     if encoded_cost.quadratic.ndim == 2 or not flat.any():
         return multipliers
     weight = float(case.weights[0]) if program.objective_terms else 1.0
     flat &= encoded_cost.quadratic == 0.0
-    most = np.where(flat, weight * encoded_cost.absolute, np.inf)
-    moved = _nearest(program, case, multipliers, most)
-    if moved is multipliers:
+    steepest = np.where(flat, weight * encoded_cost.absolute, np.inf)
+    limited = _with_slopes_within(program, case, multipliers, steepest)
+    if limited is multipliers:
         return multipliers
-    before, after = (program.bound(case, v[None, :])[0] for v in (multipliers, moved))
-    return moved if after > before else multipliers
+    before, after = (program.bound(case, v[None, :])[0] for v in (multipliers, limited))
+    return limited if after > before else multipliers
 
 
 def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
-    """(size,) what nearly refutes a row, without its noise as soon as that does; else as it is."""
+    """Return a ray (size,) without its noise, if that refutes the row; else the ray as it is."""
     size = np.abs(ray) * _row_sizes(program)
     for faint in (1e-7, 1e-5, 1e-3):  # so small beside the largest, they may be noise
         pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
-        pure = _nearest(program, case, pure, np.zeros(program.width))
+        pure = _with_slopes_within(program, case, pure, np.zeros(program.width))
         if program.refutes(case, pure[None, :])[0]:
             return pure
     return ray
@@ -59,26 +59,30 @@ def _row_sizes(program: Program) -> FloatArray:
     return size
 
 
-def _nearest(
-    program: Program, case: Cases, multipliers: FloatArray, most: FloatArray
+def _with_slopes_within(
+    program: Program, case: Cases, multipliers: FloatArray, steepest: FloatArray
 ) -> FloatArray:
-    """The nearest multipliers, relative to each, with no open column's slope above ``most``."""
+    """Return the nearest multipliers whose slopes are at most the ``steepest`` (d,) in size.
+
+    Only the slopes of columns without a bound in the direction of descent matter. Distances are
+    relative to each multiplier, and what is 0 stays 0. The very same array means no change.
+    """
     normals, size = program.normals, np.abs(multipliers)
     unit = np.abs(normals).max(axis=0, initial=0.0)
     unit = 1.0 / np.where(unit > 0.0, unit, 1.0)
     rounding = 8.0 * EPS * (size @ np.abs(normals))  # what is left of a slope that cancels
-    bearable = (1.0 - 4.0 * EPS) * most
+    allowed = (1.0 - 4.0 * EPS) * steepest
     held = np.zeros(program.width, dtype=bool)
     for _ in range(6):  # each holds more columns; most need one
         normal = program.cut(multipliers[None, :]).normal[0]
-        escaping = (normal < -most - rounding) & np.isinf(case.high[0])
-        escaping |= (normal > most + rounding) & np.isinf(case.low[0])
-        if not escaping.any():
+        too_steep = (normal < -steepest - rounding) & np.isinf(case.high[0])
+        too_steep |= (normal > steepest + rounding) & np.isinf(case.low[0])
+        if not too_steep.any():
             break
-        held |= escaping
-        away = (np.clip(normal, -bearable, bearable) - normal)[held] * unit[held]
+        held |= too_steep
+        change = (np.clip(normal, -allowed, allowed) - normal)[held] * unit[held]
         rows = normals[:, held].T * unit[held, None] * size
-        # Slopes that differ by less than an interior point leaves, 1e-10, are dependent: the way to
-        # make them 0 is not to make all 0.
-        multipliers = multipliers + size * np.linalg.lstsq(rows, away, rcond=1e-10)[0]
+        # Equations that differ by less than the error of an interior point, 1e-10, count as one:
+        # to satisfy both exactly would change the multipliers a lot, down to all 0.
+        multipliers = multipliers + size * np.linalg.lstsq(rows, change, rcond=1e-10)[0]
     return multipliers

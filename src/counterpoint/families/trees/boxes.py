@@ -356,7 +356,7 @@ class RowCosts:
 
     def allows(self, cells: IntArray, categories: IntArray) -> bool:
         """Return whether the nearest point in cells may be chosen."""
-        if not np.isfinite(self.price_of(cells, categories)):
+        if not np.isfinite(self.cost_of(cells, categories)):
             return False
         if self.most is None:
             return True
@@ -408,7 +408,7 @@ class RowCosts:
             return self
         return RowCosts(self.grid, self.program, self.case, multipliers)
 
-    def price_of(self, cells: IntArray, categories: IntArray) -> float:
+    def cost_of(self, cells: IntArray, categories: IntArray) -> float:
         """Return the cost of the nearest point in cells."""
         numbers = self.paid[self.grid.starts[:-1] + cells].sum()
         return self.fixed_cost + float(numbers + self.category[categories].sum())

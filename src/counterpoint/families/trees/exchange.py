@@ -149,7 +149,7 @@ class Exchange:
         Or until it is one from which another answer went on.
         """
         for _ in range(PASSES):
-            cost, better = self.row.price_of(*state), None
+            cost, better = self.row.cost_of(*state), None
             key = state[0].tobytes() + state[1].tobytes()
             if key in self._improved:
                 return
@@ -198,7 +198,7 @@ class Exchange:
             extra = self._extra(*state)
             if turn == 0:
                 extra[barred] = np.inf
-            extra[self.row.price_of(*state) + extra >= cost] = np.inf
+            extra[self.row.cost_of(*state) + extra >= cost] = np.inf
             satisfied = np.asarray((moved >= self.needs[:, None]).all(axis=0))
             ways = np.where(satisfied, extra, np.inf)
             best = int(ways.argmin())
@@ -216,4 +216,4 @@ class Exchange:
     def _cheaper(self, state: State, cost: float) -> State | None:
         """Return the answer to which moves lead from a state, if it costs less than that."""
         reached = self.greedy(state)
-        return reached if reached and self.row.price_of(*reached) < cost else None
+        return reached if reached and self.row.cost_of(*reached) < cost else None

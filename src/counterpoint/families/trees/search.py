@@ -105,22 +105,25 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         row: RowCosts,
         condition: LeafSums,
         needs: FloatArray,
-        reached: float,
+        cutoff: float,
         eps: float,
         relations: Relations | None,
     ) -> None:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
         self.relations, self.size, self.eps = relations, row.program.size, eps
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
-        self.gap, self.end, self.looked, self.remembered = 0.0, np.inf, 0, 0
-        self.everything = np.arange(len(row.grid.tests))
-        self.easy = EASY // len(self.everything)  # boxes until witnesses are asked for
-        # points that meet everything, for a search that takes long, see `Found`
+        self.gap, self.end = 0.0, np.inf
+        self.bounded_boxes, self.stored_leaves = 0, 0  # so far, and by open boxes
+        self.all_leaves = np.arange(len(row.grid.tests))
+        self.witnesses_after = EASY // len(self.all_leaves)  # bounded boxes
+        # Witnesses (k, d) of the target by a point in time, for a long search; see `Found`.
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
-        self.cost = reached  # of the best point so far, and
-        self.point: FloatArray | None = None  # it, and how to keep it in numbers that are shorter
+        # The best point (d,) so far, its cost, its cells and categories, and the same point where
+        # numbers have fewer digits.
+        self.cost = cutoff
+        self.point: FloatArray | None = None
+        self.best: State | None = None
         self.written: FloatArray | None = None
-        self.best: State | None = None  # its cells and categories
         self.reported = 0.0  # the bound if solvers are believed
         self._leaf_bounds, self._tried = Memo[bytes, LeafBound](), set[bytes]()
 
@@ -145,7 +148,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     @property
     def is_over(self) -> bool:
         """Whether the time is over, or without a limit the number of boxes to be bounded."""
-        return clock() > self.end if self.end < np.inf else self.looked > NODES
+        return clock() > self.end if self.end < np.inf else self.bounded_boxes > NODES
 
     # --- demands ---
 
@@ -183,31 +186,31 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         *,
         doubtful: bool = False,
     ) -> None:
-        """Keep the cheapest point in cells if it meets the demands and is better.
+        """Make the cheapest point in cells the best one if it meets the demands and costs less.
 
-        The model is asked about a ``doubtful`` one if rounding decides.
+        If rounding decides, a point is accepted only where ``doubtful``, for the model to confirm.
         """
-        cost = self.row.price_of(cells, categories)
+        cost = self.row.cost_of(cells, categories)
         if not cost < self.cost:
             return
         satisfied = self.meets(self.row.leaves(cells, categories) if leaves is None else leaves)
         if not (doubtful if satisfied is None else satisfied):
             return
         if self.relations is None:
-            self.cost, self.point = cost, self.row.point(cells, categories)
-            self.best = cells, categories
+            point = self.row.point(cells, categories)
             if self.eps > EPS:
                 self.written = self.row.point_in(cells, categories, self.eps)
-            return
-        box = self.row.around(cells, categories)
-        key = b"".join(array.tobytes() for array in box)
-        if key not in self._tried:
+        else:  # the cells' cheapest point may violate a relation, so a solver looks around it
+            box = self.row.around(cells, categories)
+            key = b"".join(array.tobytes() for array in box)
+            if key in self._tried:
+                return
             self._tried.add(key)
-            y = self.relations.cheapest(box, self.gap, self.eps).point
-            cost = self.relations.cost(y)
-            if cost < self.cost:
-                self.cost, self.point = cost, y
-                self.best = cells, categories
+            point = self.relations.cheapest(box, self.gap, self.eps).point
+            cost = self.relations.cost(point)
+            if not cost < self.cost:
+                return
+        self.cost, self.point, self.best = cost, point, (cells, categories)
 
     def improve(self) -> None:
         """Look for better answers near the best one, and near witnesses, in a share of the time."""
@@ -223,7 +226,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
                 self.offer(cells, categories, doubtful=True)
             reached = self.exchange.greedy((cells, categories))
             states += [] if reached is None else [reached]
-        states.sort(key=lambda state: self.row.price_of(*state))
+        states.sort(key=lambda state: self.row.cost_of(*state))
         for state in ([self.best] if self.best else []) + states:
             self.exchange.improve(state)
         self.exchange.end = np.inf
@@ -267,11 +270,11 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     def roots(self) -> OpenBoxes:
         root = self.row.root
         assert root is not None  # noqa: S101 (asked before the search)
-        return OpenBoxes.of([OpenBox(root, self.everything, np.zeros(self.size))])
+        return OpenBoxes.of([OpenBox(root, self.all_leaves, np.zeros(self.size))])
 
     def bound(self, nodes: OpenBoxes, row: IntArray) -> tuple[OpenBoxes, FloatArray]:
-        if self.looked >= self.easy:
-            self.easy = NODES + len(row)
+        if self.bounded_boxes >= self.witnesses_after:
+            self.witnesses_after = NODES + len(row)
             self.improve()
         boxes = []
         for box in self._look(nodes.box.tolist()):
@@ -290,7 +293,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     def split(self, nodes: OpenBoxes, row: IntArray) -> tuple[OpenBoxes, OpenBoxes, BoolArray]:
         boxes: list[OpenBox] = nodes.box.tolist()
         splits = np.array([box.split for box in boxes], dtype=np.intp).reshape(len(boxes), 3)
-        self.remembered -= sum(len(b.leaves) for b in boxes if b.leaves is not self.everything)
+        self.stored_leaves -= sum(len(b.leaves) for b in boxes if b.leaves is not self.all_leaves)
         sides = []
         for halves in stacked([box.box for box in boxes]).halves(self.grid, splits):
             children = []
@@ -308,8 +311,8 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
         Those that hold nothing better have an infinite bound.
         """
-        self.looked += len(boxes)
-        none = self.everything[:0]
+        self.bounded_boxes += len(boxes)
+        none = self.all_leaves[:0]
         out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
         least = np.array([box.bound for box in boxes])
         promising = self.leaf_bound(boxes[0].multipliers).look(
@@ -323,9 +326,9 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         for k in np.flatnonzero(promising.meets).tolist():
             self.offer(promising.cells[k], promising.categories[k], promising.path[k])
         leaves, count = promising.leaves, sum(map(len, promising.leaves))
-        if self.remembered + count > LEAVES:  # they are found again when a box is split
-            leaves, count = [self.everything] * len(leaves), 0
-        self.remembered += count
+        if self.stored_leaves + count > LEAVES:  # they are found again when a box is split
+            leaves, count = [self.all_leaves] * len(leaves), 0
+        self.stored_leaves += count
         for k, index in enumerate(promising.which.tolist()):
             out[index] = replace(
                 boxes[index],
@@ -342,13 +345,13 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         if box.cheapest is not None or box.bound >= self.cost_cutoff:
             return box
         y, multipliers, reported = relations.cheapest(box.box, self.gap)
-        self.looked += WIDTH
+        self.bounded_boxes += WIDTH
         cheapest = box.nearest
         if not np.isnan(y).any():
             cheapest = relations.cells(y, box.box)
             self.offer(*cheapest)
         bound = relations.bound(box.box, multipliers)
-        best = replace(box, leaves=self.everything)
+        best = replace(box, leaves=self.all_leaves)
         for charges in (np.zeros(self.size), multipliers):
             if bound < self.cost_cutoff:
                 best = self._look([replace(best, multipliers=charges, bound=0.0)])[0]

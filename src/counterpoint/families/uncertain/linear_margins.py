@@ -104,29 +104,29 @@ class LinearMargins(SafetyMargins):
 
 
 def linear_margins(
-    moves: tuple[FloatArray, FloatArray],
+    noise: tuple[FloatArray, FloatArray],
     probability: float,
     program: Program,
     cases: Cases,
     score: tuple[FloatArray, float],
 ) -> LinearMargins:
-    """The margins for rows of a program, by which a score (slope (d,), constant) has to lead.
+    """Return the safety margin of each row for a score, given by its slope (d,) and constant.
 
-    Each of N draws of the noise ``moves`` the score at y by slope · y + constant, (N, d) and (N,).
+    Each of N draws of the ``noise`` adds slope · y + constant, (N, d) and (N,), to the score at y.
 
     Raises
     ------
     InvalidInput
         If there are too few draws for the probability.
     """
-    slope, constant = moves
+    slope, constant = noise
     norm = cost = program.encoded_cost
     if cost.kind is not Manhattan:  # categories count a half of δ² for |δ|
         full = cost.quadratic.ndim == 2
         square = cost.quadratic + (np.diag(cost.absolute) if full else cost.absolute)
         norm = EncodedCost(np.zeros(program.width), square)
     margins: list[DistanceMargin] = []
-    size = max(1, (1 << 16) // len(slope))  # a number for each draw in the cache
+    size = max(1, (1 << 16) // len(slope))  # rows × draws that fit the cache
     for first in range(0, len(cases), size):
         block = cases.take(slice(first, first + size))
         norms = DualNorms(program, block)
@@ -142,10 +142,11 @@ def linear_margins(
 def _least_margin(
     start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray
 ) -> FloatArray:
-    """(n,) the least margin that can be enough; infinite if none can.
+    """Return the least margin (n,) that any point of a row may suffice with; infinite for none.
 
-    The score is at most each ``level + most · ρ``, (n, 2), at the distance ρ. Where that is above
-    each line of T is an interval of ρ; its lower end counts.
+    At the distance ρ the required margin is the largest of the lines ``start + rate · ρ``, (n, V),
+    and the score is at most each of ``level + most · ρ``, (n, 2). The score reaches the margin in
+    an interval of ρ, and the margin at the interval's lower end is the least.
     """
     n = len(start)
     behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
@@ -155,7 +156,7 @@ def _least_margin(
     never = (~rises & (behind > gain * nearest[:, None])).any(axis=1) | np.isinf(nearest)
     nearest[never] = 0.0
     needed = (start + rate * nearest[:, None]).max(axis=1)
-    # Lowered by what rounding may have lifted it, thousands of roundings.
+    # Thousands of roundings may have raised the margin; a smaller one stays a lower bound.
     return np.where(never, np.inf, needed - 1e-12 * np.abs(needed))
 
 

@@ -696,7 +696,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "optimality": lambda w: cp.explain(NUMERIC, NUMBERS[:2], "yes", data=NUMBERS, optimality=w),
     **{
         f"Robust {k}": lambda w, k=k: cp.Robust("yes", 0.9, **{k: w})
-        for k in ("guarantee", "rule", "draws", "random_state", "search", "prototype")
+        for k in ("guarantee", "draws", "random_state", "search", "prototype")
     },
     "Interval": lambda w: cp.Interval(low=w),
     "Problem constraints": lambda w: cp.Problem(constraints=w),

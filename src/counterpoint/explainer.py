@@ -136,7 +136,7 @@ class Explainer:
             )
             self.spreads = shown_spreads
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
-        self._questions: Memo[tuple[frozenset[Hashable], bool], tuple[ReadModel, Query]] = Memo()
+        self._questions: Memo[tuple[frozenset[Hashable], bool], Query] = Memo()
         _ = self._default_question  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
@@ -410,11 +410,12 @@ class Explainer:
         # without data or features, whole dtypes are steps of 1
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         eps = max(self.reading.eps, inputs.eps)
-        return *self._question(whole, eps), (table, inputs), eps
+        question = self._question(whole, eps)
+        same = question.form is self.reading.form
+        reading = self.reading if same else replace(self.reading, form=question.form)
+        return reading, question, (table, inputs), eps
 
-    def _question(
-        self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS
-    ) -> tuple[ReadModel, Query]:
+    def _question(self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS) -> Query:
         """What does not depend on the target, made once for whole columns and a precision."""
         from counterpoint.search.query import Query
 
@@ -424,21 +425,20 @@ class Explainer:
         if prepared is not None:
             return prepared
 
-        def make() -> tuple[ReadModel, Query]:
+        def make() -> Query:
             stepped = (isinstance(f, Continuous) and f.name in whole for f in self.features)
             pairs = zip(self.features, stepped, strict=True)
             items = Features(Integer(f.name) if steps else f for f, steps in pairs)
             features = items if whole else self.features
             rules = (*self.constraints, *self.implied)
-            query = Query.ask(form, features, rules, self.cost)
-            return replace(self.reading, form=form), query
+            return Query.ask(form, features, rules, self.cost)
 
         return self._questions.made(key, make)
 
     @cached_property
     def _default_question(self) -> Query:
         """The question for the kinds that data and features say."""
-        return self._question()[1]
+        return self._question()
 
 
 def _checked_cost(cost: object) -> Cost:

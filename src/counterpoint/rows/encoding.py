@@ -228,16 +228,15 @@ def _matrix(
     same = len(table.names) == len(features) if table.is_array else table.names == features.names
     if not (same and features.all_numeric) or table.float_matrix is None:
         return None
-    matrix = after.astype(table.float_dtype, copy=False)
-    if whole or not table.has_nan:
-        return matrix
-    matrix_before = table.float_matrix[rows]
-    gaps = np.isnan(matrix_before) & (before == after)
-    if not gaps.any():
-        return matrix
-    if table.is_array or table.is_pandas:  # others tell a null from a NaN
-        return np.where(gaps, matrix_before.astype(matrix.dtype, copy=False), matrix)
-    return None
+    matrix = after
+    if table.has_nan and not whole:
+        matrix_before = table.float_matrix[rows]
+        gaps = np.isnan(matrix_before) & (before == after)
+        if gaps.any() and not (table.is_array or table.is_pandas):
+            return None  # others tell a null from a NaN
+        # before the cast: the code of a cell that stays missing may be too large for the dtype
+        matrix = np.where(gaps, matrix_before, after)
+    return matrix.astype(table.float_dtype, copy=False)
 
 
 def as_returned(

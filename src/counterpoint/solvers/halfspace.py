@@ -116,25 +116,28 @@ class HalfSpace(Solver):
         return costs, np.argsort(costs, axis=1, kind="stable")
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+        """Meet the one demand of each row that is the most expensive by itself, in closed form.
+
+        The point is an answer only if it meets the other conditions as well, see `_judge`.
+        """
         start = cases.x
         if not cases.unbounded:
             start = np.clip(start, cases.low, cases.high)
             for group in self.program.groups:  # a forbidden category is left as it is
                 start[:, group] = cases.x[:, group]
         short = self.shortfall(start, cases)
-        free = (short <= 0.0).all(axis=1)
-        if (
-            self.program.encoded_cost.quadratic.ndim == 2
-        ):  # a box's nearest point is not the projection
-            free &= (start == cases.x).all(axis=1)
-        worst, n = self._most_expensive(short), len(start)
+        optimal = (short <= 0.0).all(axis=1)
+        if self.program.encoded_cost.quadratic.ndim == 2:
+            # Under a full quadratic cost the cheapest point of a box is not x clipped to it.
+            optimal &= (start == cases.x).all(axis=1)
+        demand, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
-        for side in np.flatnonzero(np.bincount(worst[~free])).tolist():
-            rows = np.flatnonzero(~free & (worst == side))
+        constraint, sign = self._rows
+        for side in np.flatnonzero(np.bincount(demand[~optimal])).tolist():
+            rows = np.flatnonzero(~optimal & (demand == side))
             block, chosen = (slice(None), cases) if len(rows) == n else (rows, cases.take(rows))
             points[block], weights = self._meet(side, start[block], short[block, side], chosen)
-            row, sign = (of[side] for of in self._rows)
-            multipliers[block, row] = -sign * weights
+            multipliers[block, constraint[side]] = -sign[side] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
         if self.program.steps.any():
@@ -177,11 +180,12 @@ class HalfSpace(Solver):
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:
+        """Return the demand (n,) that costs each row most, if the others and bounds are ignored."""
         if short.shape[1] == 1:
             return np.zeros(len(short), dtype=np.intp)
         with np.errstate(divide="ignore", invalid="ignore"):
-            encoded_cost = np.maximum(short, 0.0) / self._effect
-        return np.asarray(np.nan_to_num(encoded_cost, posinf=np.inf).argmax(axis=1))
+            cost = np.maximum(short, 0.0) / self._effect
+        return np.asarray(np.nan_to_num(cost, posinf=np.inf).argmax(axis=1))
 
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         if self.program.encoded_cost.kind is Mahalanobis:
@@ -424,25 +428,27 @@ def _filled(
 def _filled_with_categories(
     program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
 ) -> Moves:
-    """The same with one-hot groups, of each of which the best category alone is bought."""
-    rows, encoded_cost, groups = (
-        np.arange(len(start)),
-        program.encoded_cost.absolute,
-        program.groups,
-    )
-    buyable, points = program.numeric & (demand != 0.0), np.array(start)
-    gain = np.repeat(np.where(buyable, np.abs(demand), 0.0)[None], len(start), axis=0)
+    """Meet one demand, a knapsack as in `_filled`, where categories can change as well.
+
+    Of each one-hot group only the category with the largest score is considered. It is taken whole,
+    so that the point may not be the cheapest; the multiplier is that of the divisible item.
+    """
+    rows, points, groups = np.arange(len(start)), np.array(start), program.groups
+    useful = program.numeric & (demand != 0.0)
+    gain = np.repeat(np.where(useful, np.abs(demand), 0.0)[None], len(start), axis=0)
+    # The score that each column can add, up to its bound.
     with np.errstate(invalid="ignore"):
         room = np.where(demand > 0.0, cases.high - start, start - cases.low).clip(0.0) * gain
-    room[:, ~buyable] = 0.0
+    room[:, ~useful] = 0.0
     for group in groups:
         scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
         column = group.start + scores.argmax(axis=1)
         rise = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
         gain[rows, column] = room[rows, column] = rise
-    weight = np.where(program.numeric, encoded_cost, 2.0 * encoded_cost)
-    cost_cutoff = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
-    order = np.argsort(cost_cutoff, axis=1, kind="stable")
+    absolute = program.encoded_cost.absolute
+    weight = np.where(program.numeric, absolute, 2.0 * absolute)  # a category moves two columns
+    unit_cost = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
+    order = np.argsort(unit_cost, axis=1, kind="stable")
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
     enough = so_far >= short[:, None] * (1.0 - ROUNDED)
     possible = enough[:, -1]
@@ -459,4 +465,4 @@ def _filled_with_categories(
         changes = chosen.any(axis=1, keepdims=True)
         points[:, group] = np.where(changes, chosen, start[:, group])
     points[~possible] = np.nan
-    return points, np.where(possible, cost_cutoff[rows, column], 1.0)
+    return points, np.where(possible, unit_cost[rows, column], 1.0)

@@ -271,7 +271,10 @@ class Engine:
         seconds: float | None = None,
         within: tuple[FloatArray, FloatArray] | None = None,
     ) -> Any:
-        """Solve with one row's numbers, or narrower bounds of its columns; HiGHS's model status."""
+        """Solve the model with the numbers of row i, and return HiGHS's model status.
+
+        The bounds of the columns are those ``within``, low and high, or else the row's own.
+        """
         highs, (low, high) = self.highs, within or (data.low[i], data.high[i])
         highs.changeColsBounds(len(self._columns), self._columns, low, high)
         highs.changeRowsBounds(len(self._rows), self._rows, data.row_low[i], data.row_high[i])
@@ -283,7 +286,7 @@ class Engine:
             highs.setOptionValue("time_limit", np.inf if seconds is None else seconds)
         highs.run()
         if highs.getModelStatus() == STATUS.kNotset:
-            # Whoever else asked HiGHS in this thread for more threads has left it with them.
+            # Other users of HiGHS in this thread have set its scheduler to more threads.
             highs.resetGlobalScheduler(True)  # noqa: FBT003 (it has no name)
             highs.run()
         return highs.getModelStatus()

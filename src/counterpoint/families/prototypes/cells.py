@@ -173,39 +173,41 @@ class Distances:
         self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
         self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
 
-    def against(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(m, k) the least cost by which each cell leads each rival, and the weight that shows it.
+    def least_costs(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Bound the cost at which each of m cells leads each of k rivals, and give the multipliers.
 
-        Columns count as free or held, whatever bounds they have; the cost is infinite, and the
-        weight 1, where no move helps.
+        Both are of shape (m, k). A column that can move in a direction at all moves there without
+        end, unless it costs nothing. Where no change lets the cell lead, the cost is infinite and
+        the multiplier 1.
         """
         leaders, opponents = self.cells.leaders[cells], self.cells.rivals[rivals]
         behind = self.scores[opponents] - self.scores[leaders][:, None] + self.cells.safety_margin
         behind[self.cells.place[opponents] == self.cells.place[leaders][:, None]] = 0.0
-        apart = self.cells.matrix[opponents] - self.cells.matrix[leaders][:, None]
-        if len(self.gratis):
-            slopes = apart[:, :, self.gratis]
+        slope = self.cells.matrix[opponents] - self.cells.matrix[leaders][:, None]
+        if len(self.gratis):  # columns without a cost go to their better bound first
+            slopes = slope[:, :, self.gratis]
             with np.errstate(invalid="ignore"):
                 gained = np.where(slopes > 0.0, slopes * self.fall, -slopes * self.rise)
             behind -= np.where(slopes == 0.0, 0.0, gained).sum(axis=2)
-        effect = np.abs(apart)
+        effect = np.abs(slope)
         if not self.is_free:
-            effect *= np.where(apart > 0.0, self.falls, self.rises)
+            effect *= np.where(slope > 0.0, self.falls, self.rises)
         encoded_cost, spread = self.program.encoded_cost, self.spread
-        steep = np.zeros(behind.shape)
+        # Maximise the dual, weight · behind − ¼ weight² · squares. Up to a weight of 1 / rate no
+        # slope exceeds an absolute cost.
+        squares = np.zeros(behind.shape)
         if spread is not None:
-            steep = ((apart @ spread) ** 2).sum(axis=2)
+            squares = ((slope @ spread) ** 2).sum(axis=2)
         elif len(self.nonlinear):
-            steep = effect[:, :, self.nonlinear] ** 2 @ (
-                1.0 / encoded_cost.diagonal[self.nonlinear]
-            )
+            inverse = 1.0 / encoded_cost.diagonal[self.nonlinear]
+            squares = effect[:, :, self.nonlinear] ** 2 @ inverse
         rate = (effect[:, :, self.flat] / encoded_cost.absolute[self.flat]).max(axis=2, initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.minimum(2.0 * behind / steep, 1.0 / rate)
-            gain = weight * behind - 0.25 * weight * weight * steep
-        stuck = np.isinf(weight) & (behind > 0.0)
-        gain = np.where(stuck, np.inf, np.where(behind > 0.0, gain, 0.0))
-        return gain, np.where(stuck, 1.0, np.where(behind > 0.0, weight, 0.0))
+            weight = np.minimum(2.0 * behind / squares, 1.0 / rate)
+            cost = weight * behind - 0.25 * weight * weight * squares
+        impossible = np.isinf(weight) & (behind > 0.0)
+        cost = np.where(impossible, np.inf, np.where(behind > 0.0, cost, 0.0))
+        return cost, np.where(impossible, 1.0, np.where(behind > 0.0, weight, 0.0))
 
 
 @final
@@ -262,7 +264,7 @@ class CellRelaxation(Bounding):
         rivals, weights = np.full(len(cells), rival, dtype=np.intp), np.zeros(len(cells))
         for block in blocks(len(cells), program.width):
             positions = np.arange(block.start, block.stop)
-            weights[block] = distances.against(positions, rivals[:1])[1][:, 0]
+            weights[block] = distances.least_costs(positions, rivals[:1])[1][:, 0]
         return cls(program, cells, distances.case, rivals, weights, distances.spread)
 
     @property
@@ -422,10 +424,11 @@ class CellSearch:
             if perf_counter() > self.end:
                 self.state.limited[self.row] = True
                 return
-            (gains,), (weights,) = self.distances.against(np.array([s]), np.array(self.pool))
-            order = np.argsort(-gains, kind="stable")[:4]
+            cell, pool = np.array([s]), np.array(self.pool)
+            (costs,), (weights,) = self.distances.least_costs(cell, pool)
+            order = np.argsort(-costs, kind="stable")[:4]
             first = order[:1]
-            if not (gains[first] >= self._cutoff() and self._is_excluded(s, first, weights[first])):
+            if not (costs[first] >= self._cutoff() and self._is_excluded(s, first, weights[first])):
                 self._open(s, order)
             self.bounds[s] = np.inf
 

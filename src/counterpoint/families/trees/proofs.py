@@ -245,19 +245,23 @@ def require_rows(program: Program) -> None:
 def evidence_of(
     condition: LeafSums, program: Program, cases: Cases, records: Sequence[dict[str, Any]]
 ) -> BoxProofs:
-    """Read proofs from a record; a ValueError if they are none."""
+    """Read the proof of each row from its record; raise a ValueError if one is malformed.
+
+    Whether the proofs hold is checked later, whenever a bound is asked for.
+    """
     require_rows(program)
     proofs = []
     for record in records:
-        entries = [record[name] for name in ("kind", "what", "where", "first", "second")]
-        whole = all(type(v) is int and v >= 0 for entry in entries for v in entry)
-        count = {len(entry) for entry in (*entries, record["multipliers"])}
-        if not whole or len(count) != 1 or len(record) != 7:
+        nodes = [record[name] for name in ("kind", "what", "where", "first", "second")]
+        are_whole = all(type(v) is int and v >= 0 for values in nodes for v in values)
+        lengths = {len(values) for values in (*nodes, record["multipliers"])}
+        # The five lists of the nodes, their multipliers and the bound, and nothing else.
+        if not are_whole or len(lengths) != 1 or len(record) != 7:
             raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
         multipliers = [[float(value) for value in vector] for vector in record["multipliers"]]
         bound = float(record["bound"])
         if not bound >= 0.0:
             raise ValueError("a bound is a number of at least 0")
-        kind, what, where, first, second = entries
+        kind, what, where, first, second = nodes
         proofs.append(BoxProof(kind, what, where, first, second, multipliers, bound))
     return BoxProofs(program, condition, cases, proofs, np.zeros(len(cases)))

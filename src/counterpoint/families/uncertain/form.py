@@ -208,6 +208,11 @@ class FourierScores(UncertainForm):
         return (1.0 if wanted[1] else -1.0), margin
 
     def start_hint(self, target: Robust, features: Features) -> StartHint:
+        """Return where to look for points, as the target's ``search`` has it.
+
+        On the segment to the prototype, if the model gives it the label; "best" looks elsewhere too
+        if a margin is needed or there is no such segment, and otherwise where the segment fails.
+        """
         prototype = target.prototype_point(features)
         if prototype is not None and self.predict(prototype[None])[0] != target.label:
             if target.search == "segment":
@@ -217,10 +222,10 @@ class FourierScores(UncertainForm):
                     "elsewhere as well."
                 )
             prototype = None
-        wide = target.search == "best" and (target.selects or prototype is None)
-        anywhere = target.search == "optimal" or wide
+        is_best = target.search == "best"
+        anywhere = target.search == "optimal" or (is_best and (target.selects or prototype is None))
         on_segment = prototype is not None and target.search != "optimal"
-        otherwise = target.search == "best" and not anywhere
+        otherwise = is_best and not anywhere
         return StartHint(prototype, on_segment, anywhere, otherwise)
 
     def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:

@@ -304,12 +304,16 @@ class _Moments:
         self.signs = np.append(self.signs, np.full(m, sign))
 
     def _add_within(self) -> None:
-        """(y − low)(y − high) for columns with two bounds; equal to 0 for one-hot blocks."""
+        """Add (y − low)(y − high) <= 0 for free columns with two bounds; = 0 for one-hot columns.
+
+        In changes δ = y − x this is δ² + (below + above) δ + below · above.
+        """
         program, x, d = self.program, self.case.x[0], self.program.width
         bounded, numeric = self.curvature.bounded, program.numeric
-        which = np.flatnonzero(np.isin(bounded, self.free))
-        first = program.convex_size + len(self.curvature.quadrics)
-        for chosen, sign in ((which, 1.0), (which[~numeric[bounded[which]]], -1.0)):
+        first = program.convex_size + len(self.curvature.quadrics)  # the first multiplier of these
+        within = np.flatnonzero(np.isin(bounded, self.free))
+        one_hot = within[~numeric[bounded[within]]]
+        for chosen, sign in ((within, 1.0), (one_hot, -1.0)):  # an equation is two inequalities
             columns = bounded[chosen]
             low = np.where(numeric, self.case.low[0], 0.0)[columns]
             high = np.where(numeric, self.case.high[0], 1.0)[columns]

@@ -211,6 +211,7 @@ def audit(  # noqa: PLR0913
 
 
 def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
+    """Return the name of each row's group, shape (n,): ``by`` is a column's name or its values."""
     table, n = answers.table, len(answers)
     if by is None:
         return np.full(n, "all", dtype=object)
@@ -224,14 +225,15 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
     values = np.asarray(by, dtype=object)
     if values.shape != (n,):
         raise InvalidInput(f"Expected one group for each of {n} rows; got shape {values.shape}.")
-    out = np.array(["missing" if v is None or v != v else str(v) for v in values], dtype=object)  # noqa: PLR0124
-    count = len({*out.tolist()})
+    # NaN alone is unequal to itself
+    names = ["missing" if v is None or v != v else str(v) for v in values]  # noqa: PLR0124
+    count = len({*names})
     if count > 50:
         raise InvalidInput(
             f"Expected at most 50 groups; got {count}. Make groups of numbers first, say with "
             "pandas.cut."
         )
-    return out
+    return np.array(names, dtype=object)
 
 
 def fixed_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:

@@ -49,19 +49,19 @@ class NoiseLaw(ABC):
     n_features: int
 
     def tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
-        """P(φᵀμ > t).
+        """Return the probability P(φᵀμ > t).
 
         Parameters
         ----------
         t
             Score units; a number, or one for each row of ``phi``.
         phi
-            (F,) or (n, F).
+            The vectors φ, shape (F,) or (n, F).
 
         Returns
         -------
         ndarray
-            () or (n,).
+            One probability for each φ, shape () or (n,).
 
         Raises
         ------
@@ -71,7 +71,7 @@ class NoiseLaw(ABC):
         return np.exp(self.log_tail(t, phi))
 
     def log_tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
-        """log P(φᵀμ > t) as in `tail`, also where the probability itself is no float any more."""
+        """Return log P(φᵀμ > t), as for `tail`; finite also where the probability underflows."""
         rows, shape = self._rows(phi)
         t = _levels(t, len(rows))
         upper = self._log_tail(np.abs(t), rows)
@@ -80,19 +80,19 @@ class NoiseLaw(ABC):
         return np.where(t >= 0.0, upper, lower).reshape(shape)
 
     def quantile(self, p: float, phi: ArrayLike) -> FloatArray:
-        """q with P(φᵀμ ≤ q) = p, in score units.
+        """Return the quantile q with P(φᵀμ ≤ q) = p, in score units.
 
         Parameters
         ----------
         p
             Above 0 and below 1.
         phi
-            (F,) or (n, F).
+            The vectors φ, shape (F,) or (n, F).
 
         Returns
         -------
         ndarray
-            () or (n,).
+            One quantile for each φ, shape () or (n,).
 
         Raises
         ------
@@ -104,14 +104,14 @@ class NoiseLaw(ABC):
         return (sign * self._quantiles(q, rows, sloped=False)[0]).reshape(shape)
 
     def quantile_with_gradient(self, p: float, phi: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """As `quantile`, and its gradient in φ, (F,) or (n, F): 0 where φ = 0, a subgradient."""
+        """Return `quantile` and its gradients in φ, (F,) or (n, F): 0, a subgradient, at φ = 0."""
         q, sign = _tail_of(p)
         rows, shape = self._rows(phi)
         values, slopes = self._quantiles(q, rows, sloped=True)
         return (sign * values).reshape(shape), (sign * slopes).reshape(*shape, self.n_features)
 
     def deviation(self, phi: ArrayLike) -> FloatArray:
-        """The standard deviation of φᵀμ, () or (n,), in score units, for φ (F,) or (n, F)."""
+        """Return the standard deviation of φᵀμ, () or (n,), in score units: φ is (F,) or (n, F)."""
         rows, shape = self._rows(phi)
         return self._deviation(rows).reshape(shape)
 
@@ -304,12 +304,12 @@ class ProjectedGaussian(NoiseLaw):
 
     @classmethod
     def of(cls, covariance: ArrayLike) -> ProjectedGaussian:
-        """Noise of a covariance (F, F), symmetric and positive semi-definite.
+        """Make normal noise from its covariance, shape (F, F).
 
         Raises
         ------
         InvalidInput
-            If it is none.
+            If the matrix is not finite, symmetric and positive semi-definite.
         """
         matrix = np.asarray(covariance, dtype=np.float64)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and bool(matrix.size)
@@ -318,13 +318,15 @@ class ProjectedGaussian(NoiseLaw):
                 f"Expected a finite symmetric covariance; got shape {matrix.shape}: pass the "
                 "covariance of the weights, (F, F)."
             )
-        size, towards = np.linalg.eigh(0.5 * (matrix + matrix.T))
-        if size[0] < -1e-10 * max(size[-1], 0.0) or size[-1] < 0.0:
+        # the factor is V √Λ, by the eigenvalues Λ in ascending order and the eigenvectors V
+        eigenvalues, eigenvectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        smallest, largest = eigenvalues[[0, -1]]
+        if smallest < -1e-10 * max(largest, 0.0) or largest < 0.0:  # more than their rounding
             raise InvalidInput(
                 "Expected a positive semi-definite covariance, and its smallest eigenvalue is "
-                f"{size[0]:g}: check how it was estimated."
+                f"{smallest:g}: check how it was estimated."
             )
-        return cls(towards * np.sqrt(np.maximum(size, 0.0)))
+        return cls(eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)))
 
     @property
     def n_features(self) -> int:  # type: ignore[override]
@@ -420,7 +422,7 @@ def _check_scale(scale: float, n_features: int) -> None:
 
 
 def normal_quantile(q: float) -> float:
-    """z with P(Z > z) = q."""
+    """Return z with P(Z > z) = q for a standard normal Z."""
     from scipy.special import ndtri
 
     return -float(ndtri(q))

@@ -165,46 +165,54 @@ def sentence_of(error: BaseException) -> str:
 
 
 def fingerprint(form: Form, features: Features, fills: Mapping[Hashable, Any]) -> str:
-    """What was read of a model with its preprocessing, as one hash.
+    """Return the SHA-256 digest of a model's form, its features and what fills missing cells.
 
     Numbers count in single precision: another processor may differ in the last digits of doubles.
     """
     code = sha256()
-    for piece in _parts(
-        [form, [(f.name, type(f)) for f in features], sorted(fills.items(), key=str)]
-    ):
-        code.update(piece)
+    identity = [form, [(f.name, type(f)) for f in features], sorted(fills.items(), key=str)]
+    for chunk in _serialized(identity):
+        code.update(chunk)
     return f"sha256:{code.hexdigest()}"
 
 
-def _parts(value: Any) -> Iterator[bytes]:
-    """What a form is made of, piece by piece, each with its kind."""
+def _serialized(value: Any) -> Iterator[bytes]:
+    """Yield bytes that identify a value: numbers as such, else the type, the length and the items.
+
+    Equal forms give equal bytes, in every process and on every platform.
+    """
     value = np.array(value) if isinstance(value, float) else value
-    inside: Sequence[Any] = ()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             real = value.dtype.kind == "f"
+            # adding 0.0 turns −0.0, which is equal to 0.0, into the same bytes
             numbers = value.astype("<f4") + np.float32(0.0) if real else value.astype("<i8")
         yield str(value.shape).encode() + numbers.tobytes()
         return
-    if sparse.issparse(value):
-        whole = sparse.csr_array(value)
-        whole.sum_duplicates()
-        inside = *whole.shape, whole.indptr, whole.indices, whole.data
-    elif isinstance(value, np.ndarray | np.generic):
-        inside = [value.tolist()]
-    elif isinstance(value, Mapping):
-        inside = [*value.items()]
-    elif isinstance(value, list | tuple | set | frozenset):
-        inside = value if isinstance(value, list | tuple) else sorted(value, key=repr)
-    elif is_dataclass(value) and not isinstance(value, type):
-        compared = (field for field in fields(value) if field.init and field.compare)  # no caches
-        inside = [getattr(value, field.name) for field in compared]
-    else:
+    items = _items(value)
+    if items is None:
         yield str(getattr(value, "__name__", value)).encode()
-    yield f"{type(value).__name__}:{len(inside)}".encode()
-    for item in inside:
-        yield from _parts(item)
+    yield f"{type(value).__name__}:{len(items or ())}".encode()
+    for item in items or ():
+        yield from _serialized(item)
+
+
+def _items(value: Any) -> Sequence[Any] | None:
+    """Return what a value consists of, or None of a string, a number, a function or a class."""
+    if sparse.issparse(value):
+        matrix = sparse.csr_array(value)
+        matrix.sum_duplicates()
+        return *matrix.shape, matrix.indptr, matrix.indices, matrix.data
+    if isinstance(value, np.ndarray | np.generic):
+        return [value.tolist()]
+    if isinstance(value, Mapping):
+        return [*value.items()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        compared = (field for field in fields(value) if field.init and field.compare)  # no caches
+        return [getattr(value, field.name) for field in compared]
+    return None
 
 
 # What was asked

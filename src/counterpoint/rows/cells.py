@@ -165,7 +165,7 @@ def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def emptied(series: Any, rows: NDArray[np.bool_]) -> Any:
-    """A narwhals series with some cells missing.
+    """Return a narwhals series whose cells are missing where a mask of the rows, (n,), is true.
 
     pandas' whole numbers and booleans of NumPy become the nullable ones of the same size (``Int64``
     for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
@@ -175,9 +175,9 @@ def emptied(series: Any, rows: NDArray[np.bool_]) -> Any:
         native = native.take(backend.array(np.arange(len(rows)), mask=rows))
     elif nw.dependencies.is_pandas_series(native):
         dtype = native.dtype
-        if isinstance(dtype, np.dtype) and dtype.kind in "biu":
-            whole = dtype.name.replace("uint", "UInt").replace("int", "Int")
-            nullable: Any = "boolean" if dtype.kind == "b" else whole
+        if isinstance(dtype, np.dtype) and dtype.kind in "biu":  # these have no missing value
+            integer = dtype.name.replace("uint", "UInt").replace("int", "Int")
+            nullable: Any = "boolean" if dtype.kind == "b" else integer
             native = native.astype(nullable)
         native = native.mask(rows)
     else:

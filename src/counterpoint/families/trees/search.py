@@ -351,10 +351,12 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             cheapest = relations.cells(y, box.box)
             self.offer(*cheapest)
         bound = relations.bound(box.box, multipliers)
-        best = replace(box, leaves=self.all_leaves)
+        best = box
         for charges in (np.zeros(self.size), multipliers):
             if bound < self.cost_cutoff:
-                best = self._look([replace(best, multipliers=charges, bound=0.0)])[0]
+                # of all leaves: the nearest point may be in one that other charges exclude
+                begin = replace(box, leaves=self.all_leaves, multipliers=charges, bound=0.0)
+                best = self._look([begin])[0]
                 bound = max(bound, best.bound)
         if bound > box.bound:
             box = replace(best, multipliers=multipliers, bound=bound)

@@ -217,7 +217,7 @@ def _(transformer: Any, columns: Columns) -> Columns:
 _Imputer: Any = SimpleImputer.__base__
 
 
-@read_step.register(_Imputer | MissingIndicator)
+@read_step.register(_Imputer | SimpleImputer | MissingIndicator)
 def _(imputer: Any, columns: Columns) -> Columns:
     """Run a step that changes missing cells only."""
     if isinstance(imputer, SimpleImputer):

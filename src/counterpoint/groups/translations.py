@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations, permutations
@@ -150,10 +150,15 @@ class Translations:
                 "Fit both on the same columns."
             )
 
+    @property
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """The positions of all ordered pairs of groups."""
+        return permutations(range(len(self.groups)), 2)
+
     def over_pairs(self, measure: Callable[[int, int], float], same: float = 0.0) -> FloatArray:
         """Measure each ordered pair of groups (l, l); a group and itself get ``same``."""
         matrix = np.full((len(self.groups),) * 2, same)
-        for i, j in permutations(range(len(self.groups)), 2):
+        for i, j in self.pairs:
             matrix[i, j] = measure(i, j)
         return matrix
 

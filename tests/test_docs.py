@@ -37,7 +37,7 @@ import counterpoint as cp
 from counterpoint.certificate import Certificate
 from counterpoint.cli import app
 from counterpoint.models import dispatch
-from counterpoint.problem.policy import kinds
+from counterpoint.problem.tables import kinds
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

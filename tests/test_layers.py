@@ -30,6 +30,10 @@ KNOWING = {
 }
 """Modules that know a family by name, and which: nobody joins them."""
 
+CLIENTS = {PACKAGE: {f"{PACKAGE}.audits", f"{PACKAGE}.letters"}}
+"""Who imports clients of its own: the package names for type checkers what they define, and loads
+it when it is asked for. No other import may run up, or in a circle."""
+
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -100,25 +104,20 @@ def floor_of(module: str) -> int | None:
 def test_a_module_imports_only_from_its_floor_and_those_above(file: Path):
     floor = floor_of(module_name(file))
     assert floor is not None, f"{module_name(file)} is in no room of {ARCHITECTURE.name}"
-    for imported in at_the_top(file) - (
-        {PACKAGE} if module_name(file).endswith("__main__") else set()
-    ):
+    for imported in of_the_project(file):
         above = floor_of(imported)
         assert above is not None
         assert above <= floor, f"{module_name(file)} imports {imported}, which is on a floor below"
 
 
-def at_the_top(file: Path) -> set[str]:
-    """The project's modules that a file imports when it is imported itself."""
-    tree = ast.parse(file.read_text(), str(file))
-    found = (
-        name for node in tree.body if isinstance(node, ast.ImportFrom) for name in _from(node, file)
-    )
-    return {name for name in found if name.split(".")[0] == PACKAGE} - {module_name(file)}
+def of_the_project(file: Path) -> set[str]:
+    """The project's modules that a file imports: at the top, in functions, and for types alone."""
+    names = {name for name in imports(file) if name.split(".")[0] == PACKAGE}
+    return names - {module_name(file)} - CLIENTS.get(module_name(file), set())
 
 
 def test_imports_run_in_no_circle():
-    graph = {module_name(file): at_the_top(file) for file in FILES}
+    graph = {module_name(file): of_the_project(file) for file in FILES}
     order = list(graphlib.TopologicalSorter(graph).static_order())
     assert {*graph} <= {*order}
 

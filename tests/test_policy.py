@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
-from counterpoint.problem.policy import kinds
+from counterpoint.problem.tables import kinds
 from counterpoint.rows import features
 
 TARGETS = [

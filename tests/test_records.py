@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
 
 import counterpoint as cp
-from counterpoint.records.record import FIELDS, SCHEMA, canonical, digest, problem_of
+from counterpoint.records.checker import problem_of
+from counterpoint.records.record import FIELDS, SCHEMA, canonical, digest
 from counterpoint.solvers.base import Solver
 
 FREE = ("made",)

@@ -30,7 +30,8 @@ from sklearn.preprocessing import (
 import counterpoint as cp
 from counterpoint.certificate import MESSAGES
 from counterpoint.lvq import GLVQ, GMLVQ
-from counterpoint.records.record import RecordedQuery, canonical, digest
+from counterpoint.records.checker import recorded_query
+from counterpoint.records.record import canonical, digest
 from counterpoint.search import search as searching
 
 BINS = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")
@@ -224,7 +225,7 @@ def test_an_answer_that_breaks_a_constraint_and_says_so_is_none() -> None:
     for rules, ok in (([], True), ([rule], False)):
         asked = record["asked"] | {"constraints": [*record["asked"]["constraints"], *rules]}
         told = _sealed(record | words | {"asked": asked})
-        program = RecordedQuery.of(told, model).question.actionable
+        program = recorded_query(told, model).question.actionable
         row, answer = ([[*told[side].values()]] for side in ("row", "answer"))
         violation = program.violation(np.array(answer), np.array(row))[0]
         found = cp.recheck(_sealed(told | {"violation": float(violation)}), model)

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.alternatives import Alternatives
-from counterpoint.answer import Counterfactual
 from counterpoint.certificate import Certificate, Claim, Status
 from counterpoint.errors import (
     CounterpointError,
@@ -52,7 +51,7 @@ from counterpoint.problem.targets import (
     Tradeoff,
 )
 from counterpoint.problem.weights import mad_weights, percentile_ranks
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from counterpoint.answer import Counterfactual
 from counterpoint.certificate import COLUMNS, Certificates, Claim, Status
 from counterpoint.errors import InvalidInput, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.results import Counterfactuals
+from counterpoint.results import Counterfactual, Counterfactuals
 from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
 

@@ -28,6 +28,7 @@ __all__ = [
     "LEAST",
     "LIBRARY",
     "MISSING",
+    "SINGLE",
     "STEP_SLACK",
     "TINY",
     "UNIT",
@@ -81,6 +82,9 @@ STEP_SLACK = 1e-9
 VIOLATION = 1e-8
 """Largest relative violation of a constraint that counts as rounding: ten times what solvers are
 asked for (1e-9 and less), since their points are scaled, decoded and encoded again."""
+SINGLE = 8.0 * float(np.finfo(np.float32).eps)
+"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
+which `VIOLATION` is less than one."""
 CLOSED = 1e-9
 """A relative gap below which nothing is left to prove: far above the rounding of bounds, far below
 the 1e-6 that is asked for by default."""

@@ -1,9 +1,10 @@
-"""`Counterfactuals`: the answers to a batch, in columns."""
+"""`Counterfactuals`, the answers to a batch in columns, and `Counterfactual`, one row's answer."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import product
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.answer import Counterfactual
-from counterpoint.certificate import COLUMNS, Certificates, Claim, Status, said_of
-from counterpoint.errors import InvalidInput, position_of, shown
+from counterpoint.caches import fields_only
+from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim, Status, said_of
+from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
 from counterpoint.problem.targets import Guarantee
@@ -23,16 +24,157 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.programs.evidence import Kept
+    from counterpoint.records.batches import AnsweredRows
+    from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
     from counterpoint.solvers import Effort
 
-__all__ = ["Counterfactuals"]
+__all__ = ["Counterfactual", "Counterfactuals"]
 
 
 CELLS = 1 << 18
 """Cells that are compared at a time: few enough to stay in the cache."""
 REMARKS = 20
 """Of so many rows without an answer a report says what is attainable instead."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counterfactual:
+    """One row's answer.
+
+    Parameters
+    ----------
+    status
+        What became of the row.
+    factual
+        Name → value, as it came in.
+    changes
+        Name → (from, to) of the features that change.
+    certificate
+        What the answer is worth.
+    batch, position
+        The answers that it is one of, and which.
+    """
+
+    status: Status
+    factual: dict[Hashable, Any]
+    changes: dict[Hashable, tuple[Any, Any]]
+    certificate: Certificate
+    batch: Counterfactuals = field(repr=False)
+    position: int = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of the batch, this row alone."""
+        row = slice(self.position, self.position + 1)
+        alone = self.batch.part(row, self.batch.table.take(row))
+        return {**fields_only(self), "batch": alone, "position": 0}
+
+    @cached_property
+    def message(self) -> str:
+        """What became of the row, in a sentence or two.
+
+        For a `Robust` without an answer, it says what is attainable; that takes a few searches.
+        """
+        return self.batch.message(self.position)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an answer."""
+        return self.certificate.valid
+
+    @property
+    def cost(self) -> float:
+        """Of the answer, in cost units; NaN without one."""
+        return self.certificate.cost
+
+    @property
+    def row(self) -> dict[Hashable, Any]:
+        """Name → value of the answer.
+
+        Raises
+        ------
+        NoAnswer
+            If there is none.
+        """
+        self.raise_for_status()
+        return {**self.factual, **{name: pair[1] for name, pair in self.changes.items()}}
+
+    @cached_property
+    def conflict(self) -> Conflict | None:
+        """Why there is no answer: a minimal set of conflicting constraints; None with one."""
+        if self.status is not Status.INFEASIBLE:
+            return None
+        from counterpoint.search.conflicts import conflict_of
+
+        batch, i = self.batch, self.position
+        x = batch.features.expand(batch.before[i : i + 1])
+        return conflict_of(batch.question, batch.targets[i], x, batch.eps)
+
+    def to_record(self, *, salt: str | None = None) -> dict[str, Any]:
+        """The answer with all that is needed to check it again, as JSON has it.
+
+        `counterpoint.recheck` does so, without solving anything. The same input gives the same
+        record, but for ``made``, which says when and with which versions.
+
+        Parameters
+        ----------
+        salt
+            A secret text. The record then holds an HMAC of the row with it in the place of the
+            row, and of the answer what changes; `recheck` needs the row and the salt.
+
+        Raises
+        ------
+        InvalidInput
+            If it is one of several answers to the row.
+        InvalidSpec
+            If target, cost or constraints cannot be written to a file.
+        """
+        from counterpoint.records.batches import to_batches
+        from counterpoint.records.writing import to_json
+
+        row = slice(self.position, self.position + 1)
+        alone = self.batch.part(row, self.batch.table.take(row))
+        (record,) = to_json(to_batches(alone.answered_rows()), salt)
+        return record
+
+    def raise_for_status(self) -> None:
+        """Raise `NoAnswer`, with the reason, unless there is an answer."""
+        if not self.found:
+            raise NoAnswer(f"{self.status}: {self.message}")
+
+    def __str__(self) -> str:
+        head = f"{self.status}: {self.message}"
+        if not self.found:
+            return head
+        c = self.certificate
+        lines = [f"  {name}: {html.change(*pair)}" for name, pair in self.changes.items()]
+        traded = c.objective != c.cost
+        least = f"objective {c.objective:.6g}, at least" if traded else "at least"
+        claim = "" if c.claim is Claim.NONE else f" ({c.claim})"
+        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g}{claim}, gap {c.gap:.1e}"
+        return "\n".join([head, *lines, tail])
+
+    def __repr__(self) -> str:
+        text = f", cost {self.cost:.6g}: {html.changes(self.changes)}" if self.found else ""
+        return f"<Counterfactual: {self.status}{text}>"
+
+    def _repr_html_(self) -> str:
+        names = [f.name for f in fields(self.certificate)]
+        certificate = [(name, getattr(self.certificate, name)) for name in names]
+        moved = [(name, *pair) for name, pair in self.changes.items()]
+        same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
+        already_satisfied, c = html.table(("feature", "value"), same), self.certificate
+        cost = f"cost {c.cost:.6g}{c.likely}, at least {c.bound:.6g} ({c.claim})"
+        return html.panel(
+            f"Counterfactual: {self.status}",
+            html.paragraph(self.message),
+            html.table(("feature", "from", "to"), moved) if moved else "",
+            html.paragraph(cost if self.found and c.objective == c.cost else ""),
+            html.folded(f"{several(len(same), 'feature')} unchanged", already_satisfied),
+            html.folded("Certificate", html.table(("", ""), certificate)),
+            good=self.found,
+        )
 
 
 @final
@@ -257,9 +399,31 @@ class Counterfactuals:
         MissingExtra
             If pyarrow is needed and not installed.
         """
-        from counterpoint.records.files import write_records
+        from counterpoint.records.batches import to_batches
+        from counterpoint.records.writing import write_records
 
-        write_records(self, path, salt)
+        write_records(to_batches(self.answered_rows()), path, salt)
+
+    def answered_rows(self) -> AnsweredRows:
+        """What records of the answers are made of."""
+        from counterpoint.records.batches import AnsweredRows
+
+        return AnsweredRows(
+            self.table,
+            self.decoded(slice(None)),
+            self.fills,
+            self.question,
+            self.effort,
+            self.targets,
+            self.eps,
+            self.statuses,
+            self.certificates,
+            self.before,
+            self.after,
+            self.problems,
+            self.remarks(),
+            self.proofs,
+        )
 
     def to_frame(self) -> Any:
         """The counterfactual rows, one for each row that was passed, as they were passed.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim
 from counterpoint.errors import InvalidInput
-from counterpoint.records.checker import BROKEN, check
+from counterpoint.records.checker import BROKEN, check, recorded_query
 from counterpoint.records.files import read_records, with_rows
 from counterpoint.records.record import RecordBatch, RecordedQuery, canonical, sentence_of
 from counterpoint.rows.table import Table
@@ -153,7 +153,7 @@ def _check(
         query = (
             queries[key]
             if key in queries
-            else queries.setdefault(key, RecordedQuery.of(batch.shared, model))
+            else queries.setdefault(key, recorded_query(batch.shared, model))
         )
         wrong, settles = check(batch, query)
     except BROKEN as error:

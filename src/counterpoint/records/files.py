@@ -1,23 +1,18 @@
-"""Records written and read: as JSON, and as Parquet in columns."""
+"""Records read: from JSON, and from Parquet in columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from hashlib import sha256
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from counterpoint.certificate import Claim, Status
-from counterpoint.errors import InvalidInput, MissingExtra, shown
-from counterpoint.numerics import VIOLATION, BoolArray, IntArray
-from counterpoint.problem.targets import Guarantee, Validation
-from counterpoint.programs.proof_text import as_pieces, numbers, proofs_of, told
-from counterpoint.records.checker import BROKEN, concluded, messages_of, nothing
+from counterpoint.errors import InvalidInput, shown
+from counterpoint.numerics import BoolArray
+from counterpoint.programs.proof_text import numbers
+from counterpoint.records.checker import BROKEN
 from counterpoint.records.record import (
     EDITED,
     FIELDS,
@@ -27,226 +22,29 @@ from counterpoint.records.record import (
     SHARED,
     WORDS,
     RecordBatch,
-    RecordedQuery,
-    as_cell,
     canonical,
     digest,
-    fingerprint,
     hashed,
     is_made,
-    made_now,
     of_cell,
     parsed,
-    query_of,
     sentence_of,
 )
+from counterpoint.records.writing import cells_of, check_parquet, digests
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
-from counterpoint.search.validation import SINGLE
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from counterpoint.results import Counterfactuals
-
-__all__ = ["read_records", "to_batches", "to_json", "with_rows", "write_records"]
+__all__ = ["read_records", "with_rows"]
 
 UNMADE = "does not say when it was made and with which versions, as text"
 DEEPEST = 32
 """Levels of lists and objects in a record: the ten of a proof and of what was asked, and room for
 more; far from what Python's own readers and writers of JSON take."""
-
-
-# Writing
-
-
-def to_batches(answers: Counterfactuals) -> Iterator[RecordBatch]:
-    """The records of answers in columns, one batch for each target."""
-    import pandas as pd
-
-    features, remarks = answers.features, answers.remarks()
-    tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
-    frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
-    singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
-    read = fingerprint(answers.question.form, features, answers.fills)
-    model = {"fingerprint": read, "features": [*map(str, features.names)]}
-    groups: dict[str, list[int]] = {}
-    for i, target in enumerate(answers.targets.tolist()):
-        groups.setdefault(repr(target), []).append(i)
-    for listed in groups.values():
-        at, target = np.array(listed), answers.targets[listed[0]]
-        table = query_of(answers, target, singles)
-        shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
-        shared["asked_hash"] = digest(canonical(table))
-        limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
-        query = RecordedQuery(
-            answers.question, target, *limits, resolution, table["time_limit"] is not None
-        )
-        # a target that depends on the row is not one of rows that cannot be used
-        usable = (answers.statuses[at] != Status.INVALID.code).any()
-        programs = answers.question.union(target).proof_programs if usable else ()
-        sizes = [program.kept_size for program in programs]
-        proofs = _proofs(answers, at, sizes)
-        values = _columns(answers, at, query, proofs)
-        values["message"] = messages_of(values)
-        for k, i in enumerate(listed):
-            if i in answers.problems:
-                values["message"][k] = answers.problems[i]
-            elif i in remarks:
-                values["message"][k] += f" {remarks[i]}"
-        rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
-        yield RecordBatch(shared, rows, after, values, proofs, at, sizes)
-
-
-def _columns(
-    answers: Counterfactuals, at: IntArray, query: RecordedQuery, proofs: list[Any]
-) -> dict[str, Any]:
-    """Words and numbers of some answers to one target."""
-    c, question, target = answers.certificates, answers.question, query.target
-    out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
-    index = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
-    if len(index):
-        rows = at[index]
-        x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
-        names = ("valid", "margin", "probability", "guarantees", "rounding")
-        verdict = Validation(*(getattr(c, name)[rows] for name in names))
-        if target.requirement.promise is Guarantee.NONE:  # a search in a span knew less of them
-            margin = question.form.margin(y, target)
-            rounding = target.requirement.rounding(question.form, y, query.eps)
-            verdict = replace(verdict, margin=margin, rounding=rounding)
-        status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
-        claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED
-        stated: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
-        stated["valid"] = c.valid[rows]
-        stated["proof"] = [proofs[i] for i in index.tolist()]
-        for name, values in concluded(query, x, y, verdict, stated).items():
-            out[name][index] = values
-    del out["proved"]
-    return out
-
-
-def _proofs(answers: Counterfactuals, at: IntArray, sizes: list[int]) -> list[Any]:
-    """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
-    out: list[Any] = [None] * len(at)
-    search = np.full(len(answers), -1)
-    for k, (rows, _) in enumerate(answers.proofs):
-        search[rows] = k  # what was searched last counts
-    search[answers.statuses == Status.ALREADY.code] = -1
-    for k in np.unique(search[at][search[at] >= 0]).tolist():
-        rows, pieces = answers.proofs[k]
-        if not sizes or sizes != [piece.multipliers.shape[1] for piece in pieces]:
-            continue
-        mine = np.flatnonzero(search[at] == k)
-        for i, proof in zip(mine, proofs_of(pieces, np.searchsorted(rows, at[mine])), strict=True):
-            out[i] = proof
-    return out
-
-
-def to_json(batches: Iterator[RecordBatch], salt: str | None) -> list[dict[str, Any]]:
-    """The records as JSON has them, in the order of the answers."""
-    out: dict[int, dict[str, Any]] = {}
-    for batch in batches:
-        rows, answers = (_cells(frame) for frame in (batch.rows, batch.answers))
-        columns = {k: np.asarray(v).tolist() for k, v in batch.values.items()}
-        for i, at in enumerate(batch.at.tolist()):
-            record = {
-                **batch.shared,
-                "row": rows[i],
-                "proof": as_pieces(batch.proofs[i], batch.sizes),
-            }
-            record |= {name: told(values[i]) for name, values in columns.items()}
-            record |= {name: str(record[name]) for name in WORDS}
-            record["answer"] = answers[i] if record["valid"] else None
-            if salt is not None:
-                record["row"] = hashed(rows[i], salt)
-                changed = {k: v for k, v in answers[i].items() if v != rows[i][k]}
-                record["answer"] = changed if record["valid"] else None
-            record["digest"] = digest(canonical(record))
-            out[at] = record
-    return [out[at] for at in sorted(out)]
-
-
-def _cells(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    columns = [[as_cell(value) for value in frame[name].tolist()] for name in frame.columns]
-    names = frame.columns.tolist()
-    return [dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True)]
-
-
-def write_records(
-    answers: Counterfactuals, path: str | PathLike[str], salt: str | None = None
-) -> None:
-    """Write the records of answers: JSON lines, or Parquet by the ending of the name."""
-    path, batches = Path(path), to_batches(answers)
-    if path.suffix == ".jsonl":
-        lines = (f"{canonical(record)}\n" for record in to_json(batches, salt))
-        path.write_text("".join(lines), encoding="utf-8")
-        return
-    _check_parquet(path)
-    import pandas as pd
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    frames = []
-    for batch in batches:
-        rows, after = batch.rows, batch.answers
-        columns: dict[str, Any] = {"shared": [canonical(batch.shared)] * len(batch.at)}
-        if salt is not None:
-            columns[HASHED] = [hashed(row, salt) for row in _cells(rows)]
-            same = (rows == after) | (rows.isna() & after.isna())
-            rows, after = rows[[]], after.astype(object).mask(same, None)
-        for side, frame in (("row", rows), ("answer", after)):
-            columns |= {f"{side}.{name}": frame[name].array for name in frame.columns}
-        columns |= {k: v.astype(str) if k in WORDS else v for k, v in batch.values.items()}
-        plain = [isinstance(proof, np.ndarray) for proof in batch.proofs]
-        pairs = [*zip(batch.proofs, plain, strict=True)]
-        columns["multipliers"] = [proof if is_array else None for proof, is_array in pairs]
-        columns["proof"] = [
-            None if p is None or is_array else canonical(p) for p, is_array in pairs
-        ]
-        frames.append(pd.DataFrame(columns, index=batch.at))
-    whole = pd.concat(frames).sort_index()
-    whole["shared"] = whole["shared"].astype("category")
-    table = pa.Table.from_pandas(whole, preserve_index=False)
-    table = table.append_column("digest", pa.array(_digests(table.to_pandas())))
-    parquet.write_table(table, path)
-
-
-def _digests(frame: pd.DataFrame) -> list[str]:
-    """(n,) SHA-256 of all columns of each row: numbers as float64, all else as JSON."""
-    whole = frame.drop(columns=["digest", "multipliers", "shared"], errors="ignore")
-    numeric = whole.select_dtypes("number").sort_index(axis=1)
-    names = [*numeric.columns, *sorted({*whole.columns} - {*numeric.columns})]
-    columns = [whole[name].tolist() for name in names[numeric.shape[1] :]]
-    shared = frame["shared"].astype("category").cat
-    begun = [sha256(canonical([text, *names]).encode()) for text in shared.categories]
-    texts: dict[tuple[Any, ...], bytes] = {}
-    out = []
-    rows = (
-        shared.codes,
-        numeric.to_numpy("<f8") + 0.0,
-        frame["multipliers"],
-        zip(*columns, strict=True),
-    )
-    for code, row, proof, words in zip(*rows, strict=True):
-        if words not in texts:
-            texts[words] = canonical([None if v != v else v for v in words]).encode()  # noqa: PLR0124
-        shares = begun[code].copy()
-        shares.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
-        out.append(f"sha256:{shares.hexdigest()}")
-    return out
-
-
-def _check_parquet(path: Path) -> None:
-    """Raise if a file is of another kind, or pyarrow is missing."""
-    if path.suffix != ".parquet":
-        raise InvalidInput(f"Expected a file of records (.jsonl, .parquet); got {path.name}.")
-    if find_spec("pyarrow") is None:
-        raise MissingExtra(
-            f"{path.name} is a Parquet file, which needs pyarrow, and that is not installed. "
-            "Install it with 'pip install pyarrow', or use JSON lines."
-        )
 
 
 # Reading
@@ -391,7 +189,7 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
 
 def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
     """The records of a Parquet file; InvalidInput if it is none."""
-    _check_parquet(path)
+    check_parquet(path)
     import pandas as pd
 
     try:
@@ -399,14 +197,14 @@ def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[Reco
         columns = {"shared", "proof", "multipliers", "valid", "digest", *WORDS, *NUMBERS}
         lacks = columns - {*frame.columns}
         out = [] if lacks else [*_in_columns(frame)]
-        digests = [] if lacks else _digests(frame)
+        computed = [] if lacks else digests(frame)
     except (*BROKEN, OSError) as error:
         raise InvalidInput(
             f"{path.name} is not a file of records: {sentence_of(error)}."
         ) from error
     if lacks:
         raise InvalidInput(f"{path.name} is not a file of records: it lacks {min(lacks)!r}.")
-    for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(digests)).tolist():
+    for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(computed)).tolist():
         problems.setdefault(i, []).append(EDITED)
     return out, len(frame)
 
@@ -453,7 +251,7 @@ def with_rows(
     columns = zip(names, table.names, strict=True)
     base = pd.DataFrame({name: table.column(source) for name, source in columns}).iloc[batch.at]
     base = base.reset_index(drop=True)
-    hashes = np.array([hashed(row, salt) for row in _cells(base)], dtype=object)
+    hashes = np.array([hashed(row, salt) for row in cells_of(base)], dtype=object)
     after = {
         name: [
             old if is_missing(new) else new

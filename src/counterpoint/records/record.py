@@ -21,15 +21,14 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.errors import InvalidInput
-from counterpoint.numerics import EPS, VIOLATION, FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, WithinObserved
-from counterpoint.problem.policy import Problem, distinct
+from counterpoint.problem.tables import distinct, policy_of
 from counterpoint.problem.targets import Target
 from counterpoint.programs.proof_text import told
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.search.query import Query
-from counterpoint.search.validation import SINGLE
 from counterpoint.solvers import Effort
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from counterpoint.models.reading import ReadModel
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
-    from counterpoint.results import Counterfactuals
 
 __all__ = [
     "EDITED",
@@ -60,7 +58,6 @@ __all__ = [
     "made_now",
     "of_cell",
     "parsed",
-    "problem_of",
     "query_of",
     "sentence_of",
 ]
@@ -218,16 +215,17 @@ def _items(value: Any) -> Sequence[Any] | None:
 # What was asked
 
 
-def query_of(answers: Counterfactuals, target: Target, singles: list[str]) -> dict[str, Any]:
+def query_of(
+    question: Query, effort: Effort | None, target: Target, singles: list[str]
+) -> dict[str, Any]:
     """What was asked of rows with one target, as `Problem.from_dict` reads it, and how far."""
-    question, effort = answers.question, answers.effort
     if effort is None:
         raise InvalidInput(
             "Records are of the cheapest answer of each row; these are several answers, or answers "
             "along a path. Call explain without n=, and make records of what it returns."
         )
     features, constraints = _stated(question.features, question.constraints)
-    table = Problem(target, question.cost, constraints, tuple(features)).to_dict()
+    table = policy_of(target, question.cost, constraints, tuple(features))
     named = table.pop("features")
     table["features"] = [{"name": name, **kind} for name, kind in named.items()]
     table["constraints"] = table.get("constraints", [])
@@ -266,23 +264,6 @@ def _stated(
     return features, tuple(out)
 
 
-def problem_of(query: Mapping[str, Any]) -> Problem:
-    """The problem that a record says was asked: ``problem_of(record["asked"]).explainer(model)``.
-
-    Raises
-    ------
-    InvalidSpec
-        If it cannot be read.
-    """
-    keys = ("target", "cost", "constraints")
-    table: dict[str, Any] = {key: query[key] for key in keys if key in query}
-    table["features"] = {
-        feature["name"]: {key: value for key, value in feature.items() if key != "name"}
-        for feature in query["features"]
-    }
-    return Problem.from_dict(table)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class RecordedQuery:
@@ -297,39 +278,6 @@ class RecordedQuery:
     singles: tuple[str, ...] = ()  # the columns in single precision
     reading: ReadModel | None = None  # the model, where it can be asked
     problems: tuple[str, ...] = ()  # what is wrong with all records that say so
-
-    @classmethod
-    def of(cls, shared: Mapping[str, Any], model: Any) -> RecordedQuery:
-        """Read it; what cannot be read is one of `BROKEN`."""
-        query, problems = shared["asked"], []
-        keys = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
-        if set(query) != keys | {"float32"}:
-            raise ValueError("what was asked lacks a key, or has one too many")
-        if digest(canonical(query)) != shared["asked_hash"]:
-            problems.append("What was asked does not fit its hash: it was changed.")
-        problem = problem_of(query)
-        if problem.target is None or problem.cost is None:
-            raise ValueError("expected a target and a cost")
-        # The model is read as for any explanation; constraints and cost are those of the record.
-        explainer = problem.explainer(model)
-        reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
-        single = float(np.finfo(np.float32).eps) if query["float32"] else EPS
-        form = reading.form.in_precision(max(reading.eps, single))
-        reading = replace(reading, form=form)
-        question = Query.ask(form, explainer.features, rules, problem.cost)
-        if (
-            fingerprint(reading.form, question.features, reading.fills)
-            != shared["model"]["fingerprint"]
-        ):
-            problems.append(
-                "It is a record of another model: what is read of this one has another fingerprint."
-            )
-        if shared["model"]["features"] != [str(name) for name in question.features.names]:
-            problems.append("The model's features are others than the record says.")
-        effort = Effort.asked(query["gap"], query["time_limit"], query["optimality"])
-        limited, resolution = effort.seconds is not None, SINGLE if query["float32"] else VIOLATION
-        numbers = question, problem.target, effort.gap, reading.eps, resolution, limited
-        return cls(*numbers, tuple(query["float32"]), reading, tuple(problems))
 
     def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""

@@ -17,6 +17,7 @@ from counterpoint.certificate import Certificates, Claim, certify, judge, lower_
 from counterpoint.numerics import (
     CLOSED,
     EPS,
+    SINGLE,
     VIOLATION,
     BoolArray,
     FloatArray,
@@ -33,7 +34,7 @@ from counterpoint.search.search import Found, SafetyMargins, Union, search
 from counterpoint.search.witnesses import TRIED, Witness, Witnesses, shortened
 from counterpoint.solvers.base import Effort
 
-__all__ = ["SINGLE", "SPARE", "ModelValidation", "NotForeseen", "ask_about"]
+__all__ = ["SPARE", "ModelValidation", "NotForeseen", "ask_about"]
 
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
@@ -44,9 +45,6 @@ SPARE = 2.0
 """The margin that is asked for, in units of the model's rounding error at the row: 2 and not 1,
 because the error at the answer may exceed the error at the row, and solvers and float32 columns
 round the answer. Rows that do not lead by as much are searched again, at 1.5 some in each batch."""
-SINGLE = 8.0 * float(np.finfo(np.float32).eps)
-"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
-which `VIOLATION` is less than one."""
 HAIR = 1e-14
 """A share of a row's change, or of a value, that is rounding and no change: some fifty roundings of
 float64."""

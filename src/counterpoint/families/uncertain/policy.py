@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from counterpoint.families.uncertain.target import Robust
-from counterpoint.problem.policy import Parameter, a_count, a_label, a_number, a_row, a_text
+from counterpoint.problem.tables import Parameter, a_count, a_label, a_number, a_row, a_text
 
 __all__ = ["TARGETS"]
 

@@ -1,0 +1,138 @@
+"""Records made of answers, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Certificates, Claim, Status
+from counterpoint.numerics import SINGLE, VIOLATION, FloatArray, IntArray, WordArray
+from counterpoint.problem.targets import Guarantee, Validation
+from counterpoint.programs.evidence import Kept
+from counterpoint.programs.proof_text import proofs_of
+from counterpoint.records.conclusions import concluded, messages_of, nothing
+from counterpoint.records.record import (
+    SCHEMA,
+    RecordBatch,
+    RecordedQuery,
+    canonical,
+    digest,
+    fingerprint,
+    made_now,
+    query_of,
+)
+from counterpoint.rows.table import Table
+from counterpoint.search.query import Query
+from counterpoint.solvers import Effort
+
+__all__ = ["AnsweredRows", "to_batches"]
+
+
+@final
+class AnsweredRows(NamedTuple):
+    """What records are made of: n rows, what was asked of them, and what was answered.
+
+    The fields are those of `Counterfactuals`, which makes it; ``decoded`` holds the answers as they
+    are returned, and ``remarks`` what is said besides, by row.
+    """
+
+    table: Table
+    decoded: Table
+    fills: Mapping[Hashable, Any]
+    question: Query
+    effort: Effort | None
+    targets: NDArray[np.object_]
+    eps: float
+    statuses: WordArray
+    certificates: Certificates
+    before: FloatArray
+    after: FloatArray
+    problems: Mapping[int, str]
+    remarks: Mapping[int, str]
+    proofs: Sequence[tuple[IntArray, Sequence[Kept]]]
+
+
+def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
+    """The records of answers in columns, one batch for each target."""
+    import pandas as pd
+
+    features, remarks = answers.question.features, answers.remarks
+    tables = [t.select(features.names) for t in (answers.table, answers.decoded)]
+    frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
+    singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
+    read = fingerprint(answers.question.form, features, answers.fills)
+    model = {"fingerprint": read, "features": [*map(str, features.names)]}
+    groups: dict[str, list[int]] = {}
+    for i, target in enumerate(answers.targets.tolist()):
+        groups.setdefault(repr(target), []).append(i)
+    for listed in groups.values():
+        at, target = np.array(listed), answers.targets[listed[0]]
+        table = query_of(answers.question, answers.effort, target, singles)
+        shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
+        shared["asked_hash"] = digest(canonical(table))
+        limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
+        query = RecordedQuery(
+            answers.question, target, *limits, resolution, table["time_limit"] is not None
+        )
+        # a target that depends on the row is not one of rows that cannot be used
+        usable = (answers.statuses[at] != Status.INVALID.code).any()
+        programs = answers.question.union(target).proof_programs if usable else ()
+        sizes = [program.kept_size for program in programs]
+        proofs = _proofs(answers, at, sizes)
+        values = _columns(answers, at, query, proofs)
+        values["message"] = messages_of(values)
+        for k, i in enumerate(listed):
+            if i in answers.problems:
+                values["message"][k] = answers.problems[i]
+            elif i in remarks:
+                values["message"][k] += f" {remarks[i]}"
+        rows, after = (frame.iloc[at].reset_index(drop=True) for frame in frames)
+        yield RecordBatch(shared, rows, after, values, proofs, at, sizes)
+
+
+def _columns(
+    answers: AnsweredRows, at: IntArray, query: RecordedQuery, proofs: list[Any]
+) -> dict[str, Any]:
+    """Words and numbers of some answers to one target."""
+    c, question, target = answers.certificates, answers.question, query.target
+    out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
+    index = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
+    if len(index):
+        rows = at[index]
+        x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
+        names = ("valid", "margin", "probability", "guarantees", "rounding")
+        verdict = Validation(*(getattr(c, name)[rows] for name in names))
+        if target.requirement.promise is Guarantee.NONE:  # a search in a span knew less of them
+            margin = question.form.margin(y, target)
+            rounding = target.requirement.rounding(question.form, y, query.eps)
+            verdict = replace(verdict, margin=margin, rounding=rounding)
+        status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
+        claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED
+        stated: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
+        stated["valid"] = c.valid[rows]
+        stated["proof"] = [proofs[i] for i in index.tolist()]
+        for name, values in concluded(query, x, y, verdict, stated).items():
+            out[name][index] = values
+    del out["proved"]
+    return out
+
+
+def _proofs(answers: AnsweredRows, at: IntArray, sizes: list[int]) -> list[Any]:
+    """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
+    out: list[Any] = [None] * len(at)
+    search = np.full(len(answers.statuses), -1)
+    for k, (rows, _) in enumerate(answers.proofs):
+        search[rows] = k  # what was searched last counts
+    search[answers.statuses == Status.ALREADY.code] = -1
+    for k in np.unique(search[at][search[at] >= 0]).tolist():
+        rows, pieces = answers.proofs[k]
+        if not sizes or sizes != [piece.multipliers.shape[1] for piece in pieces]:
+            continue
+        mine = np.flatnonzero(search[at] == k)
+        for i, proof in zip(mine, proofs_of(pieces, np.searchsorted(rows, at[mine])), strict=True):
+            out[i] = proof
+    return out

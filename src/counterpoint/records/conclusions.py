@@ -1,0 +1,168 @@
+"""What records of answers say, as their own proofs show: made and checked by the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
+from counterpoint.families.registry import families
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.problem.targets import Guarantee, Validation
+from counterpoint.programs.evidence import Evidence
+from counterpoint.programs.proof_text import kept_of
+from counterpoint.records.record import NUMBERS, RecordedQuery
+from counterpoint.search.search import Union
+
+if TYPE_CHECKING:
+    from counterpoint.programs.evidence import Bounding, Kept
+    from counterpoint.programs.program import Program
+
+__all__ = ["concluded", "messages_of", "nothing"]
+
+
+def concluded(
+    query: RecordedQuery,
+    x: FloatArray,
+    y: FloatArray,
+    verdict: Validation,
+    stated: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What records of (n, d) rows and answers have to say, in columns of shape (n,).
+
+    The verdict is the model's own on the answers. Of what a record ``said`` only this counts: its
+    proof, whether it is valid or already, and what nothing but a search can know: that a solver
+    reported a bound that settles the row, and which; of a row that nothing settles, that its
+    optimum is local, or that time ran out.
+    """
+    program, pieces = query.question.actionable, query.question.union(query.target)
+    answered, already = stated["valid"].astype(bool), stated["status"] == Status.ALREADY
+    # By the formulas, at the row that was returned: what the change costs, by how much it breaks
+    # constraints, what was minimised.
+    cost_cutoff = query.cost_cutoff(x, y)
+    numbers = {
+        "cost": program.cost(y, x),
+        "violation": program.violation(y, x),
+        "objective": cost_cutoff,
+    }
+    numbers |= {name: getattr(verdict, name) for name in ("margin", "rounding", "probability")}
+    # By its proof: no point costs less than ``least``. Of a row that stays nothing has to be
+    # proved, for no cost is below 0.
+    has_proof = np.array([proof is not None for proof in stated["proof"]], dtype=bool) & ~already
+    least, settled = np.zeros(len(x)), np.array(already)
+    if has_proof.any():
+        rows = ProvedRows(x, answered, cost_cutoff).take(np.flatnonzero(has_proof))
+        proofs = list(compress(stated["proof"], has_proof))
+        least[has_proof], settled[has_proof] = _proved(query, rows, proofs)
+    # A reported bound counts where it settles the row and its own proof does not.
+    reported = (stated["claim"] == Claim.REPORTED) & ~settled
+    bound = np.where(reported, np.fmax(stated["bound"], least), least)
+    bound, least = (np.where(answered, np.fmin(b, cost_cutoff), b) for b in (bound, least))
+    # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
+    small = settled | (relative_gap(cost_cutoff, bound) <= query.gap)
+    sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
+    bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
+    gap = relative_gap(cost_cutoff, bound)
+    limited = (stated["status"] == Status.LIMIT) & query.limited & ~sure
+    status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
+    status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
+    status[sure & ~answered], status[sure & answered] = Status.INFEASIBLE, Status.OPTIMAL
+    status[limited], status[already] = Status.LIMIT, Status.ALREADY
+    claim[sure & settled], claim[sure & reported] = Claim.PROVED, Claim.REPORTED
+    if any(piece.program.nonconvex for piece in pieces.listed):
+        claim[(status == Status.SUBOPTIMAL) & (stated["claim"] == Claim.LOCAL)] = Claim.LOCAL
+    promised[:] = query.target.requirement.promise
+    promised[answered] = Guarantee.of(verdict.guarantees)[answered]
+    numbers = {k: np.where(answered, v, np.nan) for k, v in {**numbers, "gap": gap}.items()}
+    numbers |= {"bound": bound, "proved_bound": least}
+    numbers["resolution"] = np.full(len(x), query.resolution)
+    words = {"status": status, "claim": claim, "guarantee": promised}
+    return {**numbers, **words, "proved": settled}
+
+
+@final
+class ProvedRows(NamedTuple):
+    """n rows whose bounds are to be proved."""
+
+    x: FloatArray  # (n, d) encoded
+    answered: BoolArray  # (n,) whether there is an answer
+    cost_cutoff: FloatArray  # (n,) what was minimised
+
+    def take(self, rows: IntArray) -> ProvedRows:
+        """Some of them."""
+        taken: Any = (column[rows] for column in self)
+        return ProvedRows(*taken)
+
+
+def _proved(
+    query: RecordedQuery, rows: ProvedRows, proofs: list[Any]
+) -> tuple[FloatArray, BoolArray]:
+    """(n,) what multipliers and trees prove, and whether that settles the row."""
+    question, pieces = query.question, query.question.union(query.target)
+    piece_proofs = kept_of(proofs, pieces.proof_programs)
+    bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
+    # Where whole columns are on their lattice, ties are decided there: as when it was answered.
+    on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
+    ties_resolved = question.ties_resolved(query.target, pieces) if on.any() else pieces
+    for mask, union in ((~on, pieces), (on, ties_resolved)):
+        mine = np.flatnonzero(mask)
+        if len(mine):
+            chosen = rows.take(mine)
+            both = zip(union.proof_programs, piece_proofs, strict=True)
+            evidence = [_evidence(query, union, p, chosen, proof.take(mine)) for p, proof in both]
+            bound[mine], settled[mine] = _settled(query, chosen, evidence)
+    return bound, settled
+
+
+def _evidence(
+    query: RecordedQuery, union: Union, program: Program, rows: ProvedRows, proof: Kept
+) -> Bounding:
+    """What bounds one piece of the target: multipliers and trees, or what its family reads."""
+    cases = query.cases(program, rows.x)
+    if proof.family_proofs is None:
+        return Evidence.of_kept(program, cases, proof)
+    for family in families():
+        for condition in (union.lazy, *program.region):
+            if type(condition) in family.PROOFS:
+                bounds: Bounding = family.PROOFS[type(condition)](
+                    condition, program, cases, proof.family_proofs
+                )
+                return bounds
+    raise ValueError("there is a proof of a kind that is not known")
+
+
+def _settled(
+    query: RecordedQuery, rows: ProvedRows, evidence: Sequence[Bounding]
+) -> tuple[FloatArray, BoolArray]:
+    """(n,) the bound of a union of pieces, which is the least of theirs; whether it settles."""
+    bound = lower_bounds(evidence, np.where(rows.answered, rows.cost_cutoff, np.inf), query.gap)[0]
+    small = relative_gap(rows.cost_cutoff, bound) <= query.gap
+    return bound, np.where(rows.answered, small, np.isposinf(bound))
+
+
+def messages_of(values: Mapping[str, Any]) -> NDArray[np.object_]:
+    """(n,) what records say in words of rows that can be used, by their other words and numbers."""
+    valid = values["valid"].astype(bool)
+    edge = valid & (values["margin"] < values["rounding"])
+    words = (values[name].tolist() for name in ("status", "claim", "guarantee"))
+    sorts = [*zip(*words, valid.tolist(), edge.tolist(), strict=True)]
+    texts = {
+        sort: said_of(
+            Status(sort[0]), Claim(sort[1]), Guarantee(sort[2]), has_answer=sort[3], on_edge=sort[4]
+        )
+        for sort in {*sorts}
+    }
+    return np.array([texts[sort] for sort in sorts], dtype=object)
+
+
+def nothing(n: int, resolution: float) -> dict[str, Any]:
+    """What records of n rows that cannot be used have to say."""
+    out: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
+    out |= {"bound": np.zeros(n), "proved_bound": np.zeros(n), "proved": np.zeros(n, dtype=bool)}
+    words = {"status": Status.INVALID, "claim": Claim.NONE, "guarantee": Guarantee.NONE}
+    out |= {name: np.full(n, word, dtype=object) for name, word in words.items()}
+    return out | {"resolution": np.full(n, resolution)}

@@ -10,7 +10,7 @@ from sklearn.calibration import CalibratedClassifierCV
 
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.columns import Columns, place
-from counterpoint.models.dispatch import Inputs, classes_of, finish, fitted, inputs_of
+from counterpoint.models.dispatch import classes_of, finish, fitted, inputs_of
 from counterpoint.models.estimators import ONE_VS_REST, OTHER_SCORES
 from counterpoint.models.form import AffineMap, Form, Magnitude
 from counterpoint.models.linear import Calibration, LinearScores, Link
@@ -107,6 +107,4 @@ def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
     return replace(form, threshold=limit, magnitude=sizes, **options)
 
 
-@inputs_of.register(CalibratedClassifierCV)
-def _(model: Any) -> Inputs | None:
-    return inputs_of(_only(fitted(model), "")[0])
+inputs_of.register(CalibratedClassifierCV, lambda model: inputs_of(_only(model, "")[0]))

@@ -238,14 +238,13 @@ def _score_limit(form: LinearScores, limit: float, name: str) -> float:
     return form.score_at(limit)
 
 
-@inputs_of.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
-def _(model: Any) -> Inputs | None:
-    return inputs_of(_decider(model))
-
-
 def _decider(model: Any) -> Any:
     """Return the fitted classifier under a threshold, fitted by it or before it."""
     return getattr(model, "estimator_", model.estimator)
+
+
+for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
+    inputs_of.register(kind, lambda model: inputs_of(_decider(model)))
 
 
 # --- regressors of transformed targets ---
@@ -279,26 +278,18 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             "TransformedTargetRegressor with a scaler over a regressor with a log link is not "
             "read. Leave the scaler out: the regressor takes care of the scale itself."
         )
-    column = replace(Columns.inputs(1), where=columns.where)
-    not_affine = UnsupportedModel(
-        f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
-        "which is not affine. Use np.log with np.exp, or an affine scaler."
-    )
+    column = replace(Columns.inputs(1), where=columns.where, straight=True)
     try:
-        after = through_step("transformer", transformer, column)
+        forth = through_step("transformer", transformer, column).map()
     except UnsupportedModel as error:
-        raise not_affine from error
-    if after.curves:
-        raise not_affine
-    forth = after.map()
+        raise UnsupportedModel(
+            f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
+            "which is not affine. Use np.log with np.exp, or an affine scaler."
+        ) from error
     scale, shift = np.asarray(forth.matrix), forth.offset
-    sizes = Magnitude(
-        np.abs(1.0 / scale), np.abs(shift / scale[0]), 2
-    )  # of z ↦ (z − shift) / scale
+    sizes = Magnitude(np.abs(1.0 / scale), np.abs(shift / scale[0]), 2)  # (z − shift) / scale
     matrix, offset = form.matrix / scale, (form.offset - shift) / scale[0]
     return replace(form, matrix=matrix, offset=offset, magnitude=sizes.through(form.map))
 
 
-@inputs_of.register(TransformedTargetRegressor)
-def _(model: Any) -> Inputs | None:
-    return inputs_of(fitted(model).regressor_)
+inputs_of.register(TransformedTargetRegressor, lambda model: inputs_of(fitted(model).regressor_))

@@ -16,7 +16,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-clusters test-pandas2 machines slow coverage check format bench bench-quick docs wheel clean
+.PHONY: help demo test test-further test-clusters test-pandas2 machines slow coverage check format bench bench-quick docs wheel clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,10 +25,13 @@ demo: $(VENV)/.has-core ## explain a model's decisions on real data (installs th
 	@$(BIN)/counterpoint demo
 
 # A process for each core: more threads in each would only wait for one another.
-test slow coverage bench-quick: export OMP_NUM_THREADS ?= 1
+test test-further slow coverage bench-quick: export OMP_NUM_THREADS ?= 1
 
-test: $(VENV)/.has-test ## run the tests
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+test: $(VENV)/.has-test ## run the tests, each with a few of its parameters (ARGS="tests/test_trees.py": all of those)
+	$(BIN)/python -m pytest -n $(JOBS) $(or $(ARGS),-m "not slow and not published and not further")
+
+test-further: $(VENV)/.has-test ## run the other parameters of each test, the matrix, the pages of the site and of the desk
+	$(BIN)/python -m pytest -n $(JOBS) -m "further and not slow and not published" $(ARGS)
 
 test-clusters: $(VENV)/.has-spark ## run the tests of batches on workers that die, on Dask and on Spark (400 MB; needs Java)
 	$(BIN)/python -m pytest -m slow tests/test_clusters.py $(ARGS)

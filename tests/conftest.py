@@ -108,8 +108,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
 
 
+FIRST = 3
+"""Of how many of its parameters `make test` runs a test; `make test-further` runs the others."""
+OF_THE_SOURCE = {"test_layers", "test_imports", "test_docs", "test_everything_is_checked"}
+"""Tests that read the source, a file a parameter, and take no time."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is slow, needs real data or is compared with an oracle; keep a few parameters."""
+    mark_further(items)
     for item in items:
         if is_left_to_the_slow_run(item):
             item.add_marker(pytest.mark.slow)
@@ -119,12 +126,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.delicate)
     few = config.getoption("few")
     if few:
-        same: dict[str, list[pytest.Item]] = {}
-        for item in items:
-            same.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        kept = {id(some[k]) for some in same.values() for k in spread(len(some), few)}
+        kept = {id(same[k]) for same in by_function(items) for k in spread(len(same), few)}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
         items[:] = [item for item in items if id(item) in kept]
+
+
+def by_function(items: list[pytest.Item]) -> list[list[pytest.Item]]:
+    """The parameters of each test."""
+    same: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        same.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return list(same.values())
+
+
+def mark_further(items: list[pytest.Item]) -> None:
+    """Mark the parameters of each test but a few, spread over all, as ``further``."""
+    quick = [
+        item
+        for item in items
+        if not (item.get_closest_marker("slow") or is_left_to_the_slow_run(item))
+    ]
+    for same in by_function(quick):
+        if same[0].module.__name__.rpartition(".")[2] not in OF_THE_SOURCE:
+            first = spread(len(same), FIRST)
+            for k, item in enumerate(same):
+                if k not in first:
+                    item.add_marker(pytest.mark.further)
 
 
 @cache

@@ -217,6 +217,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "page",
     [pytest.param(p, marks=MARKS.get(p.name, [])) for p in PAGES],

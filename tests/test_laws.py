@@ -62,6 +62,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 DTYPES: dict[str, Any] = {"double": "float64", "single": "float32", "mixed": {"a": "float32"}}
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_optimal_has_no_larger_gap_than_was_asked_for(name: str, dtype: str) -> None:

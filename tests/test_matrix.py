@@ -129,6 +129,7 @@ def wrong_elsewhere(question: Question, answers: cp.Counterfactuals) -> Iterator
 QUICK, SLOW = range(1), range(1, 21)
 
 
+@pytest.mark.further
 @pytest.mark.parametrize(
     "seed", [*QUICK, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW)]
 )
@@ -168,6 +169,7 @@ def line(family: str, factor: str) -> str:
     return " | ".join([f"| {family}", *(said_of(family, v) for v in FACTORS[factor])]) + " |"
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("family", FACTORS["family"])
 def test_what_is_proved_is_what_the_page_says(family: str):
     """A constraint, cost or kind of column that is no longer proved is seen, and so is one that is.

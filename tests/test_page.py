@@ -24,7 +24,10 @@ from counterpoint.app import make_app
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium here to look with.")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="There is no Chromium here to look with."),
+    pytest.mark.further,
+]
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}

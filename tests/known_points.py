@@ -148,6 +148,10 @@ def meets(  # noqa: C901, PLR0911 (one case each)
         case cp.Linear(coefficients=weights, high=high):
             total = sum(w * y[n] for n, w in weights.items())
             return total <= high + sum(abs(w) * off(n) for n, w in weights.items())
+        case cp.SameChange(first=a, second=b):
+            sizes = sum(np.abs(z[n]) for z in (x, y) for n in (a, b))
+            apart = np.abs((y[a] - x[a]) - (y[b] - x[b]))
+            return apart <= off(a) + off(b) + (0.0 if exactly else 1e-9) * sizes
         case cp.Ellipsoid(center=center, matrix=matrix, radius=radius):
             away = np.column_stack([y[n] - c for n, c in center.items()])
             share = 1e-7 if any(question.is_lattice(n) for n in center) or not exactly else -1e-12

@@ -53,7 +53,7 @@ FACTORS = {
     "cost": ("by MAD", "weights", "squared", "mahalanobis", "percentiles", "pairs"),
     "constraint": (
         *("free", "immutable", "bounds", "monotone", "changes"),
-        *("linear relation", "ellipsoid", "clearance", "several"),
+        *("linear relation", "same change", "ellipsoid", "clearance", "several"),
     ),
     "target": ("label", "other label", "margin", "probability", "trade-off", "interval"),
     "dtype": ("float64", "float32", "int64", "mixed"),
@@ -93,6 +93,7 @@ UNASKED = (
 """What cannot be asked: there is no such column, score, probability or regressor."""
 REFUSED = (
     pairs(["clearance"], but("family", *TREES))
+    | pairs(["same change"], ("LGMLVQ", *GAUSSIAN))
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], TREES)
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], CURVES)
     | pairs(["trade-off"], GAUSSIAN)
@@ -508,6 +509,8 @@ class Question:
             high = float(np.nanquantile(total, 0.6, method="nearest"))
             # A sum of rounded numbers is not on a bound or beside it by rounding.
             return [cp.Linear(weights, high=high + 0.1 * self.step_of("a"))]
+        if kind == "same change":
+            return [cp.SameChange("a", "b")]
         if kind == "ellipsoid":
             values = X[["a", "b"]].dropna().astype(float)
             center = values.mean().to_dict()
@@ -604,6 +607,7 @@ class Question:
 
     def may_be_invalid(self, i: int) -> bool:
         """Whether a row lacks a cell that a constraint needs."""
-        names = {"linear relation": ["a", "b"], "ellipsoid": ["a", "b"], "clearance": ["a"]}
+        of_both = {c: ["a", "b"] for c in ("linear relation", "same change", "ellipsoid")}
+        names = of_both | {"clearance": ["a"]}
         needed = names.get(self.cell.constraint, [])
         return self.cell.family in NATIVE and bool(self.rows[needed].iloc[i].isna().any())

@@ -77,7 +77,7 @@ def allows(constraint: cp.Constraint, features: cp.Features, before: Row, after:
     return excess(constraint, features, before, after) <= 0.0
 
 
-def excess(  # noqa: PLR0911 (one case each)
+def excess(  # noqa: C901, PLR0911 (one case each)
     constraint: cp.Constraint, features: cp.Features, before: Row, after: Row
 ) -> float:
     """By how much a change breaks a constraint, in the units of the constraint."""
@@ -101,6 +101,10 @@ def excess(  # noqa: PLR0911 (one case each)
             terms = [c * number(after[n]) for n, c in coefficients.items()]
             total, off = sum(terms), (len(terms) + 1) * EPS * sum(map(abs, terms))
             return max(low - total, total - high) - off  # by how much this sum itself may be off
+        case cp.SameChange(first=first, second=second):
+            values = [number(row[n]) for row in (after, before) for n in (first, second)]
+            apart = (values[0] - values[2]) - (values[1] - values[3])
+            return abs(apart) - 4.0 * EPS * sum(map(abs, values))
         case cp.Ellipsoid(center=center, matrix=matrix, radius=radius):
             away = np.array([number(after[n]) - c for n, c in center.items()])
             return float(np.sqrt(away @ np.asarray(matrix) @ away) - radius)

@@ -460,6 +460,7 @@ def test_what_is_no_constraint(constraint: Any):
         cp.Monotone("agee", "increasing"),
         cp.Clearance("agee", 1.0),
         cp.Linear({"agee": 1.0}, high=1.0),
+        cp.SameChange("agee", "home"),
         cp.Ellipsoid({"agee": 1.0}, [[1.0]]),
         cp.WithinObserved("agee"),
     ],
@@ -476,6 +477,7 @@ def test_a_constraint_on_an_unknown_feature_fails_when_the_explainer_is_made(con
         cp.Monotone("home", "increasing"),
         cp.Clearance("home", 1.0),
         cp.Linear({"home": 1.0}, high=1.0),
+        cp.SameChange("age", "home"),
         cp.Ellipsoid({"home": 1.0}, [[1.0]]),
     ],
 )
@@ -492,6 +494,7 @@ def test_a_constraint_that_does_not_fit_the_kind(constraint: Any):
         lambda: cp.Bounds("age", rise=-1.0),
         lambda: cp.Bounds("age", low=np.nan),
         lambda: cp.Monotone("age", "up"),
+        lambda: cp.SameChange("age", "age"),
         lambda: cp.Clearance("age", 0.0),
         lambda: cp.Clearance("age", np.inf),
         lambda: cp.Linear({}, high=1.0),

@@ -31,6 +31,7 @@ from counterpoint.problem.constraints import (
     Linear,
     MaxChanges,
     Monotone,
+    SameChange,
     WithinObserved,
 )
 from counterpoint.problem.costs import (
@@ -111,6 +112,7 @@ __all__ = [
     "Recheck",
     "Relaxation",
     "Robust",
+    "SameChange",
     "SolverFailure",
     "SquaredEuclidean",
     "Status",

@@ -45,6 +45,8 @@ CONSTRAINTS = [
     cp.Linear({"income": 1.0, "debt": -2.0}, high=1.0),
     cp.Linear({"income": 1.0, "years": 0.5, "rooms": -1.0}, low=-2.0, high=3.0),
     cp.Linear.parse("income <= 2 * rooms - 3"),
+    cp.SameChange("income", "debt"),
+    cp.SameChange("income", "years"),
     cp.Ellipsoid({"income": 1.0, "debt": 0.5}, [[0.3, 0.1], [0.1, 1.0]], 1.5),
     cp.Ellipsoid({"debt": 0.0, "years": 0.0}, np.diag([1.0, 0.1]), 2.0),
     cp.MaxChanges(1),

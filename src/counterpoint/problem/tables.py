@@ -25,6 +25,7 @@ from counterpoint.problem.constraints import (
     Linear,
     MaxChanges,
     Monotone,
+    SameChange,
     WithinObserved,
 )
 from counterpoint.problem.costs import (
@@ -217,6 +218,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Clearance: {"feature": a_text, "margin": a_number},
             Linear: {"coefficients": _by_name, **ends},
             Ellipsoid: {"center": _by_name, "matrix": _matrix, "radius": a_number},
+            SameChange: {"first": a_text, "second": a_text},
             MaxChanges: {"count": a_count},
             WithinObserved: {"features": _names},
         },

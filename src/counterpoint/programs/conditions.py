@@ -28,6 +28,7 @@ __all__ = [
     "INTEGRAL",
     "AtMost",
     "Box",
+    "ChangeBounds",
     "Cone",
     "CutOracle",
     "HalfSpaces",
@@ -262,13 +263,15 @@ class LinearBounds(Coupling):
     tight: FloatArray = field(default_factory=lambda: np.zeros(0))
     # (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost
     lost: FloatArray = field(default_factory=lambda: np.zeros(0))
+    # (m,) 1 for the rows of `ChangeBounds`, low <= A (y − x) <= high, and 0 for the others
+    of_change: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         for name in ("low", "high"):
             bounds = np.atleast_1d(np.asarray(getattr(self, name), dtype=np.float64))
             object.__setattr__(self, name, bounds)
         object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
-        for name in ("tight", "lost"):
+        for name in ("tight", "lost", "of_change"):
             if len(getattr(self, name)) != len(self.matrix):
                 object.__setattr__(self, name, np.zeros(len(self.matrix)))
 
@@ -293,6 +296,14 @@ class LinearBounds(Coupling):
         normal, count = weights @ self.matrix, self.size + 1
         return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
 
+    def moved(self, cut: Cut, multipliers: FloatArray, x: FloatArray) -> Cut:
+        """A cut of these rows, for rows about the change from x (n, d): A y <= high + A x."""
+        weights = self.cut_weights(multipliers)[0] * self.of_change
+        offset = (weights * (x @ self.matrix.T)).sum(axis=1)
+        size = (np.abs(weights) * (np.abs(x) @ self.sizes.T)).sum(axis=1)
+        doubt = gamma(x.shape[1] + self.size + 4) * (size + np.abs(cut.offset))
+        return cut._replace(offset=cut.offset + offset, doubt=cut.doubt + doubt)
+
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
         above, high, below, low = self._sides
@@ -307,6 +318,10 @@ class LinearBounds(Coupling):
         """(m,) which upper bounds there are, and these or 0; the same of the lower ones."""
         above, below = np.isfinite(self.high), np.isfinite(self.low)
         return above, np.where(above, self.high, 0.0), below, np.where(below, self.low, 0.0)
+
+    def start(self, x: FloatArray) -> FloatArray:
+        """(n, m) what the rows take at x itself: 0 for those about the change."""
+        return np.asarray((x @ self.matrix.T) * (1.0 - self.of_change))
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
@@ -348,7 +363,7 @@ class LinearBounds(Coupling):
         tied = np.fmod(limit[rows], gap) == 0.0
         high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
         ties[rows] = 0.0
-        return LinearBounds(self.matrix, self.low, high, self.tight, ties)
+        return replace(self, high=high, lost=ties)
 
     @cached_property
     def room(self) -> FloatArray:
@@ -356,7 +371,8 @@ class LinearBounds(Coupling):
         return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        value, before = y @ self.matrix.T, x @ self.matrix.T
+        moved = self.of_change * (x @ self.matrix.T)
+        value, before = y @ self.matrix.T - moved, self.start(x)
         weight = np.abs(self.matrix.T)
         terms = (np.abs(y) + np.abs(x)) @ weight
         change = np.abs(y - x) @ weight
@@ -367,6 +383,25 @@ class LinearBounds(Coupling):
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - start))
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ChangeBounds(Condition):
+    """low <= A (y − x) <= high, row by row: linear bounds on the change.
+
+    A type of its own, for only those take it who know of rows whose limits move with x.
+    """
+
+    rows: LinearBounds  # about the change
+
+    @classmethod
+    def equation(cls, row: FloatArray) -> ChangeBounds:
+        """The weighed changes of the columns, by a row (d,), add up to 0."""
+        return cls(LinearBounds(row[None], np.zeros(1), np.zeros(1), of_change=np.ones(1)))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        return self.rows.violation(y, x)
 
 
 @final

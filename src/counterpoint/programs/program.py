@@ -24,6 +24,7 @@ from counterpoint.problem.costs import EncodedCost, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
     AtMost,
     Box,
+    ChangeBounds,
     Cone,
     LinearBounds,
     OneOf,
@@ -109,8 +110,12 @@ class Program:
 
     @cached_property
     def affine(self) -> LinearBounds:
-        """All linear rows stacked; there may be none."""
-        rows = [c for c in self.region if isinstance(c, LinearBounds)]
+        """All linear rows stacked, those about the change too; there may be none."""
+        rows = [
+            c.rows if isinstance(c, ChangeBounds) else c
+            for c in self.region
+            if isinstance(c, LinearBounds | ChangeBounds)
+        ]
         none = LinearBounds(np.zeros((0, self.width)), np.zeros(0), np.zeros(0))
         return reduce(LinearBounds.stacked, rows) if rows else none
 
@@ -258,7 +263,9 @@ class Program:
     @cached_property
     def _merged(self) -> Region:
         """The same region with one box, and one stack of rows; without groups."""
-        further = [c for c in self.region if not isinstance(c, Box | LinearBounds | OneOf)]
+        further = [
+            c for c in self.region if not isinstance(c, Box | LinearBounds | ChangeBounds | OneOf)
+        ]
         first: list[Condition] = [self.box]
         if self.affine.size:
             first.append(self.affine)
@@ -309,8 +316,8 @@ class Program:
         unit[used] = (sizes[np.ix_(rows, used)] / height[rows, None]).max(axis=0, initial=0.0)
         return height, unit * (1.0 + 8.0 * UNIT)
 
-    def cut(self, multipliers: FloatArray) -> Cut:
-        """What the couplings and charges add up to.
+    def cut(self, multipliers: FloatArray, x: FloatArray) -> Cut:
+        """What the couplings and charges add up to, for rows x (n, d), or (1, d) for all.
 
         The multipliers of conditions that are not convex have no part in it.
         """
@@ -318,6 +325,8 @@ class Program:
         for coupling in self._cut_parts:
             cuts.append(coupling.cut(multipliers[:, start : start + coupling.size]))
             start += coupling.size
+        if self.affine.of_change.any():
+            cuts[0] = self.affine.moved(cuts[0], multipliers[:, : self.affine.size], x)
         if len(cuts) == 1:
             return cuts[0]
         offsets = np.stack([cut.offset for cut in cuts])
@@ -353,7 +362,7 @@ class Program:
             return self._one_row.bound(cases.x, *weighed)[:, 0]
         if self._is_plain_loss and cases.unbounded:
             return self._loss_bound.bound(cases, multipliers)
-        cut = self.cut(multipliers)
+        cut = self.cut(multipliers, cases.x)
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
@@ -410,7 +419,7 @@ class Program:
             charged = sum(objective_term.size for objective_term in self.objective_terms)
             multipliers = np.array(multipliers)
             multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
-        cut, further = self.cut(multipliers), multipliers[:, self.convex_size :]
+        cut, further = self.cut(multipliers, cases.x), multipliers[:, self.convex_size :]
         refuted, beyond = self.duality.refutes(cases, cut), self.nonconvex_duality
         return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)
 

@@ -254,7 +254,7 @@ class _Excluded:
         ceiling: FloatArray,
     ) -> None:
         self.program, self.node, self.encoded_cost = program, node, program.duality.diagonal
-        cut = program.cut(multipliers)
+        cut = program.cut(multipliers, node.x)
         self.slope = cut.normal
         count = cut.roundings + AFTER + 8
         self.size = cut.weights @ cut.normals

@@ -22,7 +22,7 @@ from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee, Target
-from counterpoint.programs.conditions import Box, Transitions
+from counterpoint.programs.conditions import Box, ChangeBounds, Transitions
 from counterpoint.programs.evidence import Evidence, RowEvidence
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Cases, Coupling, Cut, Region
@@ -79,7 +79,7 @@ class FeasibilityOracle:
         self._programs: dict[object, tuple[Query, Union, Cases]] = {}
         self._had: list[frozenset[int]] = []
         """Sets of atoms under which there is an answer."""
-        self._proofs: list[list[Proof]] = [[(set(), _units(p))] for p in pieces.listed]
+        self._proofs: list[list[Proof]] = [[(set(), _units(p, x))] for p in pieces.listed]
         """For each piece."""
 
     def has(self, atoms: Sequence[Constraint]) -> bool:
@@ -283,7 +283,11 @@ class FeasibilityOracle:
         if self.is_by_price or pieces.lazy is not None:
             return
         regions = ((id(c), c.region(self.features)) for c in coupling)
-        ids = {key for key, region in regions if any(isinstance(c, Coupling) for c in region)}
+        ids = {
+            key
+            for key, region in regions
+            if any(isinstance(c, Coupling | ChangeBounds) for c in region)
+        }
         for i in rows.tolist():
             evidences, at = findings.evidence, i
             if len(evidences) == 1 and isinstance(evidences[0], RowEvidence):
@@ -293,13 +297,13 @@ class FeasibilityOracle:
                     continue
                 program, multipliers = evidence.program, evidence.multipliers[at : at + 1]
                 if multipliers.any():
-                    proofs.append((ids, program.cut(multipliers)))
+                    proofs.append((ids, program.cut(multipliers, self.x)))
                     target = np.zeros_like(multipliers)
                     rows_of_target = np.flatnonzero(
                         program.affine.tight + program.affine.lost > 0.0
                     )
                     target[:, rows_of_target] = multipliers[:, rows_of_target]
-                    proofs.append((set(), program.cut(target)))
+                    proofs.append((set(), program.cut(target, self.x)))
 
     def _asked(
         self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
@@ -374,12 +378,12 @@ def _only(cases: Cases, may: BoolArray) -> Cases:
     return replace(cases, low=low, high=high)
 
 
-def _units(piece: Subproblem) -> Cut:
+def _units(piece: Subproblem, x: FloatArray) -> Cut:
     """Nothing, and each linear row of the target in a piece, from each side, as inequalities."""
     program = piece.program
     rows = np.flatnonzero(program.affine.tight + program.affine.lost > 0.0)
     units = np.eye(program.size)[rows]
-    return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]))
+    return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]), x)
 
 
 def _missing(

@@ -16,7 +16,14 @@ import numpy as np
 from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan
-from counterpoint.programs.conditions import AtMost, Cone, LinearBounds, MinimumChange, Whole
+from counterpoint.programs.conditions import (
+    AtMost,
+    ChangeBounds,
+    Cone,
+    LinearBounds,
+    MinimumChange,
+    Whole,
+)
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.solvers.base import (
@@ -84,6 +91,7 @@ Simpler = tuple[str, str, Callable[[Program], Program]]
 
 DISPENSABLE: dict[type, tuple[str, str]] = {
     LinearBounds: ("constraints that relate columns", "leave out these constraints"),
+    ChangeBounds: ("changes that depend on one another", "leave out these constraints"),
     Cone: ("an ellipsoid", "leave out the ellipsoid"),
     AtMost: ("a limit on the number of changes", "leave out this limit"),
     MinimumChange: ("a least change", "leave out the least change"),

@@ -24,6 +24,7 @@ from counterpoint.programs.conditions import (
     INTEGRAL,
     AtMost,
     Box,
+    ChangeBounds,
     Cone,
     LinearBounds,
     Transitions,
@@ -78,7 +79,16 @@ class Branching(Solver):
     """Best-first branch and bound around a solver for the relaxations."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, Cone}
+        {
+            Manhattan,
+            SquaredEuclidean,
+            Mahalanobis,
+            Box,
+            LinearBounds,
+            ChangeBounds,
+            Transitions,
+            Cone,
+        }
         | {LogLoss, LogSumExp, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-7

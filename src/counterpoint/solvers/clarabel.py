@@ -20,7 +20,13 @@ from scipy import sparse
 
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import Box, Cone, LinearBounds, Transitions
+from counterpoint.programs.conditions import (
+    Box,
+    ChangeBounds,
+    Cone,
+    LinearBounds,
+    Transitions,
+)
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Coupling, Region
@@ -53,7 +59,16 @@ class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, Cone}
+        {
+            Manhattan,
+            SquaredEuclidean,
+            Mahalanobis,
+            Box,
+            LinearBounds,
+            ChangeBounds,
+            Transitions,
+            Cone,
+        }
         | {LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7
@@ -188,7 +203,8 @@ class Clarabel(Solver):
     def _is_start(self, case: Cases, point: FloatArray) -> bool:
         """Return whether a point of a rough solution misses no row by too much to start there."""
         affine = self.program.affine.tightened(case.margin)
-        value, terms = affine.matrix @ point, 1.0 + np.abs(affine.matrix) @ np.abs(point)
+        value = affine.matrix @ point - affine.of_change * (affine.matrix @ case.x[0])
+        terms = 1.0 + np.abs(affine.matrix) @ np.abs(point)
         over = np.maximum(affine.low - value, value - affine.high)
         return bool((over <= 1e-5 * terms).all())
 

@@ -58,7 +58,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
             return None
         if refuted and program.refutes(case, multipliers[None, :])[0]:
             return None
-        normal = program.cut(multipliers[None, :]).normal[0]
+        normal = program.cut(multipliers[None, :], case.x).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
         gain = np.where(room & free & ~columns, np.abs(normal) / prices, 0.0)
         better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding

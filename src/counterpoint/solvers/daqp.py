@@ -16,7 +16,12 @@ import numpy as np
 from counterpoint.caches import Memo
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, SquaredEuclidean
-from counterpoint.programs.conditions import Box, LinearBounds, Transitions
+from counterpoint.programs.conditions import (
+    Box,
+    ChangeBounds,
+    LinearBounds,
+    Transitions,
+)
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
@@ -46,7 +51,7 @@ class Daqp(Solver):
     """Continuous quadratic programs, by DAQP; `Branching` proves those with categories."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions}
+        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, ChangeBounds, Transitions}
     )
     accuracy: ClassVar[float] = 1e-8
 

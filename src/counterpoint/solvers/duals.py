@@ -74,7 +74,7 @@ def _with_slopes_within(
     allowed = (1.0 - 4.0 * EPS) * steepest
     held = np.zeros(program.width, dtype=bool)
     for _ in range(6):  # each holds more columns; most need one
-        normal = program.cut(multipliers[None, :]).normal[0]
+        normal = program.cut(multipliers[None, :], case.x).normal[0]
         too_steep = (normal < -steepest - rounding) & np.isinf(case.high[0])
         too_steep |= (normal > steepest + rounding) & np.isinf(case.low[0])
         if not too_steep.any():

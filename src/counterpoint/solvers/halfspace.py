@@ -30,7 +30,13 @@ from counterpoint.numerics import (
     dots,
 )
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
+from counterpoint.programs.conditions import (
+    INTEGRAL,
+    Box,
+    ChangeBounds,
+    LinearBounds,
+    Transitions,
+)
 from counterpoint.programs.duality import LinearRows
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
@@ -55,7 +61,8 @@ class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, Transitions, *INTEGRAL}
+        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, ChangeBounds, Transitions}
+        | {*INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
@@ -174,9 +181,12 @@ class HalfSpace(Solver):
 
     def shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
+        rows, _ = self._rows
         short = self._limits - y @ self.normals.T
+        if self.program.affine.of_change.any():
+            short += (cases.x @ self.normals.T) * self.program.affine.of_change[rows]
         if cases.margin.any():
-            short += self.program.affine.closed_in(cases.margin)[:, self._rows[0]]
+            short += self.program.affine.closed_in(cases.margin)[:, rows]
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:

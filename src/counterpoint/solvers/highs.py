@@ -20,7 +20,15 @@ import numpy as np
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
-from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, Transitions, Whole
+from counterpoint.programs.conditions import (
+    AtMost,
+    Box,
+    ChangeBounds,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
@@ -81,7 +89,7 @@ class Highs(Solver):
     """Linear and mixed-integer linear programs by HiGHS, and the relaxations of the latter."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, Box, LinearBounds, Transitions, OneOf, Whole, AtMost}
+        {Manhattan, Box, LinearBounds, ChangeBounds, Transitions, OneOf, Whole, AtMost}
     )
     accuracy: ClassVar[float] = 1e-9
 

@@ -95,7 +95,7 @@ class StandardForm:
     def limits(self, cases: Cases, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
-        values, none = x @ affine.matrix.T, np.zeros((len(cases), len(self.program.groups)))
+        values, none = affine.start(x), np.zeros((len(cases), len(self.program.groups)))
         low, high = (v - values for v in affine.limits(cases.margin))
         if self.program.groups:
             low, high = np.hstack([low, none]), np.hstack([high, none])
@@ -122,7 +122,7 @@ def balanced_units(program: Program, case: Cases) -> FloatArray:
     usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
     """
     low, high = (limit[0] for limit in program.affine.limits(case.margin))
-    values = program.affine.matrix @ case.x[0]
+    values = program.affine.start(case.x)[0]
     missed = np.maximum(np.maximum(low - values, values - high), 0.0)
     table = np.abs(np.column_stack([program.affine.matrix, missed]))
     fixed = np.append((program.steps > 0.0) | ~program.numeric, True)

@@ -171,7 +171,7 @@ class KnapsackRows:
         gains = x[:, None, :] * k.normals[:, k.numbers]
         closed_in = k.affine.closed_in(cases.margin)[:, k.rows]
         # (n, s) what changes must gain, with the gains of tables as they are
-        self.missing = k.limits + closed_in - gains.sum(axis=2)
+        self.missing = k.limits + closed_in - gains.sum(axis=2) * (1.0 - k.affine.of_change[k.rows])
         size = np.abs(gains).sum(axis=2) + np.abs(k.limits)
         size += np.abs(k.table_gains).max(axis=2, initial=0.0).sum(axis=1)
 

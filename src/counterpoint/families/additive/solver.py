@@ -13,7 +13,7 @@ from counterpoint.families.additive.search import search_knapsacks
 from counterpoint.families.additive.sums import SumBounds, SumDuality
 from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
-from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds, Transitions
+from counterpoint.programs.conditions import INTEGRAL, Box, ChangeBounds, LinearBounds, Transitions
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
@@ -48,6 +48,7 @@ class Knapsacks(Solver):
             PercentileCost,
             Box,
             LinearBounds,
+            ChangeBounds,
             SumBounds,
             Transitions,
         }

@@ -107,7 +107,7 @@ class RelationCosts:
         self, program: Program, case: Cases, multipliers: FloatArray, share: float
     ) -> None:
         self.program, self.x, encoded_cost = program, case.x[0], program.encoded_cost
-        cut = program.cut(multipliers[None])
+        cut = program.cut(multipliers[None], case.x)
         self.slope, terms = cut.normal[0], (cut.weights @ cut.normals)[0]
         self.error = gamma(cut.roundings) * terms + share * np.abs(self.slope)
         self.absolute = encoded_cost.absolute * (1.0 - share) - self.error

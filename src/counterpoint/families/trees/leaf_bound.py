@@ -103,6 +103,8 @@ class LeafBound:
         n, size = len(leaves), len(self.grid.tree)
         leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])
         cost, allowed = self.row.leaf_costs(costs, leaf, box)
+        if self.row.share:  # multipliers may draw the nearest point to where too much changes
+            allowed = allowed | (cost == costs.base[box])
         matters = np.flatnonzero((cost < cutoff) & allowed)
         leaf, box, cost = leaf[matters], box[matters], cost[matters]
         begin = _begin(box * size + self.grid.tree_of[leaf])

@@ -11,7 +11,7 @@ from counterpoint.problem.constraints.features import (
     all_constraints,
     named,
 )
-from counterpoint.problem.constraints.relations import Ellipsoid, Linear
+from counterpoint.problem.constraints.relations import Ellipsoid, Linear, SameChange
 
 __all__ = [
     "Bounds",
@@ -22,6 +22,7 @@ __all__ = [
     "Linear",
     "MaxChanges",
     "Monotone",
+    "SameChange",
     "WithinObserved",
     "all_constraints",
     "named",

@@ -1,4 +1,4 @@
-"""Relations between numbers: linear ones, and ellipsoids."""
+"""Relations between numbers, or between their changes: linear ones, and ellipsoids."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from counterpoint.errors import (
 )
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.constraints.features import Constraint, between, named, numbers
-from counterpoint.programs.conditions import Cone, LinearBounds
+from counterpoint.programs.conditions import ChangeBounds, Cone, LinearBounds
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Ellipsoid", "Linear"]
+__all__ = ["Ellipsoid", "Linear", "SameChange"]
 
 
 @final
@@ -88,6 +88,46 @@ class Linear(Constraint):
             values = numbers(feature, "Linear") if isinstance(feature, Categorical) else 1.0
             row[features.columns(name)] += coefficient * values
         return Region((LinearBounds(row[None, :], np.array([self.low]), np.array([self.high])),))
+
+
+@final
+@dataclass(frozen=True)
+class SameChange(Constraint):
+    """Two numbers change by the same amount: y_first − x_first = y_second − x_second.
+
+    For linear, additive and tree models.
+
+    Parameters
+    ----------
+    first, second
+        Names of numeric features.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> print(cp.SameChange("age", "years as a customer"))
+    age and years as a customer change by the same amount
+    """
+
+    first: Hashable
+    second: Hashable
+
+    def __post_init__(self) -> None:
+        check_name("SameChange", self.first)
+        check_name("SameChange", self.second)
+        if self.first == self.second:
+            raise InvalidInput(
+                f"Expected two different features for SameChange; got {shown(self.first)} twice."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second} change by the same amount"
+
+    def region(self, features: Features) -> Region:
+        row = np.zeros(features.width)
+        row[_column_of(features, self.first, "SameChange")] = 1.0
+        row[_column_of(features, self.second, "SameChange")] = -1.0
+        return Region((ChangeBounds.equation(row),))
 
 
 @final
@@ -164,7 +204,7 @@ class Ellipsoid(Constraint):
         table = table.select(features)
         kinds = Features.from_data(table)
         for name in kinds.names:
-            _column_of(kinds, name)
+            _column_of(kinds, name, "Ellipsoid")
         codes = present(table, kinds)
         covariance = np.atleast_2d(np.cov(codes, rowvar=False))
         center = dict(zip(features, codes.mean(axis=0).tolist(), strict=True))
@@ -193,15 +233,15 @@ class Ellipsoid(Constraint):
         root = self._root()
         matrix = np.zeros((len(root), features.width))
         for j, name in enumerate(self.center):
-            matrix[:, _column_of(features, name)] = root[:, j]
+            matrix[:, _column_of(features, name, "Ellipsoid")] = root[:, j]
         center = np.array(list(self.center.values()), dtype=np.float64)
         return Region((Cone(matrix, -root @ center, float(self.radius)),))
 
 
-def _column_of(features: Features, name: Hashable) -> int:
-    """Return the encoded column of a number."""
+def _column_of(features: Features, name: Hashable, constraint: str) -> int:
+    """Return the encoded column of a number; refuse a category in the name of a constraint."""
     if isinstance(features[name], Categorical):
-        raise InvalidInput(f"Ellipsoid takes numeric features; {name!r} is categorical.")
+        raise InvalidInput(f"{constraint} takes numeric features; {name!r} is categorical.")
     return int(features.columns(name).start)
 
 

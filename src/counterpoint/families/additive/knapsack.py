@@ -20,7 +20,6 @@ import numpy as np
 
 from counterpoint.families.additive.pieces import Bends
 from counterpoint.families.additive.sums import SumDuality
-from counterpoint.families.additive.tables import options_of
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
@@ -184,18 +183,15 @@ class KnapsackRows:
         mask, self.factual = self._groups()
         cost = program.duality.diagonal.entered(cases.x)[:, k.options]
         # (n, s, t, k) what options gain, if that is not the same for all rows; and for tabulated
-        # columns (3, n, b, k): values of options, and the least and largest they are nearest to
+        # columns (3, n, b, k): values of options, and the least and largest of their pieces
         self.gain: FloatArray | None = None
         self.values = np.zeros((3, n, 0, 0))
         if k.tabulated is not None and len(k.bent):
-            curves = options_of(program, k.tabulated, cases, self._gains_at)
-            mask, cost = (
-                _one_below_other(mask, curves.possible),
-                _one_below_other(cost, curves.encoded_cost),
-            )
+            possible, paid, factual, gain = self._tabulate_curves(k.tabulated)
+            mask, cost = _one_below_other(mask, possible), _one_below_other(cost, paid)
             groups = np.broadcast_to(k.table_gains, (n, *k.table_gains.shape))
-            self.gain, self.values = _one_below_other(groups, curves.gain), curves.values
-            self.factual = np.hstack([self.factual, curves.factual])
+            self.gain = _one_below_other(groups, gain)
+            self.factual = np.hstack([self.factual, factual])
             size += k.tabulated.roundings * np.abs(self.gain).max(axis=3).sum(axis=2)
         if k.smooth is not None:  # (n, k, s) what smooth columns add as they are
             self.added = k.of_demands(k.smooth.added(x[:, k.smooth_columns, None])[:, :, 0])
@@ -242,12 +238,35 @@ class KnapsackRows:
         both = np.array(padded).reshape(len(tables), 2, n, width).transpose(1, 2, 0, 3)
         self.level_changes, self.level_costs = both
 
-    def _gains_at(self, values: FloatArray) -> FloatArray:
-        """Return what values (n, b, k) of tabulated columns add to demands, (n, s, b, k)."""
-        k = self.knapsack
-        assert k.tabulated is not None  # noqa: S101 (asked by the caller)
-        linear = values[..., None] * k.normals[:, k.bent].T[:, None]
-        return np.moveaxis(k.of_demands(k.tabulated.added(values)) + linear, 3, 1)
+    def _tabulate_curves(self, bends: Bends) -> tuple[BoolArray, FloatArray, IntArray, FloatArray]:
+        """Return the options of tabulated columns: of each piece its value nearest to the row.
+
+        Which of them are possible, (n, b, k), and their costs; at which one a column stays or moves
+        least, (n, b); what they gain, (n, s, b, k). Where changes are counted, a column that cannot
+        stay has an impossible option on the side of its row, at which it would.
+        """
+        k, cases, program = self.knapsack, self.cases, self.knapsack.program
+        x, columns, cost = cases.x[:, bends.columns, None], bends.columns, program.encoded_cost
+        low, high = bends.reachable(cases, program.steps)
+        below, above = x < cases.low[:, columns, None], x > cases.high[:, columns, None]
+        counted = program.at_most is not None and bool((below | above).any())
+        if counted:
+            end = np.full(below.shape, np.inf)
+            low = np.concatenate([end, low, end], axis=2)
+            high = np.concatenate([-end, high, -end], axis=2)
+        possible = low <= high
+        y = np.where(possible, np.clip(x, low, high), x)
+        distance = cost.apart(columns, *(np.moveaxis(v, 1, 2) for v in (y, x)))
+        distance = np.moveaxis(distance, 1, 2)
+        paid = cost.absolute[columns, None] * distance + cost.quadratic[columns, None] * distance**2
+        # not by what it costs: where ranks are equal, values beside x cost nothing either
+        factual = np.where(possible, np.abs(y - x), np.inf).argmin(axis=2)
+        if counted:
+            side = np.where(above[..., 0], possible.shape[2] - 1, 0)
+            factual = np.where((below | above)[..., 0], side, factual)
+        linear = y[..., None] * k.normals[:, columns].T[:, None]
+        self.values = np.stack([y, low, high])
+        return possible, paid, factual, np.moveaxis(k.of_demands(bends.added(y)) + linear, 3, 1)
 
     def points(self, boxes: Boxes, points: Candidates) -> FloatArray:
         """Return points in encoded columns, (m, d)."""

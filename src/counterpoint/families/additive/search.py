@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.dual import Dual, maximize_dual
+from counterpoint.families.additive.dual import Basis, maximize_dual
 from counterpoint.families.additive.knapsack import (
     Boxes,
     Candidates,
@@ -151,7 +151,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         bare = nodes._replace(weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0]))
         return bare._replace(boxes=first), bare._replace(boxes=second), fits
 
-    def _improve(self, boxes: KnapsackLagrangian, dual: Dual) -> None:
+    def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
         """Keep better points: those that the bounds were reached by, with features replaced."""
         live = dual.bound < self.best.cost[boxes.boxes.row]
         used = live[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
@@ -181,7 +181,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
             self.improved[row[cheapest]] = True
 
 
-def _rounded(boxes: KnapsackLagrangian, dual: Dual) -> tuple[FloatArray, IntArray]:
+def _rounded(boxes: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArray]:
     """Return mixtures, rounded, as changes and choices; of each table the heaviest option."""
     k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
     change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)

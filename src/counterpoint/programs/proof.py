@@ -274,7 +274,8 @@ class _Excluded:
         rounding = 4.0 * gamma(1) * (bound + np.abs(ceiling)) + TINY
         self.room = np.where(none, np.inf, ceiling - bound + rounding)[:, None]
 
-        self.best = program.domain.nearest(self.encoded_cost, self.slope, node)
+        ends = node.low - node.x, node.high - node.x
+        self.best = self.encoded_cost.best(self.slope, *ends, node.x, program.steps)
         self.alternative, self.rounding, self.must = self._alternative()
 
     def _alternative(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from counterpoint.problem.costs import PercentileCost, TransitionCost
     from counterpoint.programs.conditions import AtMost
 
-__all__ = ["Diagonal", "OneHotGroups", "SeparableDomain"]
+__all__ = ["Diagonal", "OneHotGroups", "SeparableDomain", "best_changes"]
 
 PART = 4096
 """How many rows are compared with the knots of a level at once."""
@@ -106,8 +106,18 @@ class Diagonal:
             value = np.where(np.isinf(reach), -np.inf, -(reach * reach * self.curvature))
         return value, reach
 
-    def best(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-        """(n, d) the δ between low and high at which it is least; infinite where unbounded."""
+    def best(
+        self,
+        slope: FloatArray,
+        low: FloatArray,
+        high: FloatArray,
+        x: FloatArray | float = 0.0,
+        steps: FloatArray | BoolArray | None = None,
+    ) -> FloatArray:
+        """(n, d) the δ between low and high at which it is least; infinite where unbounded.
+
+        Where ``steps`` (d,) are not 0, x + δ is on the lattice of x, as at low and high.
+        """
         if self.is_curved_throughout:
             free = slope * (-0.5 / self.curvature)
         elif not self.is_curved:
@@ -117,7 +127,16 @@ class Diagonal:
             pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
-        return np.minimum(np.maximum(free, low), high)
+        best = np.minimum(np.maximum(free, low), high)
+        if steps is None or not self.is_curved:
+            return best
+        unit = np.where(steps > 0.0, steps, 1.0)
+        down, up = (
+            np.minimum(np.maximum(lattice.number(x, count, unit) - x, low), high)
+            for count in (np.floor(best / unit), np.ceil(best / unit))
+        )
+        lower = self.value(down, slope) <= self.value(up, slope)
+        return np.where(steps > 0.0, np.where(lower, down, up), best)
 
     def value(self, delta: FloatArray, slope: FloatArray) -> FloatArray:
         """(n, d) each column's function plus slope · δ."""
@@ -285,12 +304,8 @@ class SeparableDomain:
                 encoded_cost, replace(sizes, units=None, heights=every_size)
             )
         starts = [block.start for block in self.at_most.blocks]
-        must = self.must_change(cases)[:, starts]
-        size = size[:, starts]
-        free = -np.sort(-np.where(must, 0.0, size), axis=1)
-        remaining = self.at_most.count - must.sum(axis=1)
-        chosen = np.where(np.arange(free.shape[1]) < remaining[:, None], free, 0.0)
-        return total(np.hstack([chosen, np.where(must, size, 0.0)]))
+        size, must = size[:, starts], self.must_change(cases)[:, starts]
+        return total(np.where(best_changes(-size, must, self.at_most.count), size, 0.0))
 
     def must_change(self, cases: Cases) -> BoolArray:
         """(n, d): which columns, of a group its first, cannot stay."""
@@ -348,7 +363,10 @@ class SeparableDomain:
             gains[:, self.hot.first] = self.hot.least(encoded_cost, slope, cases)
         if self.at_most is None:
             return _total(gains)
-        return self._best_changes(gains, self.must_change(cases), self.at_most)
+        starts, count = [block.start for block in self.at_most.blocks], self.at_most.count
+        gain, must = gains[:, starts], self.must_change(cases)[:, starts]
+        least = _total(np.where(best_changes(gain, must, count), gain, 0.0))
+        return np.where(must.sum(axis=1) > count, np.inf, least)
 
     def is_empty(self, cases: Cases) -> BoolArray:
         """(n,): whether some feature has no value left."""
@@ -367,19 +385,10 @@ class SeparableDomain:
         x = cases.x[:, mask]
         low, high = cases.low[:, mask], cases.high[:, mask]
         if steps.any():
-            whole = steps > 0
             low, high = lattice.within_bounds(x, low, high, steps)
         low, high = low - x, high - x
-        best = encoded_cost.best(slope, low, high)
-        value = encoded_cost.value(best, slope)
-        if steps.any():
-            value = np.where(whole, np.inf, value)
-            unit = np.where(whole, steps, 1.0)
-            for rounding in (np.floor, np.ceil):
-                near = np.clip(lattice.number(x, rounding(best / unit), unit) - x, low, high)
-                candidate = encoded_cost.value(near, slope)
-                value = np.where(whole, np.minimum(value, candidate), value)
-        reach = np.abs(best)
+        best = encoded_cost.best(slope, low, high, x, steps if steps.any() else None)
+        value, reach = encoded_cost.value(best, slope), np.abs(best)
         for level in levels:
             at = int(self.numeric[: level.column].sum())
             ended = np.flatnonzero(np.isfinite(high[:, at] - low[:, at]))
@@ -418,31 +427,17 @@ class SeparableDomain:
         """The one-hot groups, all at once."""
         return OneHotGroups(self.groups)
 
-    def nearest(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
-        """(n, d) the δ at which price and slope of each numeric column are least."""
-        low, high = cases.low - cases.x, cases.high - cases.x
-        best, whole = encoded_cost.best(slope, low, high), self.steps > 0.0
-        if not whole.any():
-            return best
-        unit = np.where(whole, self.steps, 1.0)
-        down, up = (
-            np.clip(lattice.number(cases.x, rounding(best / unit), unit) - cases.x, low, high)
-            for rounding in (np.floor, np.ceil)
-        )
-        lower = encoded_cost.value(down, slope) <= encoded_cost.value(up, slope)
-        return np.where(whole, np.where(lower, down, up), best)
 
-    @staticmethod
-    def _best_changes(gains: FloatArray, forced: BoolArray, most: AtMost) -> FloatArray:
-        """The least sum when only so many features may contribute; forced ones come first."""
-        starts = [block.start for block in most.blocks]
-        gain, must = gains[:, starts], forced[:, starts]
-        remaining = most.count - must.sum(axis=1)
-        free = np.sort(np.where(must, 0.0, np.minimum(gain, 0.0)), axis=1)
-        rank = np.arange(free.shape[1])
-        chosen = np.where(rank < remaining[:, None], free, 0.0)
-        least = _total(np.hstack([chosen, np.where(must, gain, 0.0)]))
-        return np.where(remaining < 0, np.inf, least)
+def best_changes(value: FloatArray, must: BoolArray, count: int) -> BoolArray:
+    """Return the features (n, f) that must change, and the least of the others below 0.
+
+    There are as many as may change in all; of equal ones the first.
+    """
+    remaining = count - must.sum(axis=1)
+    order = np.argsort(np.where(must, 0.0, value), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(value.shape[1])[None], axis=1)
+    return must | ((rank < remaining[:, None]) & (value < 0.0))
 
 
 def _total(values: FloatArray) -> FloatArray:

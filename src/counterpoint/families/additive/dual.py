@@ -79,7 +79,7 @@ def _first(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) ->
     scale = np.maximum(np.abs(boxes.missing), scale)  # what missing it costs stays within bounds
     scale[scale == 0.0] = 1.0  # nothing gains anything
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
-    most = first.cost + (k.absolute + k.curvature).max(initial=0.0) + dearest
+    most = first.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0) + dearest
     spare, demand = first.gain >= boxes.missing, np.arange(s)
     matrix, cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
     matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = first.gain, 1.0, first.cost
@@ -103,7 +103,7 @@ def _steepest(boxes: KnapsackLagrangian) -> FloatArray:
     if not boxes.rows.is_endless or len(k.gains) > 1:
         return np.full(len(boxes.missing), np.inf)
     sensitive = ~k.nonlinear & (k.gains[0] != 0.0)
-    steep = np.where(sensitive, k.absolute / np.abs(k.gains[0]), np.inf)
+    steep = np.where(sensitive, k.cost.absolute / np.abs(k.gains[0]), np.inf)
     end = np.where(k.gains[0] > 0.0, boxes.boxes.high, -boxes.boxes.low)
     steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(steepest * SHY)

@@ -23,6 +23,7 @@ from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
+from counterpoint.programs.separable import Diagonal, best_changes
 from counterpoint.rows import lattice
 from counterpoint.solvers.branch_and_bound import pick
 
@@ -87,11 +88,10 @@ class Knapsack:
         self.numbers = numbers = np.setdiff1d(np.flatnonzero(program.numeric), self.bent)
         self.whole = steps[numbers] > 0.0
         self.units = np.where(self.whole, steps[numbers], 1.0)
-        self.absolute = cost.absolute[numbers] * self.units  # of |δ|, in units
-        self.curvature = cost.quadratic[numbers] * self.units**2  # of δ²
-        self.nonlinear = self.curvature > 0.0
-        self.is_curved = bool(self.nonlinear.any())
-        self.priced = self.nonlinear | (self.absolute > 0.0)
+        absolute, curvature = cost.absolute[numbers], cost.quadratic[numbers]
+        self.cost = Diagonal(absolute * self.units, curvature * self.units**2)  # in units
+        self.nonlinear = self.cost.curvature > 0.0
+        self.priced = self.nonlinear | (self.cost.absolute > 0.0)
         self.smooth_columns = np.searchsorted(numbers, smooth)
         levels = [level.column for level in cost.levels]
         self.levelled = np.setdiff1d(np.flatnonzero(np.isin(numbers, levels)), self.smooth_columns)
@@ -142,21 +142,6 @@ class Knapsack:
         for r in range(1, len(self.gains)):
             slope += multipliers[:, r : r + 1] * self.gains[r]
         return slope
-
-    def nearest(self, slope: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-        """Return the changes (m, c) at which the cost less slope · change of columns is least."""
-        pulled = np.where(slope > 0.0, high, low)
-        if self.is_curved and self.nonlinear.all():
-            flat = pulled
-        else:
-            still = np.minimum(np.maximum(low, 0.0), high)
-            flat = np.where(np.abs(slope) > self.absolute, pulled, still)
-        if not self.is_curved:
-            return flat
-        bent = slope / np.where(self.nonlinear, 2.0 * self.curvature, 1.0)
-        bent = np.where(self.whole, np.rint(bent), bent)
-        bent = np.minimum(np.maximum(bent, low), high)
-        return np.where(self.nonlinear, bent, flat)
 
 
 @final
@@ -328,8 +313,8 @@ class KnapsackLagrangian:
         if cost.levels:
             x = self.rows.x[self.boxes.row]
             distance = cost.apart(k.numbers, lattice.number(x, change, k.units), x) / k.units
-        distance *= k.absolute
-        return distance + change * change * k.curvature if k.is_curved else distance
+        distance *= k.cost.absolute
+        return distance + change * change * k.cost.curvature if k.cost.is_curved else distance
 
     def chosen(self, values: FloatArray, choice: IntArray) -> FloatArray:
         """Return the value of the chosen option of each table, (m, t) of (m, t, k)."""
@@ -409,7 +394,7 @@ class KnapsackLagrangian:
         if k.tables:
             staying = self._staying(multipliers)
             value = np.hstack([value, self.chosen(options, choice) - staying])
-        changing = self._changing(value, k.at_most)
+        changing = best_changes(value, self.must, k.at_most)
         numbers, tables = np.split(changing, [len(k.numbers)], axis=1)
         return np.where(numbers, change, 0.0), np.where(tables, choice, self.factual)
 
@@ -420,7 +405,7 @@ class KnapsackLagrangian:
             still = np.minimum(np.maximum(low, 0.0), high)
             change = np.where(slope == 0.0, still, np.where(slope > 0.0, high, low))
         else:
-            change = k.nearest(slope, low, high)
+            change = k.cost.best(-slope, low, high, steps=k.whole)
             if len(k.levelled):
                 self._choose_levels(slope, change)
         if k.smooth is not None:
@@ -457,14 +442,6 @@ class KnapsackLagrangian:
             staying -= multipliers[:, r, None] * self.chosen_gains(self.factual, r)
         return staying
 
-    def _changing(self, value: FloatArray, count: int) -> BoolArray:
-        """Return the features that must change, and the best of the others, as many as may."""
-        remaining = count - self.must.sum(axis=1)
-        order = np.argsort(np.where(self.must, 0.0, value), axis=1, kind="stable")
-        rank = np.empty_like(order)
-        np.put_along_axis(rank, order, np.arange(value.shape[1])[None], axis=1)
-        return self.must | ((rank < remaining[:, None]) & (value < 0.0))
-
     def terms(self, multipliers: FloatArray) -> Terms:
         """Return the least terms, and what each feature takes at least of the total.
 
@@ -482,7 +459,7 @@ class KnapsackLagrangian:
             return Terms(value.sum(axis=1) + tables.sum(axis=1), slope, value, options, tables)
         staying = self._staying(multipliers) if k.tables else tables
         both = np.hstack([value, tables - staying])
-        total = np.where(self._changing(both, k.at_most), both, 0.0).sum(axis=1)
+        total = np.where(best_changes(both, self.must, k.at_most), both, 0.0).sum(axis=1)
         remaining = k.at_most - self.must.sum(axis=1)
         gains = np.sort(np.where(self.must, 0.0, np.minimum(both, 0.0)), axis=1)
         last = np.clip(remaining, 1, both.shape[1]) - 1

@@ -204,14 +204,17 @@ def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArr
     total = terms.total + (multipliers * boxes.missing).sum(axis=1)
     room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
     limit = terms.numbers + np.maximum(room, 0.0)
-    up, down = k.absolute - terms.slope, k.absolute + terms.slope  # what a unit takes, both ways
-    rise = np.where(up > STEEP * k.absolute, limit / up, np.inf)
-    fall = np.where(down > STEEP * k.absolute, -limit / down, -np.inf)
+    up, down = (
+        k.cost.absolute - terms.slope,
+        k.cost.absolute + terms.slope,
+    )  # what a unit takes, both ways
+    rise = np.where(up > STEEP * k.cost.absolute, limit / up, np.inf)
+    fall = np.where(down > STEEP * k.cost.absolute, -limit / down, -np.inf)
     # beyond the end to which a column is pulled, where nothing else is allowed
     rise = np.where((limit < 0.0) & (down < 0.0), limit / -down, rise)
     fall = np.where((limit < 0.0) & (up < 0.0), limit / up, fall)
-    if k.is_curved:
-        bend = np.where(k.nonlinear, k.curvature, 1.0)
+    if k.cost.is_curved:
+        bend = np.where(k.nonlinear, k.cost.curvature, 1.0)
         middle = terms.slope / (2.0 * bend)
         reach = np.sqrt(np.maximum(limit / bend + middle * middle, 0.0))
         rise = np.where(k.nonlinear, middle + reach, rise)

@@ -15,7 +15,7 @@ import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "copied", "pick", "put", "stacked"]
+__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "pick", "put", "stacked"]
 
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
@@ -148,13 +148,8 @@ def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
 
 
 def pick(nodes: Any, index: Any) -> Any:
-    """Return some entries of all arrays of a named tuple."""
+    """Return some entries of all arrays of a named tuple; copies of them, by their numbers."""
     return nodes._make([pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes])
-
-
-def copied(nodes: Any) -> Any:
-    """Return a named tuple of arrays with arrays of its own."""
-    return nodes._make(copied(v) if isinstance(v, tuple) else np.array(v) for v in nodes)
 
 
 def put(nodes: Any, index: Any, values: Any) -> None:
@@ -170,7 +165,8 @@ def stacked(batches: Any) -> Any:
     """Return named tuples of one type as one, their entries one after the other."""
     if len(batches) == 1:
         return batches[0]
-    return batches[0]._make(
+    joined = [
         stacked(arrays) if isinstance(arrays[0], tuple) else np.concatenate(arrays)
         for arrays in zip(*batches, strict=True)
-    )
+    ]
+    return batches[0]._make(joined)

@@ -40,7 +40,7 @@ from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
     branch_and_bound,
-    copied,
+    pick,
 )
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
@@ -204,7 +204,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return nodes._replace(point=nodes.point[:, :0])
 
     def split(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, ConeNodes, BoolArray]:
-        first, second = copied(nodes), copied(nodes)
+        every = np.arange(len(row))
+        first, second = pick(nodes, every), pick(nodes, every)  # copies
         fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
         for i in np.flatnonzero(fits).tolist():
             fits[i] = self._split(first, second, i, CLOSE)

@@ -150,7 +150,9 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
     optimal = ~loose & (value >= height - CLOSE * size)
     optimal |= ~missed & (mixed - basis.bound <= NEAR * np.abs(mixed))
     # no multiplier is higher: the column without an end goes as far as it has to
-    capped = ~basis.done & (lam[:, 0] >= basis.steepest) & ~boxes.satisfied(points)
+    capped = ~basis.done & (lam[:, 0] >= basis.steepest)
+    if capped.any():
+        capped &= ~boxes.satisfied(points)
     if capped.any():
         index = np.flatnonzero(capped)
         put(points, index, repaired(boxes.pick(index), pick(points, index)))
@@ -170,7 +172,7 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
 
 def _is_ray(boxes: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
     """Return whether demands weighed by multipliers ask for more than can be gained, (m,)."""
-    value, _ = boxes.least(lam, free=True)
+    value, _ = boxes.without_cost().least(lam)
     size = (lam * (boxes.slack + np.abs(boxes.missing))).sum(axis=1)
     return np.asarray(value + (lam * boxes.missing).sum(axis=1) > 1e-9 * size)
 

@@ -272,7 +272,12 @@ class KnapsackLagrangian:
     """What changes within m boxes cost and gain, and their Lagrangian for any multipliers."""
 
     def __init__(self, rows: KnapsackRows, boxes: Boxes) -> None:
-        self.rows, self.knapsack = rows, rows.knapsack
+        self.rows, self.knapsack, self.cost, self.scale = (
+            rows,
+            rows.knapsack,
+            rows.knapsack.cost,
+            1.0,
+        )
         self.missing, self.slack = rows.missing[boxes.row], rows.slack[boxes.row]
         self.enough = self.missing - self.slack  # gains from which on demands are met
         self.factual = rows.factual[boxes.row]
@@ -288,6 +293,16 @@ class KnapsackLagrangian:
         """Return the Lagrangian of narrower boxes."""
         inside = copy(self)
         inside.narrow(boxes)
+        return inside
+
+    def without_cost(self) -> KnapsackLagrangian:
+        """Return the Lagrangian of the same boxes if changes cost nothing."""
+        nothing = np.where(np.isinf(self.boxes.option_cost), np.inf, 0.0)
+        inside, zero = (
+            self.within(self.boxes._replace(option_cost=nothing)),
+            np.zeros_like(self.cost.absolute),
+        )
+        inside.cost, inside.scale = Diagonal(zero, zero), 0.0
         return inside
 
     # --- points ---
@@ -313,8 +328,10 @@ class KnapsackLagrangian:
         if cost.levels:
             x = self.rows.x[self.boxes.row]
             distance = cost.apart(k.numbers, lattice.number(x, change, k.units), x) / k.units
-        distance *= k.cost.absolute
-        return distance + change * change * k.cost.curvature if k.cost.is_curved else distance
+        distance *= self.cost.absolute
+        if self.cost.is_curved:
+            distance += change * change * self.cost.curvature
+        return distance
 
     def chosen(self, values: FloatArray, choice: IntArray) -> FloatArray:
         """Return the value of the chosen option of each table, (m, t) of (m, t, k)."""
@@ -350,9 +367,7 @@ class KnapsackLagrangian:
         """Go on with narrower boxes, and with the features (m, c + t) that must change in them."""
         self.boxes = boxes
         if self.knapsack.at_most is not None:
-            tables = np.zeros(self.factual.shape, dtype=bool)
-            if self.knapsack.tables:
-                tables = np.isinf(self.chosen(boxes.option_cost, self.factual))
+            tables = np.isinf(self.chosen(boxes.option_cost, self.factual))
             cannot_stay = np.hstack([(boxes.low > 0.0) | (boxes.high < 0.0), tables])
             self.must = boxes.forced | cannot_stay
 
@@ -366,81 +381,55 @@ class KnapsackLagrangian:
 
     # --- minima ---
 
-    def least(
-        self, multipliers: FloatArray, *, free: bool = False
-    ) -> tuple[FloatArray, Candidates]:
-        """Return the least cost less λ · gain of each box that is not empty, (m,), and where.
-
-        Without the cost if changes are ``free``.
-        """
-        points = self.points(*self._argmin(multipliers, free=free))
-        value = -(multipliers * points.gain).sum(axis=1)
-        if not free:
-            value += points.cost
+    def least(self, multipliers: FloatArray) -> tuple[FloatArray, Candidates]:
+        """Return the least cost less λ · gain of each box that is not empty, (m,), and where."""
+        k, slope = self.knapsack, self.knapsack.slopes(multipliers)
+        change, options = self._changes(slope, multipliers), self.option_values(multipliers)
+        choice = options.argmin(axis=2) if k.tables else self.factual
+        if k.at_most is not None:
+            terms, _ = self._against_staying(multipliers, slope, change, options)
+            changing = best_changes(terms, self.must, k.at_most)
+            change = np.where(changing[:, : len(k.numbers)], change, 0.0)
+            choice = np.where(changing[:, len(k.numbers) :], choice, self.factual)
+        points = self.points(change, choice)
+        value = points.cost - (multipliers * points.gain).sum(axis=1)
         if self.rows.is_endless:  # a column gains more than it costs, without end
-            value[np.isinf(points.change).any(axis=1)] = -np.inf
+            value[np.isinf(change).any(axis=1)] = -np.inf
         return value, points
 
-    def _argmin(self, multipliers: FloatArray, *, free: bool) -> tuple[FloatArray, IntArray]:
-        k, slope = self.knapsack, self.knapsack.slopes(multipliers)
-        change = self._changes(slope, multipliers, free=free)
-        choice = self.factual
-        if k.tables:
-            options = self.option_values(multipliers, free=free)
-            choice = options.argmin(axis=2)
-        if k.at_most is None:
-            return change, choice
-        value = self._values(change, slope, multipliers, free=free)
-        if k.tables:
-            staying = self._staying(multipliers)
-            value = np.hstack([value, self.chosen(options, choice) - staying])
-        changing = best_changes(value, self.must, k.at_most)
-        numbers, tables = np.split(changing, [len(k.numbers)], axis=1)
-        return np.where(numbers, change, 0.0), np.where(tables, choice, self.factual)
-
-    def _changes(self, slope: FloatArray, multipliers: FloatArray, *, free: bool) -> FloatArray:
+    def _changes(self, slope: FloatArray, multipliers: FloatArray) -> FloatArray:
         """Return the change (m, c) of each column at which its term is least."""
         k, (low, high) = self.knapsack, self.boxes[1:3]
-        if free:
-            still = np.minimum(np.maximum(low, 0.0), high)
-            change = np.where(slope == 0.0, still, np.where(slope > 0.0, high, low))
-        else:
-            change = k.cost.best(-slope, low, high, steps=k.whole)
-            if len(k.levelled):
-                self._choose_levels(slope, change)
+        change = self.cost.best(-slope, low, high, steps=k.whole)
+        if len(k.levelled):
+            self._choose_levels(slope, change)
         if k.smooth is not None:
-            change[:, k.smooth_columns] = self._smooth_changes(slope, multipliers, free=free)
+            change[:, k.smooth_columns] = self._smooth_changes(slope, multipliers)
         return change
 
-    def _values(
-        self, change: FloatArray, slope: FloatArray, multipliers: FloatArray, *, free: bool
-    ) -> FloatArray:
-        """Return the terms (m, c) of numeric columns, against staying."""
-        k, value = self.knapsack, -slope * change
-        if free:
-            value[slope == 0.0] = 0.0
-        else:
-            value += self.paid(change)
-        value[np.isinf(change) & (slope != 0.0)] = -np.inf
-        if k.smooth is not None:
-            gains = self.smooth_gains(change[:, k.smooth_columns])
-            value[:, k.smooth_columns] -= (gains * multipliers[:, None]).sum(axis=2)
-        return value
-
-    def option_values(self, multipliers: FloatArray, *, free: bool = False) -> FloatArray:
+    def option_values(self, multipliers: FloatArray) -> FloatArray:
         """Return the terms (m, t, k) of all options; infinite for those that are left out."""
-        cost = self.boxes.option_cost
-        values = np.where(np.isinf(cost), np.inf, 0.0) if free else cost
-        for r in range(len(self.knapsack.gains)):
-            values = values - multipliers[:, r, None, None] * self.gains_of(r)
+        values = self.boxes.option_cost
+        if self.knapsack.tables:
+            for r in range(len(self.knapsack.gains)):
+                values = values - multipliers[:, r, None, None] * self.gains_of(r)
         return values
 
-    def _staying(self, multipliers: FloatArray) -> FloatArray:
-        """Return the terms (m, t) of factual options, which cost nothing."""
+    def _against_staying(
+        self, multipliers: FloatArray, slope: FloatArray, change: FloatArray, options: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the least terms of features (m, c + t), less those of factual options (m, t)."""
+        k, numbers = self.knapsack, self.paid(change) - slope * change
+        numbers[np.isinf(change) & (slope != 0.0)] = -np.inf
+        if k.smooth is not None:
+            gains = self.smooth_gains(change[:, k.smooth_columns])
+            numbers[:, k.smooth_columns] -= (gains * multipliers[:, None]).sum(axis=2)
         staying = np.zeros(self.factual.shape)
-        for r in range(len(self.knapsack.gains)):
+        if not k.tables:
+            return numbers, staying
+        for r in range(len(k.gains)):
             staying -= multipliers[:, r, None] * self.chosen_gains(self.factual, r)
-        return staying
+        return np.hstack([numbers, options.min(axis=2) - staying]), staying
 
     def terms(self, multipliers: FloatArray) -> Terms:
         """Return the least terms, and what each feature takes at least of the total.
@@ -449,32 +438,25 @@ class KnapsackLagrangian:
         one that then has to stay.
         """
         k, slope = self.knapsack, self.knapsack.slopes(multipliers)
-        change = self._changes(slope, multipliers, free=False)
-        value = self._values(change, slope, multipliers, free=False)
-        options, tables = self.boxes.option_cost, np.zeros(self.factual.shape)
-        if k.tables:
-            options = self.option_values(multipliers)
-            tables = options.min(axis=2)
-        if k.at_most is None:
-            return Terms(value.sum(axis=1) + tables.sum(axis=1), slope, value, options, tables)
-        staying = self._staying(multipliers) if k.tables else tables
-        both = np.hstack([value, tables - staying])
-        total = np.where(best_changes(both, self.must, k.at_most), both, 0.0).sum(axis=1)
-        remaining = k.at_most - self.must.sum(axis=1)
-        gains = np.sort(np.where(self.must, 0.0, np.minimum(both, 0.0)), axis=1)
-        last = np.clip(remaining, 1, both.shape[1]) - 1
-        last_gain = np.take_along_axis(gains, last[:, None], axis=1)
-        both = np.where(self.must, both, np.minimum(both, last_gain))
-        value, tables = np.split(both, [len(k.numbers)], axis=1)
-        total += staying.sum(axis=1)
-        return Terms(total, slope, value, options, tables + staying)
+        change, options = self._changes(slope, multipliers), self.option_values(multipliers)
+        terms, staying = self._against_staying(multipliers, slope, change, options)
+        total = terms.sum(axis=1)
+        if k.at_most is not None:
+            total = np.where(best_changes(terms, self.must, k.at_most), terms, 0.0).sum(axis=1)
+            gains = np.sort(np.where(self.must, 0.0, np.minimum(terms, 0.0)), axis=1)
+            last = np.clip(k.at_most - self.must.sum(axis=1), 1, terms.shape[1]) - 1
+            last_gain = np.take_along_axis(gains, last[:, None], axis=1)
+            terms = np.where(self.must, terms, np.minimum(terms, last_gain))
+        numbers, tables = np.split(terms, [len(k.numbers)], axis=1)
+        return Terms(total + staying.sum(axis=1), slope, numbers, options, tables + staying)
 
     def _choose_levels(self, slope: FloatArray, change: FloatArray) -> None:
         """Put the changes at which columns whose cost is by level are least."""
         columns, row = self.knapsack.levelled, self.boxes.row
         low, high, ends = self.boxes.low[:, columns], self.boxes.high[:, columns], np.array(change)
         changes = [self.rows.level_changes[row]]
-        values = [self.rows.level_costs[row] - slope[:, columns, None] * changes[0]]
+        paid = self.rows.level_costs[row] * self.scale
+        values = [paid - slope[:, columns, None] * changes[0]]
         values[0][(changes[0] < low[..., None]) | (changes[0] > high[..., None])] = np.inf
         for end in (low, high):
             ends[:, columns] = end
@@ -485,9 +467,7 @@ class KnapsackLagrangian:
         best = np.where(least, np.abs(every), np.inf).argmin(axis=2)[..., None]
         change[:, columns] = np.take_along_axis(every, best, axis=2)[..., 0]
 
-    def _smooth_changes(
-        self, slope: FloatArray, multipliers: FloatArray, *, free: bool
-    ) -> FloatArray:
+    def _smooth_changes(self, slope: FloatArray, multipliers: FloatArray) -> FloatArray:
         """Return the changes (m, k) of smooth columns at which their terms are least."""
         k, bends, cases = self.knapsack, self.knapsack.smooth, self.rows.cases
         assert bends is not None  # noqa: S101 (asked by the caller)
@@ -499,8 +479,7 @@ class KnapsackLagrangian:
         pull[:, columns] = -slope[:, at] / units
         weights = k.multipliers(multipliers)[:, k.program.convex_size :]
         cost = k.program.encoded_cost
-        scale = 0.0 if free else 1.0
-        costs = scale * cost.absolute, scale * cost.quadratic
+        costs = self.scale * cost.absolute, self.scale * cost.quadratic
         inside = replace(cases, low=low, high=high)
         change = (bends.least(inside, weights, pull, costs, k.program.steps)[1] - x) / units
         change = np.where(k.whole[at], np.rint(change), change)

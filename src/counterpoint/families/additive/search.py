@@ -31,7 +31,6 @@ from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
     branch_and_bound,
-    copied,
     pick,
     put,
 )
@@ -251,7 +250,7 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
         counted = share.max(axis=1) > 1e-9
         feature = np.where(counted, share.argmax(axis=1), feature)
         fits |= counted
-    first, second = copied(box), copied(box)
+    first, second = pick(box, every), pick(box, every)  # copies
     numeric = feature < len(k.numbers)
     rows = np.flatnonzero(fits & ~counted & numeric)
     j = feature[rows]
@@ -322,7 +321,7 @@ def _jumps(
     rigid[at] = False
     numbers = np.abs(k.slopes(multipliers) * np.where(rigid & np.isfinite(distance), distance, 0.0))
     used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
-    options = -boxes.option_values(multipliers, free=True)
+    options = -boxes.without_cost().option_values(multipliers)
     gains = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
     tables = np.where(used, gains, -np.inf).max(axis=1) - np.where(used, gains, np.inf).min(axis=1)
     most = np.hstack([jumps, numbers, tables]).max(axis=1, initial=0.0, keepdims=True)

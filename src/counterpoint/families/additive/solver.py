@@ -13,7 +13,14 @@ from counterpoint.families.additive.search import search_knapsacks
 from counterpoint.families.additive.sums import SumBounds, SumDuality
 from counterpoint.numerics import EPS, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
-from counterpoint.programs.conditions import INTEGRAL, Box, ChangeBounds, LinearBounds, Transitions
+from counterpoint.programs.conditions import (
+    INTEGRAL,
+    AtMost,
+    Box,
+    ChangeBounds,
+    LinearBounds,
+    Transitions,
+)
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Cases
@@ -74,10 +81,10 @@ class Knapsacks(Solver):
         demands, free = len(knapsack.rows), knapsack.endless & ~knapsack.priced
         if demands <= 1:
             return demands == 1
-        # Several demands at a squared cost take a basis hundreds of steps a box: where branch and
-        # bound over quadratic programs takes them too, it is 200 times as fast.
-        special = {SumBounds, TransitionCost, PercentileCost}
-        slow = SquaredEuclidean in program.condition_types and not program.condition_types & special
+        # Continuous columns at a squared cost take a basis of several demands many steps a box:
+        # branch and bound over quadratic programs is quicker, unless changes are counted.
+        others = {AtMost, SumBounds, TransitionCost, PercentileCost} & program.condition_types
+        slow = bool((knapsack.nonlinear & ~knapsack.whole).any()) and not others
         return demands <= DEMANDS and not free.any() and not slow
 
     @cached_property

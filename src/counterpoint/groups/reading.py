@@ -108,7 +108,11 @@ def _(model: Representation) -> Representation:
 @represent.register
 def _(model: MLPRegressor) -> Representation:
     fitted(model)
-    return Network(model.coefs_, model.intercepts_, model.activation, model.out_activation_)
+    if model.out_activation_ != "identity":
+        raise UnsupportedModel(
+            f"The outputs of this {type(model).__name__} pass {model.out_activation_!r}. {INSTEAD}"
+        )
+    return Network(model.coefs_, model.intercepts_, model.activation)
 
 
 def read_model(model: Any) -> tuple[Representation, ColumnEncoding]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from counterpoint.errors import InvalidInput, several
 from counterpoint.numerics import BoolArray, FloatArray
 
 __all__ = [
-    "ACTIVATIONS",
     "Affine",
     "Composed",
     "Matrix",
@@ -168,55 +166,21 @@ class Composed(Representation):
         return in_chunks(lambda rows: self.finish(self.hidden(rows)), X)
 
 
-Activation = Callable[[FloatArray], tuple[FloatArray, Callable[[], FloatArray]]]
-"""Takes inputs to values, and to what gives derivatives if asked for, entry by entry."""
-
-
-def _elu(
-    a: FloatArray, scale: float = 1.0, alpha: float = 1.0
-) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    tail = alpha * np.expm1(np.minimum(a, 0.0))
-    value = scale * (np.maximum(a, 0.0) + tail)
-    return value, lambda: scale * (tail + np.where(a > 0.0, 1.0, alpha))
-
-
-def _tanh(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    value = np.tanh(a)
-    return value, lambda: 1.0 - value * value
-
-
-def _sigmoid(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    value = expit(a)
-    return value, lambda: value * (1.0 - value)
-
-
-def _silu(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    gate = expit(a)
-    return a * gate, lambda: gate * (1.0 + a * (1.0 - gate))
-
-
-def _gelu(a: FloatArray) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    below = ndtr(a)
-    return a * below, lambda: below + a * np.exp(-0.5 * a * a) / np.sqrt(2.0 * np.pi)
-
-
-ACTIVATIONS: Mapping[str, Activation] = {
-    "elu": _elu,
-    "gelu": _gelu,
-    "identity": lambda a: (a, lambda: np.ones_like(a)),
-    "leaky_relu": lambda a: (np.where(a > 0.0, a, 0.01 * a), lambda: np.where(a > 0.0, 1.0, 0.01)),
-    "logistic": _sigmoid,
-    "relu": lambda a: (np.maximum(a, 0.0), lambda: (a > 0.0).astype(float)),
-    "selu": lambda a: _elu(a, 1.0507009873554805, 1.6732632423543772),  # Klambauer et al. (2017)
-    "sigmoid": _sigmoid,
-    "silu": _silu,
-    "softplus": lambda a: (np.logaddexp(0.0, a), lambda: expit(a)),
-    "tanh": _tanh,
+ACTIVATIONS: Mapping[str, tuple[Callable[[FloatArray], FloatArray], ...]] = {
+    "elu": (
+        lambda a: np.maximum(a, 0.0) + np.expm1(np.minimum(a, 0.0)),
+        lambda value: np.minimum(value, 0.0) + 1.0,
+    ),
+    "identity": (lambda a: a, np.ones_like),
+    "logistic": (expit, lambda value: value * (1.0 - value)),
+    "relu": (lambda a: np.maximum(a, 0.0), lambda value: (value > 0.0).astype(np.float64)),
+    "tanh": (np.tanh, lambda value: 1.0 - value * value),
 }
-"""As PyTorch and scikit-learn define them, with their default parameters."""
+"""Each function of inputs, entry by entry, and its derivative as a function of its value."""
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Network(Representation):
     """A feed-forward network: affine maps, with an activation between each two.
 
@@ -227,9 +191,10 @@ class Network(Representation):
     biases
         A vector (outputs,) for each layer.
     activation
-        One of `ACTIVATIONS` for all layers but the last, or one for each of these.
-    output
-        The activation of the last layer.
+        ``"elu"``, ``"identity"``, ``"logistic"``, ``"relu"`` or ``"tanh"``; pass a torch module
+        that has others.
+    activates_inputs
+        Whether the inputs pass the activation, too, as those of what follows a first layer.
 
     Examples
     --------
@@ -240,89 +205,64 @@ class Network(Representation):
     array([[3.]])
     """
 
-    def __init__(
-        self,
-        weights: Sequence[ArrayLike],
-        biases: Sequence[ArrayLike],
-        activation: str | Sequence[str] = "relu",
-        output: str = "identity",
-    ) -> None:
-        self.weights = tuple(np.array(weight, dtype=np.float64) for weight in weights)
-        self.biases = tuple(np.array(bias, dtype=np.float64) for bias in biases)
-        _check_layers(self.weights, self.biases)
-        between = len(self.weights) - 1
-        names = [activation] * between if isinstance(activation, str) else list(activation)
-        if len(names) != between:
+    weights: Any
+    biases: Any
+    activation: str = "relu"
+    activates_inputs: bool = False
+
+    def __post_init__(self) -> None:
+        weights, biases = (
+            tuple(np.array(array, dtype=np.float64) for array in arrays)
+            for arrays in (self.weights, self.biases)
+        )
+        shapes = [(w.shape, b.shape) for w, b in zip(weights, biases, strict=False)]
+        are_maps = all(len(w) == 2 and b == w[1:] for w, b in shapes)
+        follow = all(b == w[:1] for (_, b), (w, _) in pairwise(shapes))
+        if not (weights and len(weights) == len(biases) and are_maps and follow):
             raise InvalidInput(
-                f"Expected {between} activations, one after each layer but the last; got "
-                f"{len(names)}. Pass one name for all, or one for each."
+                "Expected a matrix (inputs, outputs) and a vector (outputs,) for each layer, which "
+                f"takes the outputs of the one before; got the shapes {shapes} of {len(weights)} "
+                f"matrices and {len(biases)} vectors. Transpose weights that come from PyTorch, "
+                "and pass zeros for a layer without bias."
             )
-        self.sizes = (len(self.weights[0]), *map(len, self.biases))
-        self.activations = ("identity", *names)  # of what each layer takes
-        self.output = output
-        if output != "identity":
-            self.activations = (*self.activations, output)
-            self.weights = (*self.weights, np.eye(self.sizes[-1]))
-            self.biases = (*self.biases, np.zeros(self.sizes[-1]))
-        for name in self.activations:
-            if name not in ACTIVATIONS:
-                raise InvalidInput(
-                    f"Expected activations among {', '.join(ACTIVATIONS)}; got {name!r}. Pass a "
-                    "torch module or a Representation of your own for others."
-                )
+        if not all(np.isfinite(array).all() for array in (*weights, *biases)):
+            raise InvalidInput("Expected finite weights; got others. Train the network again.")
+        if self.activation not in ACTIVATIONS:
+            raise InvalidInput(
+                f"Expected an activation among {', '.join(ACTIVATIONS)}; got {self.activation!r}. "
+                "Pass a torch module or a Representation of your own for others."
+            )
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "biases", biases)
 
     @property
     def n_features(self) -> int:
-        return len(self.weights[0])
+        return len(self.layers[0][0])
+
+    @property
+    def layers(self) -> list[tuple[FloatArray, FloatArray]]:
+        """The matrix and the vector of each layer."""
+        return list(zip(self.weights, self.biases, strict=True))
 
     def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys((*self.activations[1:], self.output)))
-        return f"<Network: {' → '.join(map(str, self.sizes))}; {names}>"
+        sizes = (self.n_features, *(len(bias) for _, bias in self.layers))
+        return f"<Network: {' → '.join(map(str, sizes))}; {self.activation}>"
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        slopes = []
-        for name, weight, bias in zip(self.activations, self.weights, self.biases, strict=True):
-            X, slope = ACTIVATIONS[name](X)
-            slopes.append(slope)
+        activate, slope = ACTIVATIONS[self.activation]
+        inputs: list[FloatArray] = []  # of each layer
+        for weight, bias in self.layers:
+            X = activate(X) if inputs or self.activates_inputs else X
+            inputs.append(X)
             X = X @ weight + bias
 
         def pull(C: FloatArray) -> FloatArray:
-            for weight, slope in zip(self.weights[::-1], slopes[::-1], strict=True):
-                C = (C @ weight.T) * slope()
+            for k in reversed(range(len(inputs))):
+                C = C @ self.layers[k][0].T
+                C = C * slope(inputs[k]) if k or self.activates_inputs else C
             return C
 
         return X, pull
-
-    def after_first(self) -> Network | None:
-        """Return what follows the affine map of the first layer; None if nothing does."""
-        if len(self.weights) == 1:
-            return None
-        remainder = copy(self)
-        for name in ("weights", "biases", "activations", "sizes"):
-            setattr(remainder, name, getattr(self, name)[1:])
-        return remainder
-
-
-def _check_layers(weights: tuple[FloatArray, ...], biases: tuple[FloatArray, ...]) -> None:
-    if not weights or len(weights) != len(biases):
-        raise InvalidInput(
-            f"Expected a weight matrix and a bias for each layer; got {len(weights)} and "
-            f"{len(biases)}. Pass zeros for a layer without bias."
-        )
-    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        if weight.ndim != 2 or bias.shape != weight.shape[1:]:
-            raise InvalidInput(
-                f"Expected layer {i} to be a matrix (inputs, outputs) and a vector (outputs,); got "
-                f"the shapes {weight.shape} and {bias.shape}. Transpose weights that come from "
-                "PyTorch."
-            )
-        if i and len(weight) != len(biases[i - 1]):
-            raise InvalidInput(
-                f"Expected layer {i} to take the {len(biases[i - 1])} outputs of the one before; "
-                f"it takes {len(weight)}. Check the order of the layers, or transpose them."
-            )
-        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-            raise InvalidInput(f"Expected finite weights; got others in layer {i}. Train it again.")
 
 
 def stages(representation: Representation) -> Composed:
@@ -332,8 +272,13 @@ def stages(representation: Representation) -> Composed:
             return Composed(representation, None)
         case Composed(_, None):
             return representation
-        case Network() as net:
-            return Composed(Affine(net.weights[0], net.biases[0]), net.after_first())
+        case Network(_, _, activation, False):
+            (weight, bias), *after = representation.layers
+            if not after:
+                return Composed(Affine(weight, bias), None)
+            weights, biases = zip(*after, strict=True)
+            second = Network(weights, biases, activation, activates_inputs=True)
+            return Composed(Affine(weight, bias), second)
         case Composed(first, Representation() as second):
             inner = stages(second)
             return Composed(first.then(inner.first), inner.second)

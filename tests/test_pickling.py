@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import counterpoint as cp
-from counterpoint.families.uncertain import attainable
+from counterpoint.families.uncertain import target as attainable
 from counterpoint.search import conflicts
 
 WAYS = (*sorted({"fork", "spawn"} & set(multiprocessing.get_all_start_methods())), "loky")

@@ -28,14 +28,14 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.cli import app
-from counterpoint.families.uncertain import attainable, form
-from counterpoint.families.uncertain.attainable import attainable_sentence
+from counterpoint.families.uncertain import target as attainable
 from counterpoint.families.uncertain.chance import Chance
 from counterpoint.families.uncertain.draws import polygon_corners
 from counterpoint.families.uncertain.dual_norms import DualNorms
 from counterpoint.families.uncertain.form import UncertainScores
 from counterpoint.families.uncertain.linear_margins import DistanceMargin, LinearMargins
 from counterpoint.families.uncertain.refine import purified_evidence
+from counterpoint.families.uncertain.target import attainable_sentence
 from counterpoint.models import read
 from counterpoint.privacy import PrivateSVC
 from counterpoint.privacy.noise import (
@@ -949,8 +949,10 @@ def test_what_could_be_had_is_searched_for_once(monkeypatch: pytest.MonkeyPatch)
     limits = [cp.Bounds(name, fall=0.1, rise=0.1) for name in NAMES]
     answers = explain("laplace", cp.Robust("yes", 0.999, "fixed"), constraints=limits)
     searched: list[Any] = []
-    look = form.remark_without_answer
-    monkeypatch.setattr(form, "remark_without_answer", lambda *a: (searched.append(a), look(*a))[1])
+    look = attainable.remark_without_answer
+    monkeypatch.setattr(
+        attainable, "remark_without_answer", lambda *a: (searched.append(a), look(*a))[1]
+    )
     first = answers[0].message
     assert answers.report()["message"].tolist() == [first, answers[1].message, answers[2].message]
     assert len(searched) == len(answers) == 3

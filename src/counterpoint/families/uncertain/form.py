@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.families.uncertain.attainable import (
-    promise_sentence,
-    prototype_sentence,
-    remark_without_answer,
-    surest,
-)
 from counterpoint.families.uncertain.chance import Chance
 from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures
 from counterpoint.families.uncertain.fourier_bounds import SHARE, fourier_margins
@@ -39,7 +33,7 @@ from counterpoint.models.form import AffineMap, Form, Magnitude, split
 from counterpoint.models.linear import LinearScores
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw
-from counterpoint.problem.targets import Guarantee, Label, Target
+from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
 from counterpoint.search.query import Query
@@ -52,6 +46,8 @@ __all__ = ["FourierScores", "UncertainScores"]
 @dataclass(frozen=True, eq=False)
 class UncertainScores(UncertainForm):
     """A linear score whose noise acts on affine features of the input."""
+
+    takes_prototypes: ClassVar[bool] = False
 
     scores: LinearScores
     """The model as it is known, binary; what is predicted."""
@@ -114,25 +110,8 @@ class UncertainScores(UncertainForm):
     def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         return linear_margins(*self._noise_on(target, question, x))
 
-    def remark(
-        self,
-        target: Robust,
-        question: Query,
-        x: FloatArray,
-        y: FloatArray | None,
-        guarantee: Guarantee,
-    ) -> str:
-        if y is None:
-            return remark_without_answer(question, target, x, (8, 5))
-        if guarantee is not Guarantee.SELECTION:
-            return ""
-        share = share_answered(*self._noise_on(target, question, x))
-        return promise_sentence(target, share)
-
-    def attainable(
-        self, target: Robust, question: Query, x: FloatArray, end: float
-    ) -> float | None:
-        return surest(question, target, x, 12, end)
+    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
+        return share_answered(*self._noise_on(target, question, x))
 
     def _noise_on(self, target: Robust, question: Query, x: FloatArray) -> Any:
         """Return the arguments of `linear_margins` for (n, d) rows."""
@@ -150,6 +129,8 @@ class UncertainScores(UncertainForm):
 @dataclass(frozen=True, eq=False)
 class FourierScores(UncertainForm):
     """The second class where weights · φ(x) >= 0, with φ of random frequencies; else the first."""
+
+    takes_prototypes: ClassVar[bool] = True
 
     phi: FourierFeatures
     weights: FloatArray
@@ -233,27 +214,8 @@ class FourierScores(UncertainForm):
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return fourier_margins(self.phi, noise, target, question, x)
 
-    def remark(
-        self,
-        target: Robust,
-        question: Query,
-        x: FloatArray,
-        y: FloatArray | None,
-        guarantee: Guarantee,
-    ) -> str:
-        sentence = ""
-        if y is None:
-            halvings = (8, 5) if target.search == "segment" else (2, 2)  # any other search is slow
-            sentence = remark_without_answer(question, target, x, halvings)
-        elif guarantee is Guarantee.SELECTION:
-            sentence = promise_sentence(target, None)
-        about = prototype_sentence(question, target, x, y)
-        return " ".join(filter(None, (sentence, about)))
-
-    def attainable(
-        self, target: Robust, question: Query, x: FloatArray, end: float
-    ) -> float | None:
-        return surest(question, target, x, 12, end)
+    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
+        return None
 
 
 @by_name("counterpoint", "UncertainClassifier")

@@ -39,10 +39,6 @@ be a little inside. What it costs more is then a part of the gap that is aimed a
 class Refinement:
     """The search for one row in one subproblem.
 
-    ``cuts`` are half-spaces to begin with, and ``end`` is when to stop, in the seconds of
-    ``perf_counter``, if not what the conditions and the effort say; ``held`` says that the case
-    holds whole steps and categories.
-
     Attributes
     ----------
     best, bound
@@ -61,19 +57,18 @@ class Refinement:
         case: Cases,
         effort: Effort,
         *,
-        cuts: LinearBounds | None = None,
-        end: float | None = None,
-        held: bool = False,
+        outer: Refinement | None = None,
     ) -> None:
+        """Start a search; one in which an outer search's whole columns are held goes on from it."""
         self.piece, self.case, self.effort = piece, case, effort
-        self.branches = piece.is_integral and not held
-        if cuts is None:
-            cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
+        self.branches = piece.is_integral and outer is None
+        if outer is None:
+            self.cuts = LinearBounds(np.zeros((0, piece.program.width)), np.zeros(0), np.zeros(0))
             for condition in piece.supported:
-                cuts = cuts.stacked(condition.first())
-        self.cuts = cuts
-        stop = np.inf if effort.seconds is None else perf_counter() + effort.seconds
-        self.end = stop if end is None else end
+                self.cuts = self.cuts.stacked(condition.first())
+            self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+        else:
+            self.cuts, self.end = outer.cuts, outer.end
         self.bound, self.cost, self.limited = -np.inf, np.inf, False
         self.point: FloatArray | None = None
         self.last = case.x  # the last optimum of a relaxation
@@ -85,8 +80,6 @@ class Refinement:
 
     def run(self, cost_cutoff: float) -> None:
         """Search until the gap is closed, or no point below the cutoff remains."""
-        if self.branches and not self.piece.free.is_integral:
-            self._start_from(self.piece.free, cost_cutoff)
         for k in range(1000):  # some 10 do; for absolute costs and much noise some hundreds
             if self._is_closed(k) or self.bound >= cost_cutoff:
                 return
@@ -101,8 +94,8 @@ class Refinement:
                 return
             if self.branches:
                 self._hold(y, cost_cutoff)
-                continue
-            self._go_inwards(y, missed)
+            else:
+                self._go_inwards(y, missed)
 
     def _goes_on(self, cost_cutoff: float) -> bool:
         """Return whether there may be a point after all, where a relaxation has none."""
@@ -133,26 +126,11 @@ class Refinement:
         if missed * unit < max(self.accepted, VIOLATION if stuck else 0.0) * cost:
             self.inwards = max(1.2 * missed, 2.0 * self.inwards)
 
-    def _start_from(self, piece: Subproblem, cost_cutoff: float) -> None:
-        """Take over the half-spaces and the bound of a relaxation."""
-        relaxation = Refinement(piece, self.case, self.effort, end=self.end)
-        relaxation.run(cost_cutoff)
-        self.cuts, self.best, self.bound = relaxation.cuts, relaxation.best, relaxation.bound
-        point = relaxation.point
-        if point is not None and self.piece.program.violation(point, self.case.x)[0] == 0.0:
-            self._offer(point)
-
     def _hold(self, y: FloatArray, cost_cutoff: float) -> None:
         """Refine the other columns where whole steps and categories are those of a point."""
         held = self.piece.program.held(y, self.case.x)
-        inner = Refinement(
-            self.piece.free,
-            self.case.holding(held, y),
-            self.effort,
-            cuts=self.cuts,
-            end=self.end,
-            held=True,
-        )
+        case = self.case.holding(held, y)
+        inner = Refinement(self.piece.free, case, self.effort, outer=self)
         inner.run(min(cost_cutoff, self.cost))
         self.cuts = inner.cuts
         if inner.point is not None:
@@ -199,12 +177,10 @@ class Refinement:
 
     def _effort(self) -> Effort:
         """The effort of a relaxation: a sharper gap, and half of the time that remains."""
-        effort = self.effort
-        if not self.branches:
-            effort = replace(effort, gap=min(effort.gap, EXACT))
+        gap, seconds = self.effort.gap, self.effort.seconds
         if np.isfinite(self.end):
-            effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        return effort
+            seconds = max(0.5 * (self.end - perf_counter()), 1e-6)
+        return replace(self.effort, gap=gap if self.branches else min(gap, EXACT), seconds=seconds)
 
     def _cut(self, y: FloatArray) -> float:
         """Add the half-spaces of all conditions at a point; return how much it misses them by."""

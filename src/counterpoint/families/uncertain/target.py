@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, cast, final
+from time import thread_time
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +16,29 @@ from numpy.typing import NDArray
 from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput, check_one_label, is_number, shown
 from counterpoint.models.form import Form, mask
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.problem.targets import (
     Guarantee,
+    Label,
     ModelMargins,
     Requirement,
     Target,
     Validation,
     VaryingMargin,
+    rounded_down,
 )
 from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
-from counterpoint.search.search import SafetyMargins, StartHint
+from counterpoint.search.search import SafetyMargins, StartHint, Union, search
+from counterpoint.solvers import Effort
 
-__all__ = ["Robust", "UncertainForm"]
+__all__ = ["Robust", "UncertainForm", "attainable_sentence"]
+
+SECONDS, IN_ALL = 0.5, 4.0
+"""Time for one search for what is attainable, and for all of them."""
 
 WORDS = {
     "guarantee": ("best", "selection", "fixed"),
@@ -197,10 +205,17 @@ class Robust(Target, VaryingMargin):
     def remark(
         self, question: Query, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
     ) -> str:
-        return _uncertain(question.form).remark(self, question, x, y, guarantee)
+        sentence = ""
+        if y is None:
+            sentence = remark_without_answer(question, self, x)
+        elif guarantee is Guarantee.SELECTION:
+            share = _uncertain(question.form).share_answered(self, question, x)
+            sentence = promise_sentence(self, share)
+        about = prototype_sentence(question, self, x, y)
+        return " ".join(filter(None, (sentence, about)))
 
     def attainable(self, question: Query, x: FloatArray, end: float) -> float | None:
-        return _uncertain(question.form).attainable(self, question, x, end)
+        return surest(question, self, x, 12, end)
 
     def prototype_point(self, features: Features) -> FloatArray | None:
         """(d,) the encoded prototype; None if there is none."""
@@ -219,6 +234,8 @@ class Robust(Target, VaryingMargin):
 class UncertainForm(Form):
     """A binary model whose weights are known up to the law of their noise."""
 
+    takes_prototypes: ClassVar[bool]
+    """Whether answers may be looked for on the way to a prototype; searches are slow then."""
     law: NoiseLaw
     """That of the noise of the weights (F,)."""
     epsilon: float | None
@@ -227,11 +244,6 @@ class UncertainForm(Form):
     """(2,) labels."""
     phi: Any
     """(n, d) rows → (n, F) the features that the weights are of."""
-
-    def with_noise(self, share: float) -> Self:
-        """The same with so many times the noise."""
-        quieter: Self = replace(cast("Any", self), law=self.law.scaled(share))
-        return quieter
 
     @abstractmethod
     def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
@@ -284,21 +296,8 @@ class UncertainForm(Form):
         """Return how much answers to (n, d) rows have to lead by their distance."""
 
     @abstractmethod
-    def remark(
-        self,
-        target: Robust,
-        question: Query,
-        x: FloatArray,
-        y: FloatArray | None,
-        guarantee: Guarantee,
-    ) -> str:
-        """Return what `Robust.remark` says."""
-
-    @abstractmethod
-    def attainable(
-        self, target: Robust, question: Query, x: FloatArray, end: float
-    ) -> float | None:
-        """Return the probability of `Robust.attainable`."""
+    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
+        """Estimate the share of releases with an answer to a row (1, d); None if it is slow."""
 
 
 def _uncertain(form: ModelMargins) -> UncertainForm:
@@ -325,3 +324,144 @@ def _row_of(row: Any) -> tuple[Any, ...] | None:
     values = tuple(table.column(name)[0] for name in table.names)
     values = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
     return values if table.is_array else tuple(zip(table.names, values, strict=True))
+
+
+# What is said of answers, and of rows without one. Both values are searched for: some point
+# reaches what is said, and more may be possible.
+
+
+def remark_without_answer(question: Query, target: Robust, x: FloatArray) -> str:
+    """Say what is attainable for one row (1, d); both searches end with `IN_ALL`."""
+    form, end = _uncertain(question.form), thread_time() + IN_ALL
+    if _point(question, Label(target.label), x, end) is None:
+        return "Even without noise no change was found that gives the label."
+    is_slow = form.takes_prototypes and target.search != "segment"
+    probability = surest(question, target, x, 2 if is_slow else 8, end)
+    share = _largest_share(question, target, x, 2 if is_slow else 5, end)
+    epsilon = None
+    if share is not None and form.epsilon is not None:
+        epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
+    return attainable_sentence(target, probability, share, epsilon)
+
+
+def attainable_sentence(
+    target: Robust, probability: float | None, share: float | None, epsilon: float | None
+) -> str:
+    """Say which probability is attainable, and with how much noise the target's own would be.
+
+    ``share`` is the factor on the noise, and ``epsilon`` the privacy parameter of so much noise;
+    each is None if no such value was reached.
+    """
+    sentence = "Not even a probability of 0.5 was reached"
+    if probability is not None:
+        # This probability was computed from the weights. A target whose promise covers the choice
+        # of the point allows no look at the weights before the probability is fixed.
+        beforehand = "(a promise only if it was settled on beforehand)"
+        meaning = beforehand if target.selects else "for a fixed point"
+        sentence = f"A probability of {rounded_down(probability)} is attainable {meaning}"
+    if share is not None:
+        noise = f"{share:g} times the noise"
+        noise += "" if epsilon is None else f" (epsilon = {epsilon:g})"
+        required = f"{float(target.probability)!r} is attainable with {noise}"
+        sentence += f"; {required}, were the known weights the same"
+    return f"{sentence}."
+
+
+def promise_sentence(target: Robust, share: float | None) -> str:
+    """Say what is promised of an answer, however chosen; and the share of questions with one."""
+    allowed = 1.0 - target.probability
+    promise = (
+        f"Of all questions asked like this, at most {100.0 * allowed:.3g} % get a wrong answer."
+    )
+    if share is None:
+        return promise
+    answered = f"About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
+    few = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
+    return f"{promise} {answered}{few}."
+
+
+def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
+    """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
+    form, z = _uncertain(question.form), target.prototype_point(question.features)
+    if z is None or target.search == "optimal":
+        return ""
+    if form.predict(z[None])[0] != target.label:
+        return "The prototype was not used: the model takes it for the other class."
+    if y is None:
+        sure = float(form.certainty(z[None], target.label)[0])
+        return f"The prototype itself has a probability of {rounded_down(sure)}, had it been fixed."
+    cases = question.actionable.cases(x)
+    segment, delta = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
+    apart = delta - float(segment @ delta) / max(float(segment @ segment), TINY) * segment
+    is_on = np.abs(apart).max() <= 1e-7 * np.abs(segment).max()  # but for rounding
+    if target.selects or is_on:
+        return ""
+    return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
+
+
+def surest(
+    question: Query, target: Robust, x: FloatArray, halvings: int, end: float
+) -> float | None:
+    """Return the highest probability reached for one row (1, d); None if not even ½ was.
+
+    The interval of −log (1 − p) that it may lie in is halved so often, until ``end`` in the seconds
+    of ``thread_time``.
+    """
+    form, best = _uncertain(question.form), None
+    low, high = np.log(2.0), -np.log1p(-target.probability)
+    for k in range(halvings + 1):
+        middle = 0.5 * (low + high) if k else low
+        goal = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
+        point = _point(question, goal, x, end)
+        if point is not None:
+            best = goal.probability
+            if not goal.selects:  # the point may have more, for nothing
+                sure = float(form.certainty(point[None], goal.label)[0])
+                best = min(max(sure, best), target.probability)
+            low = -np.log1p(-best)
+        elif k:
+            high = middle
+        differ = np.exp(-low) - np.exp(-high) > 5e-4  # in three digits of a probability
+        if best is None or not differ or thread_time() >= end:
+            break
+    return best
+
+
+def _largest_share(
+    question: Query, target: Robust, x: FloatArray, halvings: int, end: float
+) -> float | None:
+    """Return the largest share of the noise, from 1/256 on, with which there is a point."""
+    form: Any = _uncertain(question.form)
+
+    def is_enough(share: float) -> bool:
+        quieter = replace(question, form=replace(form, law=form.law.scaled(share)))
+        return _point(quieter, target, x, end) is not None
+
+    high, low = 0.999, 0.5  # below 1, since the result is rounded down
+    while not is_enough(low):
+        high, low = low, 0.5 * low
+        if low < 1.0 / 256.0 or thread_time() >= end:
+            return None
+    for _ in range(halvings):
+        if thread_time() >= end:
+            break
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if is_enough(middle) else (low, middle)
+    return _rounded(low, 2, ROUND_FLOOR)
+
+
+def _point(question: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:
+    """(d,) any point that meets a target; None if time runs out."""
+    seconds = end - thread_time()
+    if seconds <= 0.0:
+        return None
+    safety_margins, chance = question.safety_margins(target, x), target.requirement.chance
+    hint = None if chance is None else chance.start_hint(question)
+    pieces = Union.of(question.actionable, question.form.regions(target), hint)
+    effort = Effort(1.0, min(SECONDS, seconds))
+    result = search(pieces, question.actionable.cases(x), effort, safety_margins)
+    return result.points[0] if result.piece[0] >= 0 else None
+
+
+def _rounded(value: float, digits: int, rounding: str) -> float:
+    return float(Context(prec=digits, rounding=rounding).create_decimal(value))

@@ -107,7 +107,7 @@ def halved(
             inside &= (value <= 0.0).all(axis=1)
             outside &= (value <= give).all(axis=1)
         if inside.any():
-            best = min(best, program.cost(centers[inside], x + 0.0 * centers[inside]).min())
+            best = min(best, program.encoded_cost(centers[inside], x + 0.0 * centers[inside]).min())
         bound = cheapest(program, centers - x, half)
         kept = outside & (bound < best)
         centers, bound = centers[kept], bound[kept]

@@ -351,7 +351,7 @@ class Planted:
 
     @property
     def costs(self) -> np.ndarray:
-        return self.program.cost(self.points, np.repeat(self.x, len(self.points), axis=0))
+        return self.program.encoded_cost(self.points, np.repeat(self.x, len(self.points), axis=0))
 
 
 CONDITIONS = ("box", "changes", "transitions", "affine", "cone", "log-sum-exp", "at most")

@@ -297,7 +297,7 @@ def test_cells_and_pieces_that_are_written_down_agree(seed: int):
     listed = search(Union.of(program, tuple(regions)), cases, Effort(1e-9))
     np.testing.assert_array_equal(cells.piece < 0, listed.piece < 0)
     found = cells.piece >= 0
-    paid = [program.cost(findings.points, x)[found] for findings in (cells, listed)]
+    paid = [program.encoded_cost(findings.points, x)[found] for findings in (cells, listed)]
     np.testing.assert_allclose(*paid, rtol=1e-6, atol=1e-9)
     for i in np.flatnonzero(found):
         region = regions[int(cells.piece[i])]

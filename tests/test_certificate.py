@@ -35,7 +35,7 @@ from counterpoint.privacy import PrivateSVC
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Validation
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Bounding, Evidence
+from counterpoint.programs.evidence import Bounding, Evidence, has_tangents
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import Proof
 from counterpoint.programs.region import Region
@@ -99,7 +99,7 @@ def test_what_is_learned_of_some_rows_bounds_as_if_all_were_computed_at_the_end(
     given, some = multipliers(rng, program.size, n), np.flatnonzero(rng.random(n) < 0.7)
     cases = program.cases(np.repeat(case.x, n, axis=0))
     known, at = Evidence.blank(program, cases), case.x + rng.normal(size=(n, program.width))
-    here = at[some] if program.has_tangents else None
+    here = at[some] if has_tangents(program) else None
     known.learn(some, given[some], here, program.bound(cases.take(some), given[some], here))
     whole = Evidence(program, cases, known.multipliers, known.at, np.zeros(n))
     for reached in (np.full(n, np.inf), np.full(n, case.costs.min())):

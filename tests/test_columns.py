@@ -39,7 +39,7 @@ def optimum(program: Program, x: np.ndarray, weight: float, reach: float) -> flo
     conditions = [rows.matrix @ y >= rows.low]
     if np.isfinite(reach):
         conditions.append(cvxpy.abs(delta) <= reach)
-    softmax = program.nonlinear_and_objective_terms[0]
+    softmax = program.couplings[0]
     assert isinstance(softmax, LogLoss | LogSumExp)
     scores = softmax.matrix @ y + softmax.offset
     if isinstance(softmax, LogLoss):

@@ -46,7 +46,7 @@ def costs(program: Program, x: np.ndarray) -> float:
     solution, cases = answer(program, x)
     assert solution.outcomes[0] == Outcome.FOUND
     assert program.violation(solution.points, x)[0] <= 1e-12
-    cost = float(program.cost(solution.points, x)[0])
+    cost = float(program.encoded_cost(solution.points, x)[0])
     bound = program.bound(cases, solution.multipliers, solution.points)[0]
     assert bound <= cost * (1.0 + 1e-12)
     return cost
@@ -82,7 +82,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
             for i in np.flatnonzero(np.isfinite(limit)):
                 row, end = sign * matrix[i], sign * limit[i]
                 demands.append(demand(lambda y, row=row, end=end: end - row @ y))
-    demands += [demand(lambda y, cone=cone: -cone.excess(y[None])) for cone in program.nonlinear]
+    demands += [demand(lambda y, cone=cone: -cone.excess(y[None])) for cone in program.couplings]
     delta = start - x[0]
     first = np.concatenate([np.maximum(delta, 0.0), np.maximum(-delta, 0.0)])
     options = {"maxiter": 200, "ftol": 1e-12}
@@ -92,7 +92,7 @@ def slsqp(program: Program, x: np.ndarray, start: np.ndarray) -> float:
             options=options,
         )  # fmt: skip
     y = point(found.x)[None]
-    return float(program.cost(y, x)[0]) if program.violation(y, x)[0] <= 1e-7 else np.inf
+    return float(program.encoded_cost(y, x)[0]) if program.violation(y, x)[0] <= 1e-7 else np.inf
 
 
 def several(program: Program, x: np.ndarray, count: int = 8) -> float:
@@ -190,7 +190,7 @@ def test_answers_are_global_optima(kind: str):
         program = local(seed, kind, 3, 3)
         x = missing(program, seed)
         solution, cases = answer(program, x)
-        optimum, cost = scip(program, x), float(program.cost(solution.points, x)[0])
+        optimum, cost = scip(program, x), float(program.encoded_cost(solution.points, x)[0])
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
         assert bound <= optimum * (1.0 + 2e-6)
         assert optimum * (1.0 - 2e-6) <= cost <= optimum * (1.0 + 1e-5)
@@ -255,7 +255,7 @@ def test_every_constraint_is_met_and_answers_are_local_optima(kind: str, extra: 
         found += 1
         assert solution.outcomes[0] == Outcome.FOUND
         assert program.violation(solution.points, x)[0] <= 1e-12
-        cost = float(program.cost(solution.points, x)[0])
+        cost = float(program.encoded_cost(solution.points, x)[0])
         assert cost <= slsqp(program, x, solution.points[0]) * (1.0 + 1e-5) + 1e-9
         assert cost <= best * 1.02 + 1e-9
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
@@ -271,7 +271,7 @@ def test_a_margin_keeps_answers_off_the_boundary():
         solution = CCP(program).solve(cases, Effort())
         worst = curvature_of(program).quadrics.excess(solution.points).max()
         assert worst == pytest.approx(-0.25, rel=1e-9)
-        assert program.cost(solution.points, x)[0] > costs(program, x)
+        assert program.encoded_cost(solution.points, x)[0] > costs(program, x)
 
 
 @pytest.mark.parametrize("kind", PRICES)
@@ -350,7 +350,9 @@ def test_whole_steps_are_as_cheap_as_by_brute_force(kind: str):
         points = x + grid
         satisfied = curvature_of(program).quadrics.excess(points).max(axis=1) <= 0.0
         if satisfied.any():
-            best = program.cost(points[satisfied], np.repeat(x, satisfied.sum(), axis=0)).min()
+            best = program.encoded_cost(
+                points[satisfied], np.repeat(x, satisfied.sum(), axis=0)
+            ).min()
             dearer.append(costs(program, x) / best)
     assert len(dearer) >= 4
     assert min(dearer) >= 1.0 - 1e-12
@@ -405,7 +407,7 @@ def test_few_changes_are_as_cheap_as_each_choice_of_columns(kind: str):
         solution, _ = answer(program, x)
         assert solution.outcomes[0] == Outcome.FOUND
         assert program.violation(solution.points, x)[0] <= 1e-12
-        ratios.append(float(program.cost(solution.points, x)[0]) / best)
+        ratios.append(float(program.encoded_cost(solution.points, x)[0]) / best)
     assert np.mean(ratios) <= 1.05
 
 

@@ -30,6 +30,7 @@ import counterpoint as cp
 from counterpoint.numerics import CLOSED, depth, dots, gamma, total
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, LinearBounds, OneOf, Whole
+from counterpoint.programs.evidence import has_tangents
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
@@ -238,7 +239,7 @@ def proposals(problem: Problem, rng: np.random.Generator) -> Iterator[tuple[Any,
             continue
         solution = solver(program).solve(cases, Effort())
         best = np.nan_to_num(solution.multipliers)
-        if program.has_tangents:
+        if has_tangents(program):
             at = np.where(np.isfinite(solution.points), solution.points, problem.x)
         yield best, at
         yield best * (1.0 + rng.integers(-4, 5, best.shape) * 2.0**-52), at
@@ -299,7 +300,7 @@ def check(family: str, seeds: range) -> None:
         problem = FAMILIES[family](np.random.default_rng(seed))
         over, left = excesses(problem, seed)
         assert not over
-        if not problem.program.steps.any() and not problem.program.groups:
+        if not problem.program.domain.steps.any() and not problem.program.domain.groups:
             gaps += left
     assert np.quantile(gaps or [0.0], 0.9) <= CLOSED
 

@@ -49,7 +49,7 @@ def leaf_bound_of(
     program = question.union(cp.Label(True)).listed[0].program
     condition = next(c for c in program.region if isinstance(c, LeafSums))
     case = program.cases(question.features.expand(row))
-    grid = condition.form.grid(program.groups, case.x[0])
+    grid = condition.form.grid(program.domain.groups, case.x[0])
     values = np.ascontiguousarray(condition.weights @ grid.values.T)
     return LeafBound(RowCosts(grid, program, case), condition, 0.0, values)
 

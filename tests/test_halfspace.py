@@ -88,7 +88,7 @@ def check_settled(program: Program, cases: Cases, optima: np.ndarray) -> None:
     assert (solution.outcomes == np.where(possible, Outcome.FOUND, Outcome.INFEASIBLE)).all()
     assert (solution.found == possible).all()
     part = cases.take(possible)
-    cost = program.cost(solution.points[possible], part.x)
+    cost = program.encoded_cost(solution.points[possible], part.x)
     np.testing.assert_allclose(cost, optima[possible], rtol=CLOSE, atol=1e-12)
     bound = program.bound(part, solution.multipliers[possible], solution.points[possible])
     np.testing.assert_allclose(bound, cost, rtol=1e-9, atol=1e-12)

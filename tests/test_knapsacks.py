@@ -290,7 +290,7 @@ def of_scip(program: Program, x: np.ndarray) -> float:
     model.hideOutput()
     model.setParam("limits/gap", 0.0)
     model.setParam("numerics/feastol", 1e-9)
-    units = np.where(program.steps > 0.0, program.steps, 1.0)
+    units = np.where(program.domain.steps > 0.0, program.domain.steps, 1.0)
     ends = np.stack([box.low[0], box.high[0]], axis=1) - x[:, None]
     moves = [
         model.addVar(vtype="I", lb=low, ub=high)
@@ -305,7 +305,7 @@ def of_scip(program: Program, x: np.ndarray) -> float:
     for row, low in zip(rows.tolist(), short.tolist(), strict=True):
         gained = (gain * change for gain, change in zip(row, delta, strict=True))
         model.addCons(pyscipopt.quicksum(gained) >= low)
-    for group in program.groups:
+    for group in program.domain.groups:
         model.addCons(pyscipopt.quicksum(moves[group]) == 0)
     encoded_cost = program.encoded_cost
     absolute, quadratic = (
@@ -350,10 +350,12 @@ def test_it_finds_what_scip_finds(seed: int):
 
 def metric(rng: np.random.Generator, program: Program) -> EncodedCost:
     """A price by a full matrix over the numbers; categories as they are."""
-    some = np.flatnonzero(program.numeric)
+    some = np.flatnonzero(program.domain.numeric)
     root, quadratic = rng.normal(size=(len(some), len(some))), np.zeros((program.width,) * 2)
     quadratic[np.ix_(some, some)] = root @ root.T + 0.2 * np.eye(len(some))
-    return EncodedCost(np.where(program.numeric, 0.0, program.encoded_cost.absolute), quadratic)
+    return EncodedCost(
+        np.where(program.domain.numeric, 0.0, program.encoded_cost.absolute), quadratic
+    )
 
 
 def branched(seed: int, *, full: bool) -> tuple[Problem, Proof | None, float, float]:
@@ -563,7 +565,7 @@ def test_two_parts_leave_out_no_whole_number_between_them():
     cut, seed = 0, 0
     while cut < 12 and seed < 300:
         one, seed = problem(np.random.default_rng(seed)), seed + 1
-        cases, steps = one.program.cases(one.x), one.program.steps
+        cases, steps = one.program.cases(one.x), one.program.domain.steps
         proof = Knapsacks(one.program).solve(cases, Effort()).proof
         assert proof is not None
         if not proved(one.program, cases, proof)[0] > 0.0:
@@ -708,7 +710,9 @@ def test_a_row_is_answered_alone_as_in_a_batch(nodes: int, monkeypatch: pytest.M
     for seed in range(40):
         one = problem(np.random.default_rng(seed))
         rng = np.random.default_rng(seed)
-        shift = np.where(one.program.numeric, one.program.steps, 0.0) * rng.integers(-2, 3)
+        shift = np.where(one.program.domain.numeric, one.program.domain.steps, 0.0) * rng.integers(
+            -2, 3
+        )
         x = np.vstack([one.x + shift, one.x, one.x - shift, one.x])
         solver = Knapsacks(one.program)
         together = solver.solve(one.program.cases(x), Effort())

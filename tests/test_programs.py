@@ -17,7 +17,7 @@ import counterpoint as cp
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, Transitions, Whole
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.program import Program, kinds_region, own_multipliers, relaxed
 from counterpoint.programs.region import Coupling, Region
 
 ROUNDING = 1e-12
@@ -33,7 +33,7 @@ def size_of_terms(case: Planted, given: np.ndarray, at: np.ndarray) -> np.ndarra
     """(n,) the sum of the sizes of everything that enters a bound: what rounding is relative to."""
     program, far = case.program, np.abs(np.vstack([case.x, case.points])).max(axis=0)
     terms = []
-    for coupling in (program.affine, *program.nonlinear):
+    for coupling in (program.affine, *program.couplings):
         size = np.abs(coupling.normals) @ far
         for name in ("offset", "low", "high", "radius", "limit"):
             value = np.abs(np.asarray(getattr(coupling, name, 0.0), dtype=float))
@@ -125,8 +125,8 @@ def test_the_bound_is_the_exact_minimum_over_the_domain(case: Planted, seed: int
 def bounded(case: Planted) -> Program:
     """The same program with every number within three steps of x, so that brute force ends."""
     box = Box.unbounded(case.program.width)
-    reach = np.where(case.program.steps > 0, 3.0 * case.program.steps, 2.5)
-    numeric = case.program.numeric
+    reach = np.where(case.program.domain.steps > 0, 3.0 * case.program.domain.steps, 2.5)
+    numeric = case.program.domain.numeric
     box.least[numeric], box.most[numeric] = -reach[numeric], reach[numeric]
     return Program(case.program.encoded_cost, case.program.region & Region((box,)))
 
@@ -134,7 +134,7 @@ def bounded(case: Planted) -> Program:
 def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.ndarray]:
     """Every point of the domain that can be a minimum of a separable function with this slope."""
     x = case.x[0]
-    box = next(b for b in [program.box])
+    box = next(b for b in [program.domain.box])
     low, high = (bound[0] for bound in box.bounds(case.x))
     choices = []
     for f, block in zip(case.features, case.features.blocks, strict=True):
@@ -173,7 +173,9 @@ def domain(case: Planted, program: Program, slope: np.ndarray) -> Iterator[np.nd
 def test_the_units_of_the_columns_change_neither_bounds_nor_violations(case: Planted, seed: int):
     """Columns in units of 2⁻³⁰ to 2³⁰ (1e-9 to 1e9): only the numbers of the input differ."""
     rng = np.random.default_rng(seed)
-    unit = np.where(case.program.numeric, 2.0 ** rng.integers(-30, 31, case.program.width), 1.0)
+    unit = np.where(
+        case.program.domain.numeric, 2.0 ** rng.integers(-30, 31, case.program.width), 1.0
+    )
     other = in_units(case.program, unit)
     given = multipliers(rng, case.program.size, TRIES)
     x = np.repeat(case.x, TRIES, axis=0)
@@ -214,9 +216,9 @@ def in_units(program: Program, unit: np.ndarray) -> Program:
 def test_a_relaxation_contains_the_region(case: Planted):
     x = np.repeat(case.x, len(case.points), axis=0)
     for dropped in program_kinds(case.program):
-        relaxed = case.program.relaxed(dropped)
-        assert relaxed.region.violation(case.points, x).max() <= ROUNDING
-        assert dropped not in relaxed.region.condition_types or dropped is LinearBounds
+        relaxation = relaxed(case.program, dropped)
+        assert relaxation.region.violation(case.points, x).max() <= ROUNDING
+        assert dropped not in relaxation.region.condition_types or dropped is LinearBounds
 
 
 def program_kinds(program: Program) -> list[type]:
@@ -228,12 +230,12 @@ def program_kinds(program: Program) -> list[type]:
 @given(planted(), seeds)
 def test_multipliers_of_a_relaxation_bound_the_program(case: Planted, seed: int):
     kinds = program_kinds(case.program)
-    relaxed = case.program.relaxed(*kinds)
-    given = multipliers(np.random.default_rng(seed), relaxed.size, TRIES)
-    own = case.program.own_multipliers(given) if kinds == [] else given
+    relaxation = relaxed(case.program, *kinds)
+    given = multipliers(np.random.default_rng(seed), relaxation.size, TRIES)
+    own = own_multipliers(case.program, given) if kinds == [] else given
     if any(issubclass(kind, Coupling) for kind in kinds):
         return
-    own = case.program.own_multipliers(given)
+    own = own_multipliers(case.program, given)
     assert own.shape == (TRIES, case.program.size)
     bound = case.program.bound(repeated(case, TRIES), own)
     assert (bound <= case.costs.min() + ROUNDING * size_of_terms(case, own, case.x)).all()

@@ -179,7 +179,7 @@ def test_multipliers_near_the_best_ones_bound_below_too(case: Planted, seed: int
     assert solution.outcomes[0] != Outcome.INFEASIBLE
     if solution.found[0]:
         assert program.violation(solution.points, case.x)[0] <= 1e-12
-        reached = min(reached, program.cost(solution.points, case.x)[0])
+        reached = min(reached, program.encoded_cost(solution.points, case.x)[0])
     noise = 10.0 ** rng.uniform(-9, 0, size=(TRIES, 1)) * rng.normal(size=(TRIES, program.size))
     noise[0] = 0.0
     cases = program.cases(np.repeat(case.x, TRIES, axis=0))
@@ -207,7 +207,7 @@ def costs_of_anything(program: Program, x: np.ndarray) -> float:
     """What some point that meets the program costs."""
     tried = 3.0 * np.random.default_rng(1).normal(size=(2000, program.width))
     satisfied = tried[program.region.violation(tried, np.repeat(x, len(tried), axis=0)) == 0.0]
-    return float(program.cost(satisfied, np.repeat(x, len(satisfied), axis=0)).min())
+    return float(program.encoded_cost(satisfied, np.repeat(x, len(satisfied), axis=0)).min())
 
 
 @pytest.mark.parametrize("kind", ["square", "full"])
@@ -337,7 +337,7 @@ def test_a_gap_that_no_convexity_closes_is_called_local():
     program = local(0, "square", 3, 1)
     x = missing(program, 0)
     solution = Quadric(program).solve(program.cases(x), Effort())
-    cost = program.cost(solution.points, x)
+    cost = program.encoded_cost(solution.points, x)
 
     def claim(factor: float, reached: np.ndarray, gap: float) -> cp.Claim:
         given_ = solution.multipliers * factor
@@ -386,9 +386,11 @@ def test_one_condition_is_settled_as_a_semidefinite_program_says(kind: str):
         solution = Quadric(program).solve(cases, Effort())
         expected = sdp(program, x)
         assert solution.outcomes[0] == Outcome.FOUND
-        assert program.cost(solution.points, x)[0] == pytest.approx(expected, rel=1e-6, abs=1e-8)
+        assert program.encoded_cost(solution.points, x)[0] == pytest.approx(
+            expected, rel=1e-6, abs=1e-8
+        )
         bound = program.bound(cases, solution.multipliers, solution.points)[0]
-        assert bound == pytest.approx(program.cost(solution.points, x)[0], rel=1e-9)
+        assert bound == pytest.approx(program.encoded_cost(solution.points, x)[0], rel=1e-9)
 
 
 @given(seeds)
@@ -434,7 +436,7 @@ def test_columns_that_cannot_move_are_left_out():
     theirs = Quadric(smaller).solve(smaller.cases(x[:, 1:]), Effort())
     np.testing.assert_allclose(ours.points[:, 1:], theirs.points, rtol=1e-10)
     bound = program.bound(fixed, ours.multipliers, ours.points)
-    np.testing.assert_allclose(bound, program.cost(ours.points, x), rtol=1e-9)
+    np.testing.assert_allclose(bound, program.encoded_cost(ours.points, x), rtol=1e-9)
 
 
 def test_a_condition_without_points_is_refuted():

@@ -50,7 +50,7 @@ def solved(
 
 
 def cost_of(program: Program, x: np.ndarray, solution: Solution) -> float:
-    return float(program.cost(solution.points, x[None])[0])
+    return float(program.encoded_cost(solution.points, x[None])[0])
 
 
 # Random programs

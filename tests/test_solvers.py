@@ -95,7 +95,7 @@ def test_rows_of_a_batch_are_each_found_and_proved():
     solution = Highs(program).solve(cases, Effort())
     assert solution.found.all()
     assert (rows.violation(solution.points, cases.x) <= 1e-9).all()
-    cost = program.cost(solution.points, cases.x)
+    cost = program.encoded_cost(solution.points, cases.x)
     np.testing.assert_allclose(program.bound(cases, solution.multipliers), cost, rtol=1e-9)
 
 
@@ -132,7 +132,7 @@ def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.
     program = Program(ABSOLUTE, Region((ROW,)))
     cases = program.cases(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]]))
     solution = Highs(program).solve(cases, Effort())
-    np.testing.assert_allclose(program.cost(solution.points, cases.x), [1.0, 0.5, 2.0])
+    np.testing.assert_allclose(program.encoded_cost(solution.points, cases.x), [1.0, 0.5, 2.0])
     np.testing.assert_allclose(program.bound(cases, solution.multipliers), [1.0, 0.5, 2.0])
 
 

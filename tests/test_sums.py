@@ -54,8 +54,8 @@ def grid(program, x):
         low, high = cases.low[0, j], cases.high[0, j]
         cuts = curve.starts[1:]
         values = [np.linspace(low, high, 25), x[0, [j]], cuts, np.nextafter(cuts, -np.inf)]
-        if program.steps[j]:
-            values = [x[0, j] + program.steps[j] * np.arange(-30, 31)]
+        if program.domain.steps[j]:
+            values = [x[0, j] + program.domain.steps[j] * np.arange(-30, 31)]
         flat = np.unique(np.concatenate(values))
         columns.append(flat[(flat >= low - 1e-12) & (flat <= high + 1e-12)])
     return np.stack(np.meshgrid(*columns, indexing="ij"), axis=-1).reshape(-1, 3)
@@ -73,8 +73,8 @@ def test_a_bound_is_the_least_of_the_lagrangian_and_below_every_cost(seed):
     cost = program.encoded_cost(y, rows)
     value = lifted(demands.curves, y) @ demands.rows.matrix.T - demands.rows.low
     lagrangian = cost[:, None] + value @ multipliers.T
-    if program.at_most is not None:
-        lagrangian = lagrangian[program.at_most.changed(y, rows).sum(axis=1) <= 2]
+    if program.domain.at_most is not None:
+        lagrangian = lagrangian[program.domain.at_most.changed(y, rows).sum(axis=1) <= 2]
     least = np.maximum(lagrangian.min(axis=0), 0.0)
     assert (bound <= least + 1e-9 * (1.0 + least)).all()
     assert (bound >= 0.8 * least - 0.3).all()  # the grid is coarse

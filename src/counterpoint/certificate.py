@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.numerics import CLOSED, VIOLATION, BoolArray, FloatArray, Word, WordArray
 from counterpoint.problem.targets import Guarantee, Validation
 from counterpoint.programs.evidence import Bounding, Evidence
+from counterpoint.programs.losses import LogLoss
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
@@ -363,7 +364,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     stays = evidence is None
     objective = cost = np.zeros(len(points)) if stays else program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
-    if program.objective_terms:
+    if LogLoss in program.condition_types:
         objective = program.objective(points, cases)
     holds = verdict.valid & (violation <= resolution)
     if evidence is None:

@@ -11,6 +11,7 @@ it.) With price 0 the same minimum, if positive, proves that the region is empty
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, final
@@ -29,13 +30,13 @@ from counterpoint.numerics import (
     gamma,
 )
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.region import Cases, Cut
+from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 if TYPE_CHECKING:
     from counterpoint.problem.costs import EncodedCost
 
-__all__ = ["Duality", "LinearRows", "LossBound"]
+__all__ = ["Duality", "LinearRows", "LossBound", "NonConvexDuality"]
 
 
 CANCELLED = 128 * UNIT
@@ -43,6 +44,42 @@ CANCELLED = 128 * UNIT
 SHY = 1.0 - 16.0 * UNIT
 """A slope is shrunk to a little less than what a column without curvature bears: by more than the
 roundings of the slope, of the shrinking and of all comparisons."""
+
+
+class NonConvexDuality(ABC):
+    """What multipliers of all conditions of a program that are not convex prove."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of multipliers."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> BoolArray:
+        """(d,) the columns that have an effect on the conditions."""
+
+    @abstractmethod
+    def tightened(self, margin: FloatArray) -> Region:
+        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
+
+    @abstractmethod
+    def bound(
+        self,
+        cases: Cases,
+        multipliers: FloatArray,
+        cut: Cut,
+        at: FloatArray | None,
+        margin: FloatArray | None,
+    ) -> FloatArray:
+        """(n,) lower bounds on the price, with what everything convex adds up to.
+
+        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
+        """
+
+    @abstractmethod
+    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+        """(n,): whether the multipliers prove that no point of the region exists."""
 
 
 @final
@@ -54,6 +91,7 @@ class Duality:
     domain: SeparableDomain  # where each column may be
     # whether charges are added to the price, which then counts as each row weighs it
     weighed: bool
+    nonconvex: NonConvexDuality | None  # what conditions that are not convex prove besides
 
     def bound(
         self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None = None

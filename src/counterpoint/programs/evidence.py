@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
 
-__all__ = ["Bounding", "Evidence", "Kept", "RowEvidence"]
+__all__ = ["Bounding", "Evidence", "Kept", "RowEvidence", "has_tangents", "kept_size"]
+
+
+def has_tangents(program: Program) -> bool:
+    """Whether a point sharpens the bound: a full quadratic cost, or what is not convex."""
+    return program.encoded_cost.quadratic.ndim == 2 or program.duality.nonconvex is not None
+
+
+def kept_size(program: Program) -> int:
+    """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
+    return program.size + has_tangents(program) * program.width
 
 
 @final
@@ -84,7 +94,7 @@ class Evidence(Bounding):
     @classmethod
     def blank(cls, program: Program, cases: Cases) -> Evidence:
         """Nothing, to be filled in."""
-        n, at = len(cases.x), np.array(cases.x) if program.has_tangents else None
+        n, at = len(cases.x), np.array(cases.x) if has_tangents(program) else None
         multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
@@ -92,7 +102,7 @@ class Evidence(Bounding):
     def of_kept(cls, program: Program, cases: Cases, proofs: Kept) -> Evidence:
         """What was `kept` proves of the same program and rows."""
         multipliers, away = np.split(proofs.multipliers, [program.size], axis=1)
-        at = cases.x + away if program.has_tangents else None
+        at = cases.x + away if has_tangents(program) else None
         return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*proofs.trees])
 
     @property

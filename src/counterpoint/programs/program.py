@@ -12,7 +12,7 @@ below by normal · y − offset, and the same sum bounds the objective.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import final
@@ -31,14 +31,14 @@ from counterpoint.programs.conditions import (
     Transitions,
     Whole,
 )
-from counterpoint.programs.duality import Duality, LinearRows, LossBound
+from counterpoint.programs.duality import Duality, LinearRows, LossBound, NonConvexDuality
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.region import Cases, Condition, Coupling, Cut, Region
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
 
-__all__ = ["NonConvex", "NonConvexDuality", "Program", "kinds_region"]
+__all__ = ["NonConvex", "Program", "kinds_region", "own_multipliers", "relaxed", "tightened"]
 
 
 def kinds_region(features: Features) -> Region:
@@ -55,6 +55,37 @@ def kinds_region(features: Features) -> Region:
                 already_satisfied = np.eye(len(feature.categories), dtype=bool)
                 conditions.append(Transitions(block, already_satisfied | ~feature.is_stand_in))
     return Region(tuple(conditions))
+
+
+def relaxed(program: Program, *dropped: type) -> Program:
+    """The program with conditions of some types dropped; a one-hot group becomes a simplex.
+
+    The rows of the simplices come after the program's own.
+    """
+    conditions = [c for c in program.region if type(c) not in dropped]
+    added: list[Condition] = []
+    for group in program.domain.groups if OneOf in dropped else ():
+        row = np.zeros((1, program.width))
+        row[0, group] = 1.0
+        box = Box.unbounded(program.width)
+        box.low[group], box.high[group] = 0.0, 1.0
+        added += [LinearBounds(row, np.ones(1), np.ones(1)), box]
+    return Program(program.encoded_cost, Region((*conditions, *added)))
+
+
+def own_multipliers(program: Program, multipliers: FloatArray) -> FloatArray:
+    """(n, size) a program's multipliers among those of a program that `relaxed` made of it."""
+    rows = program.affine.size
+    added = multipliers.shape[1] - program.size
+    return np.hstack([multipliers[:, :rows], multipliers[:, rows + added :]])
+
+
+def tightened(program: Program, margin: FloatArray) -> Region:
+    """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
+    cones = (c for c in program.region if isinstance(c, Cone) and (c.tight or c.lost))
+    convex = Region((program.affine.tightened(margin), *(c.tightened(margin) for c in cones)))
+    nonconvex = program.duality.nonconvex
+    return convex if nonconvex is None else convex & nonconvex.tightened(margin)
 
 
 @final
@@ -75,39 +106,6 @@ class Program:
         """The kinds of its price and the types of its conditions: what a solver must take."""
         return self.region.condition_types | self.encoded_cost.condition_types | {Box}
 
-    def relaxed(self, *dropped: type) -> Program:
-        """The program with conditions of some types dropped; a one-hot group becomes a simplex.
-
-        The rows of the simplices come after the program's own, see `Program.own_multipliers`.
-        """
-        conditions = [c for c in self.region if type(c) not in dropped]
-        added: list[Condition] = []
-        for group in self.groups if OneOf in dropped else ():
-            row = np.zeros((1, self.width))
-            row[0, group] = 1.0
-            box = Box.unbounded(self.width)
-            box.low[group], box.high[group] = 0.0, 1.0
-            added += [LinearBounds(row, np.ones(1), np.ones(1)), box]
-        return Program(self.encoded_cost, Region((*conditions, *added)))
-
-    def own_multipliers(self, relaxed: FloatArray) -> FloatArray:
-        """(n, size) this program's multipliers among those of a program that `relaxed` made."""
-        rows = self.affine.size
-        added = relaxed.shape[1] - self.size
-        return np.hstack([relaxed[:, :rows], relaxed[:, rows + added :]])
-
-    @cached_property
-    def box(self) -> Box:
-        """All boxes met, with [0, 1] for one-hot columns."""
-        box = Box.unbounded(self.width)
-        for condition in self.region:
-            if isinstance(condition, Box):
-                box = box.meet(condition)
-        for group in self.groups:
-            box.low[group], box.high[group] = 0.0, 1.0
-            box.least[group], box.most[group] = -np.inf, np.inf
-        return box
-
     @cached_property
     def affine(self) -> LinearBounds:
         """All linear rows stacked, those about the change too; there may be none."""
@@ -120,23 +118,19 @@ class Program:
         return reduce(LinearBounds.stacked, rows) if rows else none
 
     @cached_property
-    def nonlinear(self) -> tuple[Coupling, ...]:
-        """The couplings that are not linear rows and exclude something."""
-        return tuple(
+    def couplings(self) -> tuple[Coupling, ...]:
+        """The couplings beyond linear rows, terms of the objective last."""
+        curved = (
             c
             for c in self.region
             if isinstance(c, Coupling) and not isinstance(c, LinearBounds | LogLoss)
         )
+        return (*curved, *self._objective_terms)
 
     @cached_property
-    def objective_terms(self) -> tuple[LogLoss, ...]:
-        """What is added to the price."""
+    def _objective_terms(self) -> tuple[LogLoss, ...]:
+        """What is added to the weighted cost."""
         return tuple(c for c in self.region if isinstance(c, LogLoss))
-
-    @cached_property
-    def nonlinear_and_objective_terms(self) -> tuple[Coupling, ...]:
-        """The curved couplings and the charges, in the order of their multipliers."""
-        return (*self.nonlinear, *self.objective_terms)
 
     @cached_property
     def nonconvex(self) -> tuple[NonConvex, ...]:
@@ -144,83 +138,42 @@ class Program:
         return tuple(c for c in self.region if isinstance(c, NonConvex))
 
     @cached_property
-    def nonconvex_duality(self) -> NonConvexDuality | None:
-        """What their multipliers prove; None if they have none."""
-        return self.nonconvex[0].duality(self) if self.nonconvex else None
-
-    @cached_property
-    def convex_size(self) -> int:
-        """The number of multipliers of what is convex: linear rows first, then what is beyond."""
-        return self.affine.size + sum(
-            coupling.size for coupling in self.nonlinear_and_objective_terms
-        )
-
-    @cached_property
     def size(self) -> int:
-        """The number of multipliers; those of conditions that are not convex come last."""
-        beyond = self.nonconvex_duality
-        return self.convex_size + (0 if beyond is None else beyond.size)
+        """The number of multipliers: of linear rows, couplings, and what is not convex."""
+        nonconvex = self.duality.nonconvex
+        return len(self._normals) + (0 if nonconvex is None else nonconvex.size)
 
     @cached_property
-    def has_tangents(self) -> bool:
-        """Whether a point sharpens the bound: a full quadratic price, or what is not convex."""
-        return self.encoded_cost.quadratic.ndim == 2 or self.nonconvex_duality is not None
-
-    @property
-    def kept_size(self) -> int:
-        """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
-        return self.size + self.has_tangents * self.width
-
-    @property
-    def node_size(self) -> int:
-        """How many numbers bound a node of a `Proof`: it has a point for a full price alone."""
-        return self.size + (self.encoded_cost.quadratic.ndim == 2) * self.width
+    def domain(self) -> SeparableDomain:
+        """The conditions on features one by one."""
+        groups = tuple(c.columns for c in self.region if isinstance(c, OneOf))
+        box, steps = Box.unbounded(self.width), np.zeros(self.width)
+        for condition in self.region:
+            if isinstance(condition, Box):
+                box = box.meet(condition)
+            elif isinstance(condition, Whole):
+                steps[condition.columns] = condition.steps
+        numeric = np.ones(self.width, dtype=bool)
+        for group in groups:
+            numeric[group], box.low[group], box.high[group] = False, 0.0, 1.0
+            box.least[group], box.most[group] = -np.inf, np.inf
+        limits = [c for c in self.region if isinstance(c, AtMost)]
+        at_most = min(limits, key=lambda c: c.count) if limits else None
+        return SeparableDomain(box, numeric, steps, groups, at_most)
 
     @cached_property
-    def groups(self) -> tuple[slice, ...]:
-        """The one-hot groups."""
-        return tuple(c.columns for c in self.region if isinstance(c, OneOf))
+    def duality(self) -> Duality:
+        """What inequalities prove."""
+        nonconvex = self.nonconvex[0].duality(self) if self.nonconvex else None
+        return Duality(self.encoded_cost, self.domain, bool(self._objective_terms), nonconvex)
 
     @cached_property
     def _transitions(self) -> tuple[Transitions, ...]:
         return tuple(c for c in self.region if isinstance(c, Transitions))
 
-    @cached_property
-    def steps(self) -> FloatArray:
-        """(d,) the step of whole columns, 0 for the others."""
-        steps = np.zeros(self.width)
-        for condition in self.region:
-            if isinstance(condition, Whole):
-                steps[condition.columns] = condition.steps
-        return steps
-
-    @cached_property
-    def at_most(self) -> AtMost | None:
-        """The tightest bound on the number of changed features."""
-        limits = [c for c in self.region if isinstance(c, AtMost)]
-        return min(limits, key=lambda c: c.count) if limits else None
-
-    @cached_property
-    def numeric(self) -> BoolArray:
-        """(d,) which columns belong to no one-hot group."""
-        mask = np.ones(self.width, dtype=bool)
-        for group in self.groups:
-            mask[group] = False
-        return mask
-
-    @cached_property
-    def domain(self) -> SeparableDomain:
-        """The conditions on features one by one."""
-        return SeparableDomain(self.numeric, self.steps, self.groups, self.at_most)
-
-    @cached_property
-    def duality(self) -> Duality:
-        """What linear inequalities prove."""
-        return Duality(self.encoded_cost, self.domain, bool(self.objective_terms))
-
     def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Cases:
         """What the program knows of these rows: their points and bounds; margins, if given."""
-        low, high = self.box.bounds(x)
+        low, high = self.domain.box.bounds(x)
         if self._transitions:
             high = np.array(high)
             for transition in self._transitions:
@@ -232,33 +185,29 @@ class Program:
 
     @cached_property
     def _is_whole(self) -> bool:
-        return bool(self.steps.any())
+        return bool(self.domain.steps.any())
 
     def _on_steps(
         self, x: FloatArray, low: FloatArray, high: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Bounds of whole columns moved inwards to x + a whole number of steps."""
-        whole = np.flatnonzero(self.steps)
+        whole = np.flatnonzero(self.domain.steps)
         whole = whole[(np.isfinite(low[:, whole]) | np.isfinite(high[:, whole])).any(axis=0)]
         if not len(whole):
             return low, high
         low, high = np.array(low), np.array(high)
-        at, step = x[:, whole], self.steps[whole]
+        at, step = x[:, whole], self.domain.steps[whole]
         low[:, whole], high[:, whole] = lattice.within_bounds(
             at, low[:, whole], high[:, whole], step
         )
         return low, high
 
-    def cost(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,) in cost units."""
-        return self.encoded_cost(y, x)
-
     def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
         """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
         cost = self.encoded_cost(y, cases.x)
-        if not self.objective_terms:
+        if not self._objective_terms:
             return cost
-        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self.objective_terms))
+        return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self._objective_terms))
 
     @cached_property
     def _merged(self) -> Region:
@@ -266,7 +215,7 @@ class Program:
         further = [
             c for c in self.region if not isinstance(c, Box | LinearBounds | ChangeBounds | OneOf)
         ]
-        first: list[Condition] = [self.box]
+        first: list[Condition] = [self.domain.box]
         if self.affine.size:
             first.append(self.affine)
         return Region((*first, *further))
@@ -274,39 +223,32 @@ class Program:
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """(n,) the largest violation of any condition, relative to the size of its terms."""
         worst = self._merged.violation(y, x)
-        return np.maximum(worst, self.domain.hot.violation(y)) if self.groups else worst
-
-    def tightened(self, margin: FloatArray) -> Region:
-        """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
-        cones = (c for c in self.region if isinstance(c, Cone) and (c.tight or c.lost))
-        convex = Region((self.affine.tightened(margin), *(c.tightened(margin) for c in cones)))
-        beyond = self.nonconvex_duality
-        return convex if beyond is None else convex & beyond.tightened(margin)
+        return np.maximum(worst, self.domain.hot.violation(y)) if self.domain.groups else worst
 
     @cached_property
-    def normals(self) -> FloatArray:
-        """(convex_size, d) the normal that each multiplier of what is convex weighs."""
+    def _normals(self) -> FloatArray:
+        """(m, d) the normal that each multiplier of what is convex weighs."""
         return np.vstack(
             [
                 self.affine.matrix,
-                *(coupling.normals for coupling in self.nonlinear_and_objective_terms),
+                *(coupling.normals for coupling in self.couplings),
             ]
         )
 
     @cached_property
     def _cut_parts(self) -> tuple[Coupling, ...]:
         """What `cut` adds up: linear rows, if there are any or nothing else, and all beyond."""
-        beyond = self.nonlinear_and_objective_terms
+        beyond = self.couplings
         return (self.affine, *beyond) if self.affine.size or not beyond else beyond
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        """(convex_size, d) the sizes of the numbers in `normals`."""
-        return np.abs(self.normals)
+        """(m, d) the sizes of the numbers in `_normals`."""
+        return np.abs(self._normals)
 
     @cached_property
     def _units(self) -> tuple[FloatArray, FloatArray]:
-        """(convex_size,) r and (d,) c, with no number of `normals` larger than r_i c_j."""
+        """(m,) r and (d,) c, with no number of `_normals` larger than r_i c_j."""
         sizes = self._sizes
         column = sizes.max(axis=0, initial=0.0)
         used = column > 0.0
@@ -366,30 +308,16 @@ class Program:
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
         bound = self.duality.bound(cases, cut, sizes, at)
-        beyond = self.nonconvex_duality
-        if beyond is None or self.objective_terms:
+        beyond = self.duality.nonconvex
+        if beyond is None or self._objective_terms:
             return bound
-        further = multipliers[:, self.convex_size :]
+        further = multipliers[:, len(self._normals) :]
         return np.maximum(bound, beyond.bound(cases, further, cut, at, None))
-
-    def moves_smoothly(self, cases: Cases) -> BoolArray:
-        """(n,): whether some continuous column with an effect is free to move."""
-        effect, beyond = self.normals.any(axis=0), self.nonconvex_duality
-        if self.nonconvex:
-            effect = effect | (True if beyond is None else beyond.columns)
-        smooth = (self.steps == 0) & self.numeric & effect
-        return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
-
-    def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
-        """(n, d): what is integral about y: whole columns, categories, features that stay."""
-        integral = (self.steps > 0) | ~self.numeric
-        held = np.repeat(integral[None, :], len(y), axis=0)
-        return held if self.at_most is None else held | (y == x)
 
     @cached_property
     def _loss_bound(self) -> LossBound:
         """What its loss proves, without a look at each column."""
-        return LossBound(self.encoded_cost, self.objective_terms[0])
+        return LossBound(self.encoded_cost, self._objective_terms[0])
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -400,7 +328,7 @@ class Program:
     @cached_property
     def _is_plain_loss(self) -> bool:
         """Whether a loss alone is traded off against a separable quadratic price."""
-        loss = len(self.objective_terms) == 1 and self.size == self.objective_terms[0].size
+        loss = len(self._objective_terms) == 1 and self.size == self._objective_terms[0].size
         return loss and self._is_plain and bool(self.encoded_cost.quadratic.all())
 
     @cached_property
@@ -415,12 +343,12 @@ class Program:
         of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
         as far away as the factual one. All other rounding is allowed for.
         """
-        if self.objective_terms:  # no charge excludes anything
-            charged = sum(objective_term.size for objective_term in self.objective_terms)
+        if self._objective_terms:  # no charge excludes anything
+            charged = sum(objective_term.size for objective_term in self._objective_terms)
             multipliers = np.array(multipliers)
-            multipliers[:, self.convex_size - charged : self.convex_size] = 0.0
-        cut, further = self.cut(multipliers, cases.x), multipliers[:, self.convex_size :]
-        refuted, beyond = self.duality.refutes(cases, cut), self.nonconvex_duality
+            multipliers[:, len(self._normals) - charged : len(self._normals)] = 0.0
+        cut, further = self.cut(multipliers, cases.x), multipliers[:, len(self._normals) :]
+        refuted, beyond = self.duality.refutes(cases, cut), self.duality.nonconvex
         return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)
 
 
@@ -434,39 +362,3 @@ class NonConvex(Condition):
     @abstractmethod
     def duality(self, program: Program) -> NonConvexDuality | None:
         """What multipliers of such conditions prove of a program; None if there are none."""
-
-
-class NonConvexDuality(ABC):
-    """What multipliers of all conditions of a program that are not convex prove."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of multipliers."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> BoolArray:
-        """(d,) the columns that have an effect on the conditions."""
-
-    @abstractmethod
-    def tightened(self, margin: FloatArray) -> Region:
-        """The conditions that are demands of the target, closed in by a (1, 2) margin."""
-
-    @abstractmethod
-    def bound(
-        self,
-        cases: Cases,
-        multipliers: FloatArray,
-        cut: Cut,
-        at: FloatArray | None,
-        margin: FloatArray | None,
-    ) -> FloatArray:
-        """(n,) lower bounds on the price, with what everything convex adds up to.
-
-        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
-        """
-
-    @abstractmethod
-    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        """(n,): whether the multipliers prove that no point of the region exists."""

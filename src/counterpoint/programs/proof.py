@@ -25,7 +25,12 @@ from counterpoint.rows import lattice
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = ["Proof", "proved"]
+__all__ = ["Proof", "node_size", "proved"]
+
+
+def node_size(program: Program) -> int:
+    """How many numbers bound a node of a `Proof`, see `Proof.multipliers`."""
+    return program.size + (program.encoded_cost.quadratic.ndim == 2) * program.width
 
 
 @final
@@ -130,13 +135,13 @@ def _proved(program: Program, cases: Cases, proof: Proof) -> FloatArray:
 
 def _exhausted(program: Program, nodes: Cases) -> Cases:
     """The same boxes; where as many features must change as may, the others stay."""
-    if program.at_most is None or nodes.forced is None:
+    if program.domain.at_most is None or nodes.forced is None:
         return nodes
     must = program.domain.must_change(nodes)
-    full = must[:, [block.start for block in program.at_most.blocks]].sum(axis=1)
+    full = must[:, [block.start for block in program.domain.at_most.blocks]].sum(axis=1)
     still = np.zeros(must.shape, dtype=bool)
-    for block in program.at_most.blocks:
-        still[:, block] = ((full >= program.at_most.count) & ~must[:, block.start])[:, None]
+    for block in program.domain.at_most.blocks:
+        still[:, block] = ((full >= program.domain.at_most.count) & ~must[:, block.start])[:, None]
     return nodes.holding(still, nodes.x)
 
 
@@ -165,7 +170,7 @@ def _made_up(
     first, second = nodes.take(children[:, 0]), nodes.take(children[:, 1])
     excluded = _Excluded(program, node, proof.multipliers[inner], bound[inner], ceiling)
     differs, meets, covered = _numbers(program, node, first, second, excluded)
-    if program.groups:
+    if program.domain.groups:
         hot = program.domain.hot
         options = [hot.permitted(child) for child in (first, second)]
         covers = options[0] | options[1] | ~hot.permitted(node) | excluded.options()
@@ -186,7 +191,7 @@ def _numbers(
     program: Program, node: Cases, first: Cases, second: Cases, excluded: _Excluded
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
     """(N, d): where children differ, where they then touch, and where both cover what remains."""
-    steps, numeric = program.steps, program.numeric
+    steps, numeric = program.domain.steps, program.domain.numeric
     low, high = np.minimum(first.low, second.low), np.maximum(first.high, second.high)
     differs = ((first.low != second.low) | (first.high != second.high)) & numeric
     nonempty = (first.low <= first.high) & (second.low <= second.high)
@@ -220,7 +225,7 @@ def _numbers(
 def _holds(program: Program, box: Cases, other: Cases) -> BoolArray:
     """(N, d): whether a box holds all that another holds of a feature."""
     within = (box.low <= other.low) & (box.high >= other.high)
-    if program.groups:
+    if program.domain.groups:
         hot = program.domain.hot
         missing = hot.permitted(other) & ~hot.permitted(box)
         within[:, hot.first] = ~hot.reduce(np.logical_or, missing)
@@ -230,7 +235,7 @@ def _holds(program: Program, box: Cases, other: Cases) -> BoolArray:
 def _stays(program: Program, box: Cases) -> BoolArray:
     """(N, d): whether a box holds the points at which a feature stays, which do not count."""
     within = (box.low <= box.x) & (box.high >= box.x)
-    if program.groups:
+    if program.domain.groups:
         within[:, program.domain.hot.first] = ~program.domain.hot.forced(box)
     return np.asarray(within if box.forced is None else within & ~box.forced)
 
@@ -261,12 +266,10 @@ class _Excluded:
         self.share = gamma(count)
         open_ = np.isinf(node.low) | np.isinf(node.high)
         steep = np.abs(self.slope) + self.share * self.size >= self.encoded_cost.absolute
-        shrunk = (open_ & program.numeric & (self.encoded_cost.curvature == 0.0) & steep).any(
-            axis=1
-        )
-        plain = (
-            not program.nonlinear_and_objective_terms and program.encoded_cost.quadratic.ndim == 1
-        )
+        shrunk = (
+            open_ & program.domain.numeric & (self.encoded_cost.curvature == 0.0) & steep
+        ).any(axis=1)
+        plain = not program.couplings and program.encoded_cost.quadratic.ndim == 1
         alone = ~multipliers.any(axis=1)  # the price
         sound = alone if program.nonconvex else alone | (bound > 0.0)
         # (N, 1) how much more than its least a column may take; nothing is excluded if infinite
@@ -275,7 +278,7 @@ class _Excluded:
         self.room = np.where(none, np.inf, ceiling - bound + rounding)[:, None]
 
         ends = node.low - node.x, node.high - node.x
-        self.best = self.encoded_cost.best(self.slope, *ends, node.x, program.steps)
+        self.best = self.encoded_cost.best(self.slope, *ends, node.x, program.domain.steps)
         self.alternative, self.rounding, self.must = self._alternative()
 
     def _alternative(self) -> tuple[FloatArray, FloatArray | float, BoolArray | None]:
@@ -293,23 +296,23 @@ class _Excluded:
             value[:, j] = program.domain.by_level(
                 level, encoded_cost.absolute[j], self.slope[:, j], self.node
             )[0]
-        if program.groups:
+        if program.domain.groups:
             hot = program.domain.hot
             values, staying = self._options()
             least = np.where(hot.permitted(self.node), values, np.inf)
             value[:, hot.first] = hot.reduce(np.minimum, least) - staying
-        if program.at_most is None:
+        if program.domain.at_most is None:
             return value, 0.0, None
         must = program.domain.must_change(self.node)
-        starts = [block.start for block in program.at_most.blocks]
+        starts = [block.start for block in program.domain.at_most.blocks]
         counted = np.zeros(program.width, dtype=bool)
         counted[starts] = True
-        remaining = program.at_most.count - must[:, starts].sum(axis=1)
+        remaining = program.domain.at_most.count - must[:, starts].sum(axis=1)
         free = np.sort(np.where(must | ~counted, 0.0, np.minimum(value, 0.0)), axis=1)
         last = free[np.arange(len(free)), np.clip(remaining, 1, free.shape[1]) - 1]
         alternative = np.where(must, value, np.minimum(value, last[:, None]))
         with np.errstate(invalid="ignore", over="ignore"):
-            distance = np.abs(np.where(program.numeric, self.best, 1.0))
+            distance = np.abs(np.where(program.domain.numeric, self.best, 1.0))
             rounding = (
                 4.0 * self.share * (self._terms(distance) * distance).max(axis=1, keepdims=True)
             )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.numerics import FloatArray, IntArray
-from counterpoint.programs.evidence import Kept
-from counterpoint.programs.proof import Proof
+from counterpoint.programs.evidence import Kept, kept_size
+from counterpoint.programs.proof import Proof, node_size
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
@@ -92,7 +92,7 @@ def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntA
 
 def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces."""
-    sizes = [program.kept_size for program in programs]
+    sizes = [kept_size(program) for program in programs]
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
     of_families: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
@@ -109,7 +109,7 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     return [
         Kept(
             piece,
-            _chunks(grown, program.node_size, program.width),
+            _chunks(grown, node_size(program), program.width),
             None if its.count(None) == len(its) else its,
         )
         for piece, grown, its, program in zip(

@@ -33,7 +33,7 @@ from counterpoint.rows import lattice
 
 if TYPE_CHECKING:
     from counterpoint.problem.costs import PercentileCost, TransitionCost
-    from counterpoint.programs.conditions import AtMost
+    from counterpoint.programs.conditions import AtMost, Box
 
 __all__ = ["Diagonal", "OneHotGroups", "SeparableDomain", "best_changes"]
 
@@ -216,10 +216,17 @@ class OneHotGroups:
 class SeparableDomain:
     """What each column may be, given the bounds of the cases."""
 
+    box: Box  # the intersection of all boxes, [0, 1] for one-hot columns
     numeric: BoolArray  # (d,) which columns are numbers
     steps: FloatArray  # (d,) the step of whole columns, 0 for the others
     groups: tuple[slice, ...]  # the one-hot groups
     at_most: AtMost | None  # A bound on the number of changed features, or None
+
+    def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
+        """(n, d): what is integral about y: whole columns, categories, features that stay."""
+        integral = (self.steps > 0) | ~self.numeric
+        held = np.repeat(integral[None, :], len(y), axis=0)
+        return held if self.at_most is None else held | (y == x)
 
     def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""

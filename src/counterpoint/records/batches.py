@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from counterpoint.certificate import Certificates, Claim, Status
 from counterpoint.numerics import SINGLE, VIOLATION, FloatArray, IntArray, WordArray
 from counterpoint.problem.targets import Guarantee, Validation
-from counterpoint.programs.evidence import Kept
+from counterpoint.programs.evidence import Kept, kept_size
 from counterpoint.programs.proof_text import proofs_of
 from counterpoint.records.conclusions import concluded, messages_of, nothing
 from counterpoint.records.record import (
@@ -81,7 +81,7 @@ def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
         # a target that depends on the row is not one of rows that cannot be used
         usable = (answers.statuses[at] != Status.INVALID.code).any()
         programs = answers.question.union(target).proof_programs if usable else ()
-        sizes = [program.kept_size for program in programs]
+        sizes = [kept_size(program) for program in programs]
         proofs = _proofs(answers, at, sizes)
         values = _columns(answers, at, query, proofs)
         values["message"] = messages_of(values)

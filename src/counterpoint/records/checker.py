@@ -162,7 +162,9 @@ def check(
             stated["status"][satisfied != (stated["status"] == Status.ALREADY)] = Status.INVALID
             stated["status"][satisfied] = Status.ALREADY
         else:  # the lead that is asked for depends on how far the answer is
-            margin = verdict.margin - safety_margins.required(y, question.actionable.cost(y, x))
+            margin = verdict.margin - safety_margins.required(
+                y, question.actionable.encoded_cost(y, x)
+            )
             verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
         conclusion = concluded(query, x, y, verdict, stated)
         for name, values in conclusion.items():

@@ -45,7 +45,7 @@ def concluded(
     # constraints, what was minimised.
     cost_cutoff = query.cost_cutoff(x, y)
     numbers = {
-        "cost": program.cost(y, x),
+        "cost": program.encoded_cost(y, x),
         "violation": program.violation(y, x),
         "objective": cost_cutoff,
     }

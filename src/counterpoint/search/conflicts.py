@@ -278,7 +278,7 @@ def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxati
     value = _nearest(possible, name, factual, limit, lifted_constraints, up=up)
     if value is None or value == limit:
         return None
-    step = float(possible.question.actionable.steps[possible.features.columns(name).start])
+    step = float(possible.question.actionable.domain.steps[possible.features.columns(name).start])
     if step > 0.0:
         value = float(lattice.nearest(factual, value, step))
     for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer

@@ -24,6 +24,7 @@ from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee, Target
 from counterpoint.programs.conditions import Box, ChangeBounds, Transitions
 from counterpoint.programs.evidence import Evidence, RowEvidence
+from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Cases, Coupling, Cut, Region
 from counterpoint.programs.separable import Diagonal
@@ -70,7 +71,7 @@ class FeasibilityOracle:
         """Whether the target depends on what points cost, and so on the constraints."""
         self._decides = bool(question.on_lattice(x).all())
         pieces = self._pieces_of(question)
-        self.bends = any(p.program.nonconvex_duality is not None for p in pieces.listed)
+        self.bends = any(p.program.duality.nonconvex is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
         self._unit_price = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
@@ -105,7 +106,7 @@ class FeasibilityOracle:
         """(n,): whether a proof that is known excludes every answer under each set."""
         out = np.zeros(len(sets), dtype=bool)
         for which, coupling, _, pieces, cases in self._asked(sets):
-            charged = any(piece.program.objective_terms for piece in pieces.listed)
+            charged = any(LogLoss in piece.program.condition_types for piece in pieces.listed)
             if self.is_by_price or pieces.lazy is not None or charged:
                 continue
             ids, everywhere = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
@@ -210,7 +211,7 @@ class FeasibilityOracle:
         free = must | np.any(blocks & (case.low < case.high), axis=1)
         blocks, must = blocks[free, :], must[free]
         count = min(count, len(blocks))
-        narrow = any(p.narrows or p.program.objective_terms for p in pieces.listed)
+        narrow = any(p.narrows or LogLoss in p.program.condition_types for p in pieces.listed)
         if narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
             yield np.zeros(self.features.width, dtype=bool)
         sets = np.array(list(combinations(range(len(blocks)), count)), dtype=np.intp)

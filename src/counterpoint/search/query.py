@@ -87,7 +87,9 @@ class Query:
     def _regions(self, target: Target) -> Sequence[Region]:
         """The regions of a target in the form that suits cost and constraints, if there are two."""
         program, second_form = self.actionable, self.form.otherwise
-        smooth = not (self.is_discrete or program.encoded_cost.absolute[program.numeric].any())
+        smooth = not (
+            self.is_discrete or program.encoded_cost.absolute[program.domain.numeric].any()
+        )
         if second_form is not None and smooth:  # a closed form may do
             return second_form.regions(target)
         regions = self.form.regions(target)
@@ -100,11 +102,11 @@ class Query:
     @cached_property
     def is_discrete(self) -> bool:
         """Whether some column is whole or a category."""
-        return bool(self.actionable.steps.any() or self.actionable.groups)
+        return bool(self.actionable.domain.steps.any() or self.actionable.domain.groups)
 
     def on_lattice(self, x: FloatArray) -> BoolArray:
         """(n,): whether all whole columns of (n, d) rows hold multiples of their steps."""
-        steps = self.actionable.steps
+        steps = self.actionable.domain.steps
         whole = np.flatnonzero(steps)
         values = x[:, whole]
         nearest = lattice.nearest(np.zeros(values.shape), values, steps[whole])
@@ -114,7 +116,7 @@ class Query:
         """The union of a target for rows `on_lattice`, each tie in it decided."""
         if not (union.has_ties and self.is_discrete):
             return union
-        units = np.where(self.actionable.numeric, self.actionable.steps, 1.0)
+        units = np.where(self.actionable.domain.numeric, self.actionable.domain.steps, 1.0)
         return self._resolved.made(target.requirement, partial(union.ties_resolved, units))
 
     def safety_margins(self, target: Target, x: FloatArray) -> SafetyMargins | None:
@@ -156,7 +158,8 @@ class Task:
         if required.labels or not required.others:
             _ = self.union
         if model.fills:
-            normals = self.question.actionable.normals
+            actionable = self.question.actionable
+            normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])
             related = np.array([normals[:, block].any() for block in features.blocks])
             rows.problems.update(model.not_filled(inputs, rows, features, related))
         return rows
@@ -169,11 +172,13 @@ class Task:
         features, actionable, problems = self.question.features, self.question.actionable, {}
         for j, eps in inputs.singles.items():
             column = features.blocks[j].start
-            step = float(actionable.steps[column])
+            step = float(actionable.domain.steps[column])
             if not step:
                 continue
             x = codes[:, j]
-            low, high = (end[:, column] for end in actionable.box.bounds(features.expand(codes)))
+            low, high = (
+                end[:, column] for end in actionable.domain.box.bounds(features.expand(codes))
+            )
             held = lattice.is_held(x, np.stack([low, high], axis=1), step, eps)
             for i in np.flatnonzero(~held & (x != MISSING) & np.isfinite(x)).tolist():
                 problems[i] = (

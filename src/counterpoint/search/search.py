@@ -31,8 +31,9 @@ from counterpoint.programs.conditions import (
     OneOf,
     Whole,
 )
-from counterpoint.programs.evidence import Bounding, Evidence, Kept
-from counterpoint.programs.program import Program
+from counterpoint.programs.evidence import Bounding, Evidence, Kept, has_tangents
+from counterpoint.programs.losses import LogLoss
+from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Cases, Domain, LazyUnion, Region
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
@@ -103,7 +104,7 @@ class Subproblem:
             if self.program.encoded_cost.kind is Manhattan
             else (Whole, AtMost)
         )
-        return Subproblem(self.program.relaxed(*dropped))
+        return Subproblem(relaxed(self.program, *dropped))
 
     @cached_property
     def is_solved(self) -> bool:
@@ -139,12 +140,12 @@ class Subproblem:
     @property
     def is_integral(self) -> bool:
         """Whether the optimum may rest on a branch and bound."""
-        return self.rounds or self.program.at_most is not None
+        return self.rounds or self.program.domain.at_most is not None
 
     @cached_property
     def rounds(self) -> bool:
         """Whether closed forms may have to round, so that their cost may exceed the bound."""
-        return bool(self.program.steps.any() or self.program.groups)
+        return bool(self.program.domain.steps.any() or self.program.domain.groups)
 
     def ties_resolved(self, units: FloatArray) -> Subproblem:
         """The same points of a lattice of these units, each tie in it decided."""
@@ -248,7 +249,7 @@ class Union(Sequence[Subproblem]):
     @cached_property
     def asked(self) -> Program:
         """The cost over what is possible, with what the target charges but not its demands."""
-        charged = (program for program in self._programs if program.objective_terms)
+        charged = (program for program in self._programs if LogLoss in program.condition_types)
         return next(charged, self.program)
 
     @cached_property
@@ -292,8 +293,14 @@ class Union(Sequence[Subproblem]):
     def moves_smoothly(self, cases: Cases) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
         if self.lazy is None:
-            return self._programs[0].moves_smoothly(cases)
-        smooth = (self.program.steps == 0) & self.program.numeric & self.lazy.moving
+            program = self._programs[0]
+            normals = np.vstack([c.normals for c in (program.affine, *program.couplings)])
+            moving, nonconvex = normals.any(axis=0), program.duality.nonconvex
+            if program.nonconvex:
+                moving = moving | (True if nonconvex is None else nonconvex.columns)
+        else:
+            program, moving = self.program, self.lazy.moving
+        smooth = (program.domain.steps == 0) & program.domain.numeric & moving
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 
 
@@ -413,10 +420,10 @@ def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
         piece, program = pieces[0], pieces[0].program
         cases = piece.sees(incumbent.cases) if piece.narrows else incumbent.cases
         first = pieces[0].closed_form.solve(cases, incumbent.effort)
-        iterated = bool(program.nonlinear_and_objective_terms or program.nonconvex)
+        iterated = bool(program.couplings or program.nonconvex)
         solved = np.isfinite(first.points[:, 0]) & (first.outcomes != Outcome.LIMIT)
         if not piece.rounds and not iterated and solved.all():
-            incumbent.points, at = first.points, first.points if program.has_tangents else None
+            incumbent.points, at = first.points, first.points if has_tangents(program) else None
             incumbent.piece[:] = 0
             trees = [] if first.proof is None else [(np.arange(len(cases)), first.proof)]
             evidence = Evidence(program, cases, first.multipliers, at, first.reported, trees)
@@ -451,14 +458,12 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
         if solution.piece[0] < 0:
             break
         y = solution.points
-        charged = float(
-            sum(objective_term.amount(y)[0] for objective_term in program.objective_terms)
-        )
+        charged = float(sum(c.amount(y)[0] for c in program.couplings if isinstance(c, LogLoss)))
         reached = float(np.exp(-charged))
         if best is not None and reached <= best * (1.0 + CLOSELY):
             break
         best = reached
-        weight = TRACE * max(charged, TRACE) / np.maximum(program.cost(y, x), TRACE)
+        weight = TRACE * max(charged, TRACE) / np.maximum(program.encoded_cost(y, x), TRACE)
     return best
 
 
@@ -488,9 +493,7 @@ class _Listed:
             solution = piece.closed_form.solve(evidence.cases, self.effort, cutoff)
         solved = solution.found & (solution.outcomes != Outcome.LIMIT)
         self._learn(s, np.arange(len(solved)), solution)
-        if (
-            piece.program.nonlinear_and_objective_terms or piece.program.nonconvex
-        ):  # as good as its bound says
+        if piece.program.couplings or piece.program.nonconvex:  # as good as its bound says
             self.open[s] &= (self.bounds[s] < self.found.worth_beating()) | ~solved
         elif not piece.rounds:
             self.open[s] &= ~solved

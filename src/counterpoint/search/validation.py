@@ -302,7 +302,7 @@ class ModelValidation:
         reviewed = np.flatnonzero(rows | solution.limited).tolist()
         if not reviewed:
             return taught
-        reached = np.where(missed, np.inf, program.cost(self.y, self.cases.x))
+        reached = np.where(missed, np.inf, program.encoded_cost(self.y, self.cases.x))
         for i in reviewed:
             case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
             points = data.inside(self.task.target, program, case, cutoff)
@@ -321,7 +321,7 @@ class ModelValidation:
         codes, y, verdict = self._ask(i, points)
         x = np.broadcast_to(self.cases.x[i], y.shape)
         inside = program.violation(y, x) <= VIOLATION
-        cost = np.where(verdict.valid & inside, program.cost(y, x), np.inf)
+        cost = np.where(verdict.valid & inside, program.encoded_cost(y, x), np.inf)
         best = int(cost.argmin())
         if not cost[best] < cutoff:
             return False
@@ -440,10 +440,13 @@ class ModelValidation:
         """The same answers with a margin: whole columns and categories held, the others free."""
         actionable, points = self.task.question.actionable, self.exact[rows]
         x = self.rows.x[rows]
-        result = self._search(rows, margin, actionable.held(points, x))
+        result = self._search(rows, margin, actionable.domain.held(points, x))
         # Where a target is not convex the search may end elsewhere; that is no way off the edge.
         if any(piece.program.nonconvex for piece in self.union.listed):
-            astray = actionable.cost(result.points, x) > actionable.cost(points, x) * NEARBY
+            astray = (
+                actionable.encoded_cost(result.points, x)
+                > actionable.encoded_cost(points, x) * NEARBY
+            )
             result.points[astray], result.piece[astray] = np.nan, -1
         return result
 
@@ -487,7 +490,7 @@ class ModelValidation:
             model.check(y, model.predict(returned))
         if self.safety_margins is None:
             return verdict
-        cost = self.task.question.actionable.cost(y, self.rows.x[rows])
+        cost = self.task.question.actionable.encoded_cost(y, self.rows.x[rows])
         margin = verdict.margin - self.safety_margins.take(rows).required(y, cost)
         return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 

@@ -115,7 +115,7 @@ class Witnesses:
     def inside(self, target: Target, program: Program, case: Cases, cutoff: float) -> FloatArray:
         """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff."""
         _, x = self._usable
-        cost = program.cost(x, np.broadcast_to(case.x, x.shape))
+        cost = program.encoded_cost(x, np.broadcast_to(case.x, x.shape))
         within = np.flatnonzero(cost < cutoff)
         candidates = x[within]
         within = within[((candidates >= case.low) & (candidates <= case.high)).all(axis=1)]
@@ -129,7 +129,7 @@ class Witnesses:
         """(m, d) the witnesses nearest to a row, moved into the bounds on its columns."""
         _, x = self._usable
         points = self._moved(x, program, case)
-        cost = program.cost(points, np.broadcast_to(case.x, points.shape))
+        cost = program.encoded_cost(points, np.broadcast_to(case.x, points.shape))
         order = np.argsort(cost, kind="stable")
         nearest, start, size = np.zeros(0, dtype=np.intp), 0, ASKED
         while start < len(order) and len(nearest) < most:
@@ -144,12 +144,12 @@ class Witnesses:
         x = case.x
         points = np.where((points == MISSING) | (x == MISSING), x, points)
         points = np.minimum(np.maximum(points, case.low), case.high)
-        whole = np.flatnonzero(program.steps)
-        steps = np.rint((points[:, whole] - x[:, whole]) / program.steps[whole])
-        lattice = x[:, whole] + steps * program.steps[whole]
+        whole = np.flatnonzero(program.domain.steps)
+        steps = np.rint((points[:, whole] - x[:, whole]) / program.domain.steps[whole])
+        lattice = x[:, whole] + steps * program.domain.steps[whole]
         lattice = np.minimum(np.maximum(lattice, case.low[:, whole]), case.high[:, whole])
         points[:, whole] = np.where(steps == 0.0, x[:, whole], lattice)
-        for group in program.groups:
+        for group in program.domain.groups:
             barred = points[:, group].sum(axis=1) != 1.0
             points[barred, group] = x[:, group]
         return points
@@ -199,7 +199,7 @@ class _Shortening:
 
     def _measures(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         x = np.broadcast_to(self.case.x, points.shape)
-        return self.program.cost(points, x), np.maximum(
+        return self.program.encoded_cost(points, x), np.maximum(
             self.program.violation(points, x), VIOLATION
         )
 
@@ -249,7 +249,7 @@ class _Shortening:
             for k, block in enumerate(changed):
                 alone[k, block] = y[block]
             dearest = np.argsort(
-                -self.program.cost(alone, np.broadcast_to(x, alone.shape)), kind="stable"
+                -self.program.encoded_cost(alone, np.broadcast_to(x, alone.shape)), kind="stable"
             )
             size = -(-len(changed) // CHUNKS) or 1
             order = [changed[k] for k in dearest.tolist()]
@@ -285,7 +285,7 @@ class _Shortening:
 
     def _between(self, block: slice, y: FloatArray, share: float) -> FloatArray:
         """A feature with a share of its change, in whole steps if it has steps."""
-        x, step = self.case.x[0, block], self.program.steps[block]
+        x, step = self.case.x[0, block], self.program.domain.steps[block]
         if share == 0.0:
             return x
         change = share * (y[block] - x)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial, reduce
 from itertools import combinations
-from operator import methodcaller
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from counterpoint.programs.conditions import (
     Whole,
 )
 from counterpoint.programs.losses import LogLoss, LogSumExp
-from counterpoint.programs.program import Program
+from counterpoint.programs.program import Program, relaxed
 from counterpoint.solvers.base import (
     Effort,
     Optimality,
@@ -125,7 +124,11 @@ def _simpler(program: Program) -> Iterator[Simpler]:
     unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
     for kind, (name, advice) in (DISPENSABLE | unknown).items():
         if kind in kinds:
-            yield name, advice, methodcaller("relaxed", kind)
+            yield name, advice, partial(_without, kind)
+
+
+def _without(kind: type, program: Program) -> Program:
+    return relaxed(program, kind)
 
 
 def _by(ways: Iterable[Simpler], program: Program) -> Program:

@@ -31,8 +31,8 @@ from counterpoint.programs.conditions import (
     Whole,
 )
 from counterpoint.programs.losses import LogLoss, LogSumExp
-from counterpoint.programs.program import Program
-from counterpoint.programs.proof import Proof
+from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
+from counterpoint.programs.proof import Proof, node_size
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
@@ -103,14 +103,14 @@ class Branching(Solver):
     def relaxation(self) -> Solver:
         """The solver of the program without as few of its integral conditions as need be."""
         for dropped in DROPS:
-            for solver in _solvers(self.program.relaxed(*dropped)):
+            for solver in _solvers(relaxed(self.program, *dropped)):
                 return solver
         raise NoSolver("Branch and bound found no solver for its relaxation.")
 
     @cached_property
     def convex(self) -> tuple[Solver, ...]:
         """Solvers of the program without any integral condition: their multipliers can refute."""
-        return tuple(_solvers(self.program.relaxed(*INTEGRAL)))
+        return tuple(_solvers(relaxed(self.program, *INTEGRAL)))
 
     @cached_property
     def linear(self) -> tuple[Solver, ...]:
@@ -173,7 +173,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return np.array([perf_counter() > self.end or self.bounded > MOST])
 
     def roots(self) -> ConeNodes:
-        none, zeros = np.zeros((1, len(self.x)), dtype=bool), np.zeros((1, self.program.node_size))
+        none, zeros = np.zeros((1, len(self.x)), dtype=bool), np.zeros((1, node_size(self.program)))
         return ConeNodes(self.case.low, self.case.high, none, zeros, np.zeros(1), self.case.x)
 
     def bound(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, FloatArray]:
@@ -224,7 +224,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
     def _split_changes(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part at the feature that moves most: it stays, or it counts as changed."""
-        at_most, x = self.program.at_most, self.x
+        at_most, x = self.program.domain.at_most, self.x
         if at_most is None:
             return False
         moves = _moves(self.program, first.point[[i]] - x)[0]
@@ -250,7 +250,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             shares = np.where(first.high[i, group] > 0.0, point[group], 0.0)
             return float(shares.sum() - shares.max())
 
-        group = max(self.program.groups, key=undecided, default=None)
+        group = max(self.program.domain.groups, key=undecided, default=None)
         if group is None or not undecided(group) > close:
             return False
         column = group.start + int(point[group].argmax())
@@ -262,7 +262,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
     def _split_whole(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
         """Part at the column furthest from a whole step: below it, or above."""
-        steps, x = self.program.steps, self.x
+        steps, x = self.program.domain.steps, self.x
         whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
         counts = (first.point[i] - x) / unit
         fraction = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
@@ -275,7 +275,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
     def _hold(self, cases: Cases, changed: BoolArray) -> None:
         """Narrow bounds in place: features stay where as many count as changed as may."""
-        at_most = self.program.at_most
+        at_most = self.program.domain.at_most
         if at_most is None:
             return
         full = changed.sum(axis=1) >= at_most.count
@@ -292,7 +292,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         after another, until one finds a point or a refutation, and may be split further.
         """
         solution = self.relaxation.solve(cases, Effort().until(self.end))
-        multipliers = self.program.own_multipliers(solution.multipliers)
+        multipliers = own_multipliers(self.program, solution.multipliers)
         refuted = self._refuted(cases, solution, multipliers)
         doubtful = np.flatnonzero(~solution.found & ~refuted)
         self.work += DOUBTED * len(doubtful)
@@ -301,7 +301,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
                 break
             remaining = cases.take(doubtful)
             second = solver.solve(remaining, Effort().until(self.end))
-            multipliers[doubtful] = self.program.own_multipliers(second.multipliers)
+            multipliers[doubtful] = own_multipliers(self.program, second.multipliers)
             solution.points[doubtful] = second.points
             solution.reported[doubtful] = second.reported
             refuted[doubtful] = self._refuted(remaining, second, multipliers[doubtful])
@@ -339,8 +339,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
     def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
         if self.program.violation(candidate, self.case.x)[0] > FEASIBLE:
             return False
-        tightened = self.program.tightened(self.case.margin[:1])
-        return bool(tightened.violation(candidate, self.case.x)[0] <= tolerance)
+        demands = tightened(self.program, self.case.margin[:1])
+        return bool(demands.violation(candidate, self.case.x)[0] <= tolerance)
 
     def _find_any(self) -> None:
         """Some point, where relaxations that failed hid all of them."""
@@ -383,17 +383,17 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
     """(n, d) bounds that fix whole columns, categories and unchanged features."""
     x, low, high = cases.x, np.array(cases.low), np.array(cases.high)
-    whole = np.flatnonzero(program.steps)
-    step, at = program.steps[whole], x[:, whole]
+    whole = np.flatnonzero(program.domain.steps)
+    step, at = program.domain.steps[whole], x[:, whole]
     value = lattice.nearest(at, points[:, whole], step)
     low[:, whole] = high[:, whole] = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
-    for group in program.groups:
+    for group in program.domain.groups:
         likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)
         low[:, group] = high[:, group] = np.eye(group.stop - group.start)[likeliest]
-    if program.at_most is not None:
-        blocks = program.at_most.blocks
+    if program.domain.at_most is not None:
+        blocks = program.domain.at_most.blocks
         order = np.argsort(-_moves(program, points - x), axis=1, kind="stable")
-        for i, still in enumerate(order[:, program.at_most.count :].tolist()):
+        for i, still in enumerate(order[:, program.domain.at_most.count :].tolist()):
             for b in still:
                 low[i, blocks[b]] = high[i, blocks[b]] = x[i, blocks[b]]
     return low, high
@@ -401,7 +401,7 @@ def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatAr
 
 def _moves(program: Program, delta: FloatArray) -> FloatArray:
     """(n, features) how much each feature's change costs, alone."""
-    at_most = program.at_most
+    at_most = program.domain.at_most
     paid = program.encoded_cost.each(delta, np.zeros_like(delta))
     starts = [block.start for block in at_most.blocks] if at_most else []
     return np.asarray(np.add.reduceat(paid, starts, axis=1))

@@ -103,6 +103,17 @@ class Clarabel(Solver):
         size = np.abs(coupling.normals * self.form.unit).max(axis=1, initial=0.0)
         return np.where(size > 0.0, size, 1.0)
 
+    @property
+    def has_loss(self) -> bool:
+        """Whether a log-loss is traded off against the cost."""
+        return LogLoss in self.program.condition_types
+
+    @cached_property
+    def loss(self) -> LogLoss:
+        """The log-loss in the objective."""
+        (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
+        return loss
+
     @cached_property
     def _without_loss(self) -> Clarabel:
         """Solver of the same region for the cost alone."""
@@ -135,13 +146,17 @@ class Clarabel(Solver):
         With a loss in the objective, Newton's method refines a rough answer of Clarabel; if there
         is none, it starts at the cheapest point instead.
         """
-        has_loss = bool(self.program.objective_terms)
+        has_loss = self.has_loss
         near_row = self._solved_near_row(case, effort) if has_loss else None
         if near_row is not None:
             return near_row
         status, point, duals = self.run(case, effort)
         usable = status in (USABLE if has_loss else SOLVED)
-        if has_loss and status not in INFEASIBLE and not (usable and self._is_start(case, point)):
+        if (
+            self.has_loss
+            and status not in INFEASIBLE
+            and not (usable and self._is_start(case, point))
+        ):
             from_cheapest = self._solved_from_cheapest(case, effort)
             if from_cheapest is not None:
                 return from_cheapest
@@ -180,8 +195,8 @@ class Clarabel(Solver):
         x = np.clip(case.x, case.low, case.high)
         if self.program.violation(x, case.x)[0] > 0.0:
             return None
-        objective_term, multipliers = self.program.objective_terms[0], np.zeros(self.program.size)
-        multipliers[-objective_term.size :] = self._model(case, x[0]).shares
+        multipliers = np.zeros(self.program.size)
+        multipliers[-self.loss.size :] = self._model(case, x[0]).shares
         if _gap(*self._value(case, x[0], multipliers)) > 1e-2:  # then cones do better
             return None
         point, multipliers = self._sharpened(case, effort, x[0], multipliers)
@@ -240,10 +255,9 @@ class Clarabel(Solver):
 
     def _model(self, case: Cases, point: FloatArray) -> Model:
         """The log-loss about a point."""
-        objective_term = self.program.objective_terms[0]
-        z = objective_term.matrix @ point + objective_term.offset
-        shares = np.exp(z - objective_term.of(z[None, :])[0])
-        return Model(shares, objective_term.matrix @ (point - case.x[0]))
+        z = self.loss.matrix @ point + self.loss.offset
+        shares = np.exp(z - self.loss.of(z[None, :])[0])
+        return Model(shares, self.loss.matrix @ (point - case.x[0]))
 
     def _sizes(self, case: Cases, point: FloatArray) -> Sizes:
         """About how large the change is, in units of change, and the objective."""
@@ -340,7 +354,7 @@ class ConicProgram:
         self.sides = self._add_between(
             row_low, row_high, lambda i, s: entries_of(s[:, None] * matrix[i])
         )
-        for coupling in self.program.nonlinear_and_objective_terms:
+        for coupling in self.program.couplings:
             self.starts.append(self.count)
             if isinstance(coupling, Cone):
                 self._add_cone(coupling)
@@ -355,11 +369,7 @@ class ConicProgram:
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
         """Half a quadratic form (its upper triangle) and a linear one, in units of ``cutoff``."""
-        charged, d, absolute = (
-            bool(self.program.objective_terms),
-            self.program.width,
-            self.owner.absolute,
-        )
+        charged, d, absolute = self.owner.has_loss, self.program.width, self.owner.absolute
         weight = float(self.case.weights[0]) if charged else 1.0
         i, j, values = self.owner.hessian
         entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
@@ -379,18 +389,15 @@ class ConicProgram:
     @cached_property
     def _score_unit(self) -> FloatArray:
         """(m,) how far the scores of a model may move: the largest entries of its rows."""
-        return self.owner.steepest(self.program.objective_terms[0]) * self.scale
+        return self.owner.steepest(self.owner.loss) * self.scale
 
     def _sizes(self) -> Sizes:
         """About the size of the answer, in units of change, and about its objective."""
         scale = self._shortfall()
-        if not self.program.objective_terms:
+        if not self.owner.has_loss:
             return scale, scale**2 if self.program.encoded_cost.quadratic.any() else scale
-        amount = sum(
-            float(objective_term.amount(self.case.x)[0])
-            for objective_term in self.program.objective_terms
-        )
-        reach = max(amount, 1.0) / float(self.owner.steepest(self.program.objective_terms[0]).max())
+        amount = float(self.owner.loss.amount(self.case.x)[0])
+        reach = max(amount, 1.0) / float(self.owner.steepest(self.owner.loss).max())
         return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
 
     def _shortfall(self) -> float:
@@ -398,7 +405,7 @@ class ConicProgram:
         x = self.case.x
         limits = self.form.limits(self.case)
         worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
-        for coupling in self.program.nonlinear:
+        for coupling in self.program.couplings:
             if isinstance(coupling, Cone | LogSumExp):
                 worst = max(
                     worst, float(coupling.excess(x)[0] / self.owner.steepest(coupling).max())
@@ -499,9 +506,7 @@ class ConicProgram:
             np.add.at(rows[0], chosen, sign * duals[at : at + len(chosen)])
         out = self.form.multipliers(rows, self.scale)[0]
         start = self.program.affine.size
-        for coupling, at in zip(
-            self.program.nonlinear_and_objective_terms, self.starts, strict=True
-        ):
+        for coupling, at in zip(self.program.couplings, self.starts, strict=True):
             out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
             start += coupling.size
         return out * self.cost_cutoff

@@ -19,6 +19,7 @@ from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers.base import Outcome
+from counterpoint.solvers.duals import normals
 from counterpoint.solvers.refinement import refined
 
 __all__ = ["by_columns", "is_wide"]
@@ -43,7 +44,7 @@ def is_wide(program: Program) -> bool:
 def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
     """The answer to one row, by a solver of narrower programs."""
     prices = program.encoded_cost.absolute
-    weight = float(case.weights[0]) if program.objective_terms else 1.0
+    weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
     held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
 
@@ -71,7 +72,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
         larger[most[better[most]]] = True
         return larger
 
-    rates = np.where(free, np.abs(program.normals) / prices, 0.0)
+    rates = np.where(free, np.abs(normals(program)) / prices, 0.0)
     columns = np.zeros(program.width, dtype=bool)
     columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
     columns, (outcome, point, multipliers) = refined(columns & free, narrow, extend)
@@ -85,7 +86,7 @@ def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Progr
     """The program over some columns, the others held at a point."""
     fixed = np.where(columns, 0.0, held)
     conditions: list[Condition] = []
-    for coupling in program.nonlinear_and_objective_terms:
+    for coupling in program.couplings:
         if isinstance(coupling, LogLoss | LogSumExp):  # `is_wide` lets nothing else in
             offset = coupling.offset + coupling.matrix @ fixed
             conditions.append(replace(coupling, matrix=coupling.matrix[:, columns], offset=offset))

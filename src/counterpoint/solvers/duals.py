@@ -12,19 +12,25 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.numerics import EPS, FloatArray
+from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 
-__all__ = ["cost_limited", "purified"]
+__all__ = ["cost_limited", "normals", "purified"]
+
+
+def normals(program: Program) -> FloatArray:
+    """(m, d) the normal that each multiplier of what is convex weighs."""
+    return np.vstack([c.normals for c in (program.affine, *program.couplings)])
 
 
 def cost_limited(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
     """Return multipliers (size,) whose slopes the costs outweigh, if they bound the cost better."""
     encoded_cost = program.encoded_cost
-    flat = program.numeric & (encoded_cost.absolute > 0.0)
+    flat = program.domain.numeric & (encoded_cost.absolute > 0.0)
     if encoded_cost.quadratic.ndim == 2 or not flat.any():
         return multipliers
-    weight = float(case.weights[0]) if program.objective_terms else 1.0
+    weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
     flat &= encoded_cost.quadratic == 0.0
     steepest = np.where(flat, weight * encoded_cost.absolute, np.inf)
     limited = _with_slopes_within(program, case, multipliers, steepest)
@@ -50,9 +56,9 @@ def _row_sizes(program: Program) -> FloatArray:
 
     A rival with the label's own score row weighs nothing by itself, and yet it may count most.
     """
-    size = np.abs(program.normals).max(axis=1, initial=0.0)
+    size = np.abs(normals(program)).max(axis=1, initial=0.0)
     start = program.affine.size
-    for coupling in program.nonlinear_and_objective_terms:
+    for coupling in program.couplings:
         block = slice(start, start + coupling.size)
         size[block] = size[block].max(initial=0.0) or 1.0
         start += coupling.size
@@ -67,10 +73,10 @@ def _with_slopes_within(
     Only the slopes of columns without a bound in the direction of descent matter. Distances are
     relative to each multiplier, and what is 0 stays 0. The very same array means no change.
     """
-    normals, size = program.normals, np.abs(multipliers)
-    unit = np.abs(normals).max(axis=0, initial=0.0)
+    weights, size = normals(program), np.abs(multipliers)
+    unit = np.abs(weights).max(axis=0, initial=0.0)
     unit = 1.0 / np.where(unit > 0.0, unit, 1.0)
-    rounding = 8.0 * EPS * (size @ np.abs(normals))  # what is left of a slope that cancels
+    rounding = 8.0 * EPS * (size @ np.abs(weights))  # what is left of a slope that cancels
     allowed = (1.0 - 4.0 * EPS) * steepest
     held = np.zeros(program.width, dtype=bool)
     for _ in range(6):  # each holds more columns; most need one
@@ -81,7 +87,7 @@ def _with_slopes_within(
             break
         held |= too_steep
         change = (np.clip(normal, -allowed, allowed) - normal)[held] * unit[held]
-        rows = normals[:, held].T * unit[held, None] * size
+        rows = weights[:, held].T * unit[held, None] * size
         # Equations that differ by less than the error of an interior point, 1e-10, count as one:
         # to satisfy both exactly would change the multipliers a lot, down to all 0.
         multipliers = multipliers + size * np.linalg.lstsq(rows, change, rcond=1e-10)[0]

@@ -71,7 +71,7 @@ class HalfSpace(Solver):
     @classmethod
     def takes(cls, program: Program) -> bool:
         fits = program.condition_types <= cls.accepts and program.affine.size > 0
-        return fits and (program.encoded_cost.kind is Manhattan or not program.groups)
+        return fits and (program.encoded_cost.kind is Manhattan or not program.domain.groups)
 
     @cached_property
     def _is_integral(self) -> bool:
@@ -102,7 +102,7 @@ class HalfSpace(Solver):
         demands = np.abs(self.normals)
         if encoded_cost.kind is Manhattan:
             weight = np.where(
-                self.program.numeric, encoded_cost.absolute, 2.0 * encoded_cost.absolute
+                self.program.domain.numeric, encoded_cost.absolute, 2.0 * encoded_cost.absolute
             )
             return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
         if encoded_cost.quadratic.ndim == 1:
@@ -130,7 +130,7 @@ class HalfSpace(Solver):
         start = cases.x
         if not cases.unbounded:
             start = np.clip(start, cases.low, cases.high)
-            for group in self.program.groups:  # a forbidden category is left as it is
+            for group in self.program.domain.groups:  # a forbidden category is left as it is
                 start[:, group] = cases.x[:, group]
         short = self.shortfall(start, cases)
         optimal = (short <= 0.0).all(axis=1)
@@ -147,7 +147,7 @@ class HalfSpace(Solver):
             multipliers[block, constraint[side]] = -sign[side] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
-        if self.program.steps.any():
+        if self.program.domain.steps.any():
             points = self._rounded(points, cases)
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
         self._judge(out, cases)
@@ -171,8 +171,8 @@ class HalfSpace(Solver):
 
     def _rounded(self, points: FloatArray, cases: Cases) -> FloatArray:
         """Whole columns away from where they are: that helps to meet the demand."""
-        whole = np.flatnonzero(self.program.steps)
-        step, x = self.program.steps[whole], cases.x[:, whole]
+        whole = np.flatnonzero(self.program.domain.steps)
+        step, x = self.program.domain.steps[whole], cases.x[:, whole]
         count = (points[:, whole] - x) / step
         count = np.sign(count) * np.ceil(np.abs(count) - STEP_SLACK)
         low, high = cases.low[:, whole], cases.high[:, whole]
@@ -200,7 +200,7 @@ class HalfSpace(Solver):
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
         if self.program.encoded_cost.kind is Mahalanobis:
             return self._meet_full(side, start, short, cases)
-        if self.program.groups:
+        if self.program.domain.groups:
             return _filled_with_categories(self.program, self.normals[side], start, short, cases)
         if not self.normals[side].any():
             return np.full_like(start, np.nan), np.ones(len(start))
@@ -238,7 +238,7 @@ class NearestHalfSpace:
 
     def __init__(self, program: Program, rows: LinearBounds) -> None:
         self.program = Program(program.encoded_cost, program.region & Region((rows,)))
-        box = self.program.box
+        box = self.program.domain.box
         free = (box.least < 0.0) | (box.most > 0.0)
         self.solver = HalfSpace(self.program)
         self.distance = LinearRows(program.encoded_cost, rows.matrix, free)
@@ -276,7 +276,9 @@ class NearestHalfSpace:
                 i, s = rows[first : first + size], sides[first : first + size]
                 y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], s)
                 proved[i, s], unsolved[i, s] = np.maximum(bound, proved[i, s]), False
-                price = np.where(np.isnan(y[:, 0]), np.inf, self.program.cost(y, cases.x[i]))
+                price = np.where(
+                    np.isnan(y[:, 0]), np.inf, self.program.encoded_cost(y, cases.x[i])
+                )
                 order = np.lexsort((price, i))
                 best = order[np.unique(i[order], return_index=True)[1]]  # of each row
                 best = best[price[best] < cost[i[best]]]
@@ -443,8 +445,8 @@ def _filled_with_categories(
     Of each one-hot group only the category with the largest score is considered. It is taken whole,
     so that the point may not be the cheapest; the multiplier is that of the divisible item.
     """
-    rows, points, groups = np.arange(len(start)), np.array(start), program.groups
-    useful = program.numeric & (demand != 0.0)
+    rows, points, groups = np.arange(len(start)), np.array(start), program.domain.groups
+    useful = program.domain.numeric & (demand != 0.0)
     gain = np.repeat(np.where(useful, np.abs(demand), 0.0)[None], len(start), axis=0)
     # The score that each column can add, up to its bound.
     with np.errstate(invalid="ignore"):
@@ -456,7 +458,9 @@ def _filled_with_categories(
         rise = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
         gain[rows, column] = room[rows, column] = rise
     absolute = program.encoded_cost.absolute
-    weight = np.where(program.numeric, absolute, 2.0 * absolute)  # a category moves two columns
+    weight = np.where(
+        program.domain.numeric, absolute, 2.0 * absolute
+    )  # a category moves two columns
     unit_cost = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
     order = np.argsort(unit_cost, axis=1, kind="stable")
     so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)

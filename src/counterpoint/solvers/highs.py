@@ -71,7 +71,7 @@ class Data:
         none = np.zeros((n, switches))
         self.low, self.high = np.hstack([low / per, none]), np.hstack([high / per, none + 1.0])
         self.row_low, self.row_high = limits.row_low / per, limits.row_high / per
-        at_most = form.program.at_most
+        at_most = form.program.domain.at_most
         if at_most is not None:
             unlimited = np.full((n, form.program.width + 1), -np.inf)
             self.row_low = np.hstack([self.row_low, unlimited])
@@ -104,14 +104,14 @@ class Highs(Solver):
         """The program in the standard form, with changes in units of cost, or in steps."""
         if self.units is not None:
             return StandardForm(self.program, self.units)
-        weights, steps = self.program.encoded_cost.absolute, self.program.steps
-        costly = np.where((weights > 0.0) & self.program.numeric, weights, 1.0)
+        weights, steps = self.program.encoded_cost.absolute, self.program.domain.steps
+        costly = np.where((weights > 0.0) & self.program.domain.numeric, weights, 1.0)
         return StandardForm(self.program, np.where(steps > 0.0, steps, 1.0 / costly))
 
     @property
     def switches(self) -> tuple[slice, ...]:
         """The columns of each feature that has a switch."""
-        return self.program.at_most.blocks if self.program.at_most else ()
+        return self.program.domain.at_most.blocks if self.program.domain.at_most else ()
 
     @cached_property
     def owner(self) -> IntArray:
@@ -266,7 +266,7 @@ class Engine:
         rows, columns = model.matrix.shape
         self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
         # the changes of categories are capped by 1 for everybody.
-        numbers = np.flatnonzero(model.program.numeric & bool(model.switches)).tolist()
+        numbers = np.flatnonzero(model.program.domain.numeric & bool(model.switches)).tolist()
         first, at = len(model.form.matrix), 2 * model.program.width
         self._capped = [(j, first + j, at + int(model.owner[j])) for j in numbers]
 

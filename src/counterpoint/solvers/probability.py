@@ -49,16 +49,23 @@ class Logistic(Solver):
             encoded_cost.absolute.all()
             or (encoded_cost.quadratic.ndim == 1 and encoded_cost.quadratic.all())
         )
-        alone = len(program.objective_terms) == 1 and program.objective_terms[0].size == 1
+        terms = program.couplings
+        alone = len(terms) == 1 and isinstance(terms[0], LogLoss) and terms[0].size == 1
         return program.condition_types <= cls.accepts and alike and alone
+
+    @cached_property
+    def _loss(self) -> tuple[FloatArray, float]:
+        """Row and offset of the only score."""
+        (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
+        return loss.matrix[0], float(loss.offset[0])
 
     @property
     def _row(self) -> FloatArray:
-        return np.asarray(self.program.objective_terms[0].matrix[0])
+        return self._loss[0]
 
     @property
     def _offset(self) -> float:
-        return float(self.program.objective_terms[0].offset[0])
+        return self._loss[1]
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         score = cases.x @ self._row + self._offset
@@ -154,7 +161,7 @@ class Newton(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        alone = len(program.nonlinear_and_objective_terms) == 1
+        alone = len(program.couplings) == 1
         return (
             program.condition_types <= cls.accepts
             and alone
@@ -163,13 +170,13 @@ class Newton(Solver):
 
     @cached_property
     def _condition(self) -> LogLoss | LogSumExp:
-        condition = self.program.nonlinear_and_objective_terms[0]
+        condition = self.program.couplings[0]
         assert isinstance(condition, LogLoss | LogSumExp)  # noqa: S101 (what `takes` made sure of)
         return condition
 
     @cached_property
     def _free(self) -> BoolArray:
-        box = self.program.box
+        box = self.program.domain.box
         return np.asarray((box.least < 0.0) | (box.most > 0.0))
 
     @cached_property

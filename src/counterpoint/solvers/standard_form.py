@@ -70,12 +70,12 @@ class StandardForm:
     @cached_property
     def integral(self) -> BoolArray:
         """(d,) the columns whose changes are whole numbers, in units in which these have steps."""
-        return (self.program.steps > 0.0) | ~self.program.numeric
+        return (self.program.domain.steps > 0.0) | ~self.program.domain.numeric
 
     @cached_property
     def _unscaled(self) -> FloatArray:
-        sums = np.zeros((len(self.program.groups), self.program.width))
-        for row, group in zip(sums, self.program.groups, strict=True):
+        sums = np.zeros((len(self.program.domain.groups), self.program.width))
+        for row, group in zip(sums, self.program.domain.groups, strict=True):
             row[group] = 1.0
         return np.vstack([self.program.affine.matrix, sums])
 
@@ -95,9 +95,9 @@ class StandardForm:
     def limits(self, cases: Cases, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
-        values, none = affine.start(x), np.zeros((len(cases), len(self.program.groups)))
+        values, none = affine.start(x), np.zeros((len(cases), len(self.program.domain.groups)))
         low, high = (v - values for v in affine.limits(cases.margin))
-        if self.program.groups:
+        if self.program.domain.groups:
             low, high = np.hstack([low, none]), np.hstack([high, none])
         unit, size = self.unit * length, self.size * length
         return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
@@ -125,8 +125,8 @@ def balanced_units(program: Program, case: Cases) -> FloatArray:
     values = program.affine.start(case.x)[0]
     missed = np.maximum(np.maximum(low - values, values - high), 0.0)
     table = np.abs(np.column_stack([program.affine.matrix, missed]))
-    fixed = np.append((program.steps > 0.0) | ~program.numeric, True)
-    units = np.append(np.where(program.steps > 0.0, program.steps, 1.0), 1.0)
+    fixed = np.append((program.domain.steps > 0.0) | ~program.domain.numeric, True)
+    units = np.append(np.where(program.domain.steps > 0.0, program.domain.steps, 1.0), 1.0)
     for _ in range(8):  # more change the units by less than a factor of 2
         rows = _middle(table * units, axis=1)
         units = np.where(fixed, units, 1.0 / _middle(table / rows[:, None], axis=0))

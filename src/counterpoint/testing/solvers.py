@@ -101,7 +101,7 @@ def _check_answer(
 def _check_batch(solver: type[Solver], problem: Known, ready: Solver, alone: Solution) -> None:
     """Check that a row between two others is answered as it is alone."""
     name = _described(solver, problem)[0]
-    shift = np.where(problem.program.numeric, 1.0, 0.0)
+    shift = np.where(problem.program.domain.numeric, 1.0, 0.0)
     x = np.stack([problem.x + shift, problem.x, problem.x - shift])
     together = ready.solve(problem.program.cases(x), Effort())
     assert together.points.shape == x.shape, f"{name}: 3 rows, points {together.points.shape}."

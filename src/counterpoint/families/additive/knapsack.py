@@ -67,8 +67,8 @@ class Knapsack:
     """A program over whole steps, categories and numbers at a separable cost, without the rows."""
 
     def __init__(self, program: Program) -> None:
-        self.program, cost, steps = program, program.encoded_cost, program.steps
-        sums = program.nonconvex_duality
+        self.program, cost, steps = program, program.encoded_cost, program.domain.steps
+        sums = program.duality.nonconvex
         self.sums = sums if isinstance(sums, SumDuality) else None
         # columns with curves: tables, if all pieces are constant, and smooth numeric columns
         self.tabulated: Bends | None = None
@@ -85,7 +85,7 @@ class Knapsack:
         self.affine = affine  # all rows, those of sums last
 
         # (c,) of the numeric columns
-        self.numbers = numbers = np.setdiff1d(np.flatnonzero(program.numeric), self.bent)
+        self.numbers = numbers = np.setdiff1d(np.flatnonzero(program.domain.numeric), self.bent)
         self.whole = steps[numbers] > 0.0
         self.units = np.where(self.whole, steps[numbers], 1.0)
         absolute, curvature = cost.absolute[numbers], cost.quadratic[numbers]
@@ -106,20 +106,20 @@ class Knapsack:
         self.gains = np.ascontiguousarray(self.normals[:, numbers] * self.units)
 
         # (t, k) the encoded columns of each group, padded; which are no padding; what they gain
-        groups = program.groups
+        groups = program.domain.groups
         ends = np.array([(g.start, g.stop) for g in groups], dtype=np.intp).reshape(-1, 2, 1)
         columns = ends[:, 0] + np.arange(np.diff(ends, axis=1).max(initial=0))
         self.is_option = columns < ends[:, 1]
         self.options = np.where(self.is_option, columns, ends[:, 0])
         self.table_gains = np.ascontiguousarray(self.normals[:, self.options])  # (s, t, k)
         self.tables = len(groups) + len(self.bent)
-        self.at_most = None if program.at_most is None else program.at_most.count
+        self.at_most = None if program.domain.at_most is None else program.domain.at_most.count
 
         # (c,) columns that may change without end, and gain so: points of mixtures must not. Of a
         # single demand, only columns that bend make up mixtures
         bends = np.isin(np.arange(len(numbers)), self.smooth_columns)
         several = self.gains.any(axis=0) & ~self.nonlinear & (len(self.gains) > 1)
-        open_ended = ~(program.box.below & program.box.above)[numbers]
+        open_ended = ~(program.domain.box.below & program.domain.box.above)[numbers]
         self.endless = open_ended & (bends | several)
 
     def multipliers(self, of_demands: FloatArray) -> FloatArray:
@@ -213,7 +213,7 @@ class KnapsackRows:
         tables = []
         for j in k.levelled.tolist():
             column = int(k.numbers[j])
-            step = float(k.program.steps[column])
+            step = float(k.program.domain.steps[column])
             at, rise = by_column[column].table(self.x[:, j], low[:, j], high[:, j], step)
             order = np.argsort(at, axis=1, kind="stable")
             paid = cost.absolute[column] * np.abs(rise)
@@ -232,9 +232,9 @@ class KnapsackRows:
         """
         k, cases, program = self.knapsack, self.cases, self.knapsack.program
         x, columns, cost = cases.x[:, bends.columns, None], bends.columns, program.encoded_cost
-        low, high = bends.reachable(cases, program.steps)
+        low, high = bends.reachable(cases, program.domain.steps)
         below, above = x < cases.low[:, columns, None], x > cases.high[:, columns, None]
-        counted = program.at_most is not None and bool((below | above).any())
+        counted = program.domain.at_most is not None and bool((below | above).any())
         if counted:
             end = np.full(below.shape, np.inf)
             low = np.concatenate([end, low, end], axis=2)
@@ -477,11 +477,11 @@ class KnapsackLagrangian:
         for bounds, end in ((low, ends[0]), (high, ends[1])):
             bounds[:, columns] = lattice.number(x, end[:, at], units)
         pull[:, columns] = -slope[:, at] / units
-        weights = k.multipliers(multipliers)[:, k.program.convex_size :]
+        weights = k.multipliers(multipliers)[:, k.program.affine.size :]
         cost = k.program.encoded_cost
         costs = self.scale * cost.absolute, self.scale * cost.quadratic
         inside = replace(cases, low=low, high=high)
-        change = (bends.least(inside, weights, pull, costs, k.program.steps)[1] - x) / units
+        change = (bends.least(inside, weights, pull, costs, k.program.domain.steps)[1] - x) / units
         change = np.where(k.whole[at], np.rint(change), change)
         return np.clip(change, ends[0][:, at], ends[1][:, at])
 

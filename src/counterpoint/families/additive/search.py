@@ -397,7 +397,7 @@ def _proof(rows: KnapsackRows, tree: SearchTree, stuck: BoolArray, ceiling: Floa
         high[:, column] = np.where(last < end, most[every, last], high[:, column])
     forced = np.zeros(low.shape, dtype=bool)
     if k.at_most is not None:
-        starts = np.array([group.start for group in k.program.groups], dtype=np.intp)
+        starts = np.array([group.start for group in k.program.domain.groups], dtype=np.intp)
         forced[:, np.concatenate([k.numbers, starts, k.bent])] = record.forced
     multipliers, children = k.multipliers(record.multipliers), place[tree.children[nodes]]
     roots = place[: len(stuck)]

@@ -71,12 +71,12 @@ class Knapsacks(Solver):
             PercentileCost,
         }:
             return False
-        sums = program.nonconvex_duality
+        sums = program.duality.nonconvex
         if program.nonconvex and not isinstance(sums, SumDuality):
             return False
         knapsack = Knapsack(program)
         levels = [level.column for level in program.encoded_cost.levels]
-        if not (program.box.below & program.box.above)[levels].all():
+        if not (program.domain.box.below & program.domain.box.above)[levels].all():
             return False
         demands, free = len(knapsack.rows), knapsack.endless & ~knapsack.priced
         if demands <= 1:
@@ -113,7 +113,7 @@ class Knapsacks(Solver):
         sums = self.knapsack.sums
         if sums is None:
             return
-        continuous = sums.bends.some(self.program.steps[sums.bends.columns] == 0.0)
+        continuous = sums.bends.some(self.program.domain.steps[sums.bends.columns] == 0.0)
         columns = continuous.columns
         single = x[:, columns] == x[:, columns].astype(np.float32)
         rounded = continuous.in_single_precision(points[:, columns])

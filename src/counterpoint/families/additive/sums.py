@@ -12,7 +12,8 @@ from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.pieces import Bends
 from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.program import NonConvex, NonConvexDuality, Program
+from counterpoint.programs.duality import NonConvexDuality
+from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.programs.separable import Diagonal
 
@@ -149,7 +150,8 @@ class SumDuality(NonConvexDuality):
         staying, tall = self.bends.here(x, weights)
         with np.errstate(over="ignore", invalid="ignore"):
             least = (
-                self.bends.least(cases, weights, normal, encoded_cost, program.steps)[0] - staying
+                self.bends.least(cases, weights, normal, encoded_cost, program.domain.steps)[0]
+                - staying
             )
             piece_rounding = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
             sizes = Sizes(np.where(slope == 0.0, 0.0, sizes.each), None, sizes.count)

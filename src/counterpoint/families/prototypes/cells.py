@@ -26,7 +26,7 @@ from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_p
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence
+from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence, kept_size
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof_text import as_pieces, kept_of, proofs_of
 from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
@@ -164,7 +164,7 @@ class Distances:
     ) -> None:
         self.program, self.cells, self.case, self.spread = program, cells, case, spread
         x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
-        start = np.where(self.program.numeric, np.minimum(np.maximum(x, low), high), x)
+        start = np.where(self.program.domain.numeric, np.minimum(np.maximum(x, low), high), x)
         self.scores = self.cells.matrix @ start + self.cells.offset
         self.falls, self.rises = low < start, high > start
         self.is_free = bool(self.falls.all() and self.rises.all())
@@ -274,7 +274,7 @@ class CellRelaxation(Bounding):
     @property
     def kept(self) -> Kept:
         proof = CellProof(int(self.rivals[0]), [cell.recorded() for cell in self.opened])
-        return Kept(np.zeros((1, self.program.kept_size)), family_proofs=[proof])
+        return Kept(np.zeros((1, kept_size(self.program))), family_proofs=[proof])
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved = np.array(self.unrefuted)

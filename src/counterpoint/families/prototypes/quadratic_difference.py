@@ -49,7 +49,8 @@ from counterpoint.numerics import (
     relative,
 )
 from counterpoint.programs.conditions import Box, LinearBounds
-from counterpoint.programs.program import NonConvex, NonConvexDuality, Program
+from counterpoint.programs.duality import NonConvexDuality
+from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
@@ -388,7 +389,7 @@ def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
 
 def curvature_of(program: Program) -> Curvature:
     """What the multipliers of a program's quadratic conditions prove."""
-    duality = program.nonconvex_duality
+    duality = program.duality.nonconvex
     return duality if isinstance(duality, Curvature) else Curvature(program)
 
 
@@ -400,7 +401,9 @@ class Curvature(NonConvexDuality):
         self.program, self.encoded_cost, self.domain = program, program.encoded_cost, program.domain
         conditions = [c for c in program.nonconvex if isinstance(c, QuadraticDifference)]
         self.quadrics = Quadrics(conditions, program.width)
-        self.bounded = np.flatnonzero((program.box.below & program.box.above) | ~program.numeric)
+        self.bounded = np.flatnonzero(
+            (program.domain.box.below & program.domain.box.above) | ~program.domain.numeric
+        )
         """The columns with bounds on both sides, and those of one-hot groups."""
         self.is_absolute = not self.encoded_cost.quadratic.any()
         """Whether the price is absolute alone, so that its square is what curves."""

@@ -118,7 +118,7 @@ class RelationCosts:
 
     def least(self, columns: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """Return the least cost (m,) of columns in [low, high]; infinite where no value is."""
-        x, steps, slope = self.x[columns], self.program.steps[columns], self.slope[columns]
+        x, steps, slope = self.x[columns], self.program.domain.steps[columns], self.slope[columns]
         flat, nonlinear = np.maximum(self.absolute[columns], 0.0), self.nonlinear[columns]
         steep = np.maximum(np.abs(slope) - flat, 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -148,7 +148,7 @@ class RowCosts:
         self, grid: Grid, program: Program, case: Cases, multipliers: FloatArray | None = None
     ) -> None:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
-        low, high = on_lattice(self.x, case.low[0], case.high[0], program.steps)
+        low, high = on_lattice(self.x, case.low[0], case.high[0], program.domain.steps)
         self.bounds = low, high
         margins = [c.margins for c in program.region if isinstance(c, MinimumChange)]
         self.clearance = np.max(margins, axis=0) if margins else np.zeros(program.width)
@@ -159,25 +159,25 @@ class RowCosts:
             relations = RelationCosts(program, case, multipliers, self.share)
         self._set_numbers(low, high, relations)
         self._set_categories(low, high, relations)
-        untested = np.flatnonzero(program.numeric)
+        untested = np.flatnonzero(program.domain.numeric)
         self.untested = untested[~np.isin(untested, grid.columns)]  # numbers that no tree tests
         x = self.x[self.untested]
         ends = low[self.untested], high[self.untested]
-        self.untested_value = _nearest(x, *ends, program.steps[self.untested])
+        self.untested_value = _nearest(x, *ends, program.domain.steps[self.untested])
         paid = self.shave * _paid(program.encoded_cost, self.untested, self.untested_value, x)
         if relations is not None:
             paid = relations.least(self.untested, *ends)
         self.fixed_cost = float(paid.sum() - self.share * np.abs(paid).sum())
         self.fixed_cost += 0.0 if relations is None else relations.base
         self.most: int | None = None  # features that may change, if changes are counted
-        if program.at_most is not None:
+        if program.domain.at_most is not None:
             counted = np.zeros(len(self.x), dtype=bool)
-            for block in program.at_most.blocks:
+            for block in program.domain.at_most.blocks:
                 counted[block] = True
             moved = self.untested_value != x
             if relations is not None:
                 moved = (ends[0] > x) | (ends[1] < x)
-            self.most = program.at_most.count - int((counted[self.untested] & moved).sum())
+            self.most = program.domain.at_most.count - int((counted[self.untested] & moved).sum())
             self.counts = counted[grid.columns]
             self.group_counts = np.array([counted[g.start] for g in grid.groups], dtype=bool)
         among = np.isfinite(self.category)
@@ -193,7 +193,7 @@ class RowCosts:
         self.top = np.diff(grid.starts) - 1
         owner = np.repeat(np.arange(len(self.top)), self.top + 1)
         column = grid.columns[owner]
-        x, step = self.x[column], self.program.steps[column]
+        x, step = self.x[column], self.program.domain.steps[column]
         inner, outer = (
             (np.maximum(first, low[column]), np.minimum(last, high[column]))
             for first, last in (self.ends(EPS), self.ends())
@@ -435,8 +435,8 @@ class RowCosts:
             np.maximum(low, self.bounds[0][column]),
             np.minimum(high, self.bounds[1][column]),
         )
-        value = _nearest(self.x[column], low, high, self.program.steps[column])
-        stays = (y[column] == self.x[column]) & (self.program.at_most is not None)
+        value = _nearest(self.x[column], low, high, self.program.domain.steps[column])
+        stays = (y[column] == self.x[column]) & (self.program.domain.at_most is not None)
         y[column] = np.where(np.isnan(value) | stays, y[column], value)
         return y
 

@@ -19,7 +19,7 @@ from counterpoint.families.trees.form import LeafSums, Order
 from counterpoint.families.trees.grid import Grid
 from counterpoint.families.trees.relations import Relations, without_trees
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.programs.evidence import Bounding, Kept
+from counterpoint.programs.evidence import Bounding, Kept, kept_size
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.branch_and_bound import pick, stacked
@@ -101,7 +101,9 @@ class BoxProofs(Bounding):
 
     @property
     def kept(self) -> Kept:
-        return Kept(np.zeros((len(self.proofs), self.program.kept_size)), family_proofs=self.proofs)
+        return Kept(
+            np.zeros((len(self.proofs), kept_size(self.program))), family_proofs=self.proofs
+        )
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
@@ -110,7 +112,7 @@ class BoxProofs(Bounding):
         out, form = np.zeros(len(self.proofs)), self.condition.form
         for i, (case, proof) in enumerate(zip(self.cases, self.proofs, strict=True)):
             needs = needed(self.condition, np.zeros(2) if margin is None else margin[i])
-            row = RowCosts(form.grid(self.program.groups, case.x[0]), self.program, case)
+            row = RowCosts(form.grid(self.program.domain.groups, case.x[0]), self.program, case)
             if _holds(proof, row, self.condition, needs):
                 out[i] = proof.bound
         return out, np.maximum(out, self.reported)
@@ -234,7 +236,7 @@ def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:
 def require_rows(program: Program) -> None:
     """Raise `NoSolver` for conditions and costs that tie columns together beside the trees."""
     full = program.encoded_cost.quadratic.ndim == 2
-    if full or program.nonlinear_and_objective_terms:
+    if full or program.couplings:
         what = "a full Mahalanobis cost" if full else "relations that are not linear"
         raise NoSolver(
             f"Trees cannot be searched with {what}. Use a cost of one feature at a time, and "

@@ -52,7 +52,7 @@ class Relations:
         low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
         high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
         high[grid.members] = np.minimum(high[grid.members], box.among[0])
-        low, high = on_lattice(row.x, low, high, self.program.steps)
+        low, high = on_lattice(row.x, low, high, self.program.domain.steps)
         return Cases(row.case.x, low[None], high[None], np.zeros(1))
 
     def cheapest(self, box: CellBoxes, gap: float, eps: float | None = None) -> Cheapest:

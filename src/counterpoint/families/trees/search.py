@@ -436,7 +436,7 @@ def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Seque
         for i, case in enumerate(cases):
             end = np.inf if seconds is None else clock() + SEARCHING * seconds
             needs = needed(condition, case.margin[0])
-            row = RowCosts(condition.form.grid(program.groups, case.x[0]), program, case)
+            row = RowCosts(condition.form.grid(program.domain.groups, case.x[0]), program, case)
             relations = None if related is None else Relations(row, related)
             reached, eps = float(result.objective[i]), result.effort.eps
             problem = BoxProblem(row, condition, needs, reached, eps, relations)

@@ -26,7 +26,7 @@ class DualNorms:
     def __init__(self, program: Program, cases: Cases) -> None:
         self.program, self.cases = program, cases
         self.is_norm = program.encoded_cost.kind is Manhattan
-        hot = ~program.numeric
+        hot = ~program.domain.numeric
         self.chosen = (cases.x > 0.5) & hot  # the categories of the rows
         self.rises = (cases.high > cases.x) & ~(hot & (cases.high < 0.5))
         self.falls = cases.low < cases.x
@@ -43,7 +43,7 @@ class DualNorms:
         With all columns by the distance; and with only those that may go on forever by it, the
         others as far as they go.
         """
-        cases, numeric = self.cases, self.program.numeric
+        cases, numeric = self.cases, self.program.domain.numeric
         ends = np.where(slope > 0.0, cases.high, cases.low)
         unbounded = np.isinf(ends) & numeric & (slope != 0.0)
         longest = np.where(unbounded | ~numeric, cases.x, ends) - cases.x
@@ -52,7 +52,9 @@ class DualNorms:
         room[:, 1] = np.maximum(bounded * slope, 0.0).sum(axis=1)
         most = np.stack([self.of(slope[None, :])[:, 0], np.zeros(len(longest))], axis=1)
         for i, columns in enumerate(unbounded):
-            groups = (self._best_category(i, g, slope[None, :])[0] for g in self.program.groups)
+            groups = (
+                self._best_category(i, g, slope[None, :])[0] for g in self.program.domain.groups
+            )
             room[i, 1] += sum(groups)
             most[i, 1] = self._gains(i, np.where(columns, slope, 0.0)[None, :])[0]
         return room, most
@@ -61,23 +63,23 @@ class DualNorms:
         """(N,) the gains of one row: the largest share, or by Cauchy–Schwarz the root of all."""
         program, cost, power = self.program, self.program.encoded_cost, 1 if self.is_norm else 2
         shares = []
-        for group in program.groups:
+        for group in program.domain.groups:
             gain = self._best_category(i, group, slopes)
             shares.append(gain**power / (2.0 * cost.absolute[group.start]))
         if not self.is_norm and cost.quadratic.ndim == 2:
-            free = (self.rises[i] | self.falls[i]) & program.numeric & (cost.diagonal > 0.0)
+            free = (self.rises[i] | self.falls[i]) & program.domain.numeric & (cost.diagonal > 0.0)
             block = slopes[:, free]
             joint = np.linalg.solve(cost.quadratic[np.ix_(free, free)], block.T).T
             return np.asarray(np.sqrt((block * joint).sum(axis=1) + sum(shares)))
-        moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.numeric
+        moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.domain.numeric
         gain = np.where(moves, np.abs(slopes), 0.0) ** power
         with np.errstate(divide="ignore", invalid="ignore"):  # what gains nothing costs nothing
             per_cost = gain / (cost.absolute if self.is_norm else cost.quadratic)
         features = np.stack([*shares, *np.where(gain > 0.0, per_cost, 0.0).T])
         if self.is_norm:
             return np.asarray(features.max(axis=0))
-        if program.at_most is not None and program.at_most.count < len(features):
-            least = len(features) - program.at_most.count
+        if program.domain.at_most is not None and program.domain.at_most.count < len(features):
+            least = len(features) - program.domain.at_most.count
             features = np.partition(features, least, axis=0)[least:]
         return np.asarray(np.sqrt(features.sum(axis=0)))
 

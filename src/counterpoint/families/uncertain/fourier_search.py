@@ -52,7 +52,7 @@ def search_fourier(
     evidence: list[Bounding] = []
     for index, subproblem in enumerate(pieces.listed):
         program = subproblem.program
-        if program.at_most is not None:
+        if program.domain.at_most is not None:
             raise InvalidInput(
                 "Expected no MaxChanges for a model with random features: its answers move all "
                 "columns a little. Hold columns with Immutable instead."
@@ -60,7 +60,7 @@ def search_fourier(
         constraint, cases = _constraint_of(program), subproblem.sees(result.cases)
         evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
         # Descents are smooth: they cannot change categories or columns in whole steps.
-        held = cases.holding((program.steps > 0.0) | ~program.numeric, cases.x)
+        held = cases.holding((program.domain.steps > 0.0) | ~program.domain.numeric, cases.x)
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             margins = None if safety_margins is None else safety_margins.take(row)
@@ -99,7 +99,7 @@ class RowSearch:
         convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
         self.constraint = _constraint_of(program)
         self.convex = Program(program.encoded_cost, convex)
-        self.has_bounds_only = not self.convex.affine.size and not self.convex.nonlinear
+        self.has_bounds_only = not self.convex.affine.size and not self.convex.couplings
         self.case, self.effort = case, effort
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
         self.free = self.low < self.high

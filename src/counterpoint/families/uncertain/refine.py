@@ -128,7 +128,7 @@ class Refinement:
 
     def _hold(self, y: FloatArray, cost_cutoff: float) -> None:
         """Refine the other columns where whole steps and categories are those of a point."""
-        held = self.piece.program.held(y, self.case.x)
+        held = self.piece.program.domain.held(y, self.case.x)
         case = self.case.holding(held, y)
         inner = Refinement(self.piece.free, case, self.effort, outer=self)
         inner.run(min(cost_cutoff, self.cost))
@@ -157,7 +157,7 @@ class Refinement:
                 point = solution.points
             elif prepared is closed:  # more than one row decides
                 continue
-            tangent = (case.x if point is None else point) if program.has_tangents else None
+            tangent = case.x if point is None else point
             evidence = Evidence(program, case, solution.multipliers, tangent, solution.reported)
             self._learn(purified_evidence(evidence) if point is None else evidence, cost_cutoff)
             # A branch and bound that had to leave a node open has a point all the same.

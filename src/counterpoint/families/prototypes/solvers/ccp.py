@@ -127,7 +127,7 @@ class LocalSearch:
         """(d,) bounds in which what is integral about a point is held, and too small a change."""
         x, (low,), (high,) = self.case.x[0], self.case.low, self.case.high
         point = self._exactly(np.where(self._superfluous(point), x, point))
-        held = self.program.held(point[None], self.case.x)[0]
+        held = self.program.domain.held(point[None], self.case.x)[0]
         return np.where(held, point, low), np.where(held, point, high)
 
     def _is_over(self) -> bool:
@@ -139,7 +139,7 @@ class LocalSearch:
 
     def keep(self, points: FloatArray) -> None:
         """Keep the cheapest of some points that meets the program."""
-        cost = self.program.cost(points, np.repeat(self.case.x, len(points), axis=0))
+        cost = self.program.encoded_cost(points, np.repeat(self.case.x, len(points), axis=0))
         cheaper = np.flatnonzero(cost < self.cost)
         satisfied = self.descents.satisfied(points[cheaper], self.case)
         if satisfied.any():
@@ -156,7 +156,9 @@ class LocalSearch:
         (point,), (weights,), (empty,) = self.owner.quadric.nearest(self.case)
         if empty:
             multipliers = np.zeros(self.program.size)
-            multipliers[self.program.convex_size :][: len(weights)] = weights
+            multipliers[self.program.size - self.owner.quadric.curvature.size :][: len(weights)] = (
+                weights
+            )
             self._learn(multipliers, empty=True)
         return np.asarray(point)
 
@@ -225,7 +227,7 @@ class LocalSearch:
         held = self._superfluous(point) & free
         if held.any():
             return held, [x[held]]
-        for group in program.groups:
+        for group in program.domain.groups:
             if 1.0 - point[group].max() > DECIDED and free[group].any():
                 held[group] = True
                 shares = np.where(self.case.high[0, group] > 0.5, point[group], -1.0)
@@ -233,7 +235,7 @@ class LocalSearch:
                 return held, list(np.eye(len(shares))[likeliest])
         counts = self._counts(point)
         nearest = np.round(counts)
-        distance = np.where((program.steps > 0.0) & free, np.abs(counts - nearest), 0.0)
+        distance = np.where((program.domain.steps > 0.0) & free, np.abs(counts - nearest), 0.0)
         undecided = distance > DECIDED
         if not undecided.any():
             return None
@@ -241,21 +243,21 @@ class LocalSearch:
             distance <= max(0.15, distance[undecided].min())
         )  # at once if nearly there
         away = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
-        values = (lattice.number(x, rounded, program.steps) for rounded in (nearest, away))
+        values = (lattice.number(x, rounded, program.domain.steps) for rounded in (nearest, away))
         return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in values]
 
     def _superfluous(self, point: FloatArray) -> BoolArray:
         """(d,) the columns of features that move least, where too many move."""
         program, out = self.program, np.zeros(self.program.width, dtype=bool)
-        if program.at_most is None:
+        if program.domain.at_most is None:
             return out
         change = np.abs(point - self.case.x[0])
         paid = (
             program.encoded_cost.absolute * change + program.encoded_cost.diagonal * change * change
         )
-        blocks = program.at_most.blocks
+        blocks = program.domain.at_most.blocks
         moves = np.array([paid[block].sum() for block in blocks])
-        order = np.argsort(-moves, kind="stable")[program.at_most.count :]
+        order = np.argsort(-moves, kind="stable")[program.domain.at_most.count :]
         if moves[order].any():
             for block in order.tolist():
                 out[blocks[block]] = True
@@ -263,16 +265,16 @@ class LocalSearch:
 
     def _counts(self, point: FloatArray) -> FloatArray:
         """(d,) how many whole steps each column has moved."""
-        steps = self.program.steps
+        steps = self.program.domain.steps
         return np.asarray((point - self.case.x[0]) / np.where(steps > 0.0, steps, 1.0))
 
     def _exactly(self, point: FloatArray) -> FloatArray:
         """The point with its integral parts exactly integral."""
-        x, steps, at_most = self.case.x[0], self.program.steps, self.program.at_most
+        x, steps, at_most = self.case.x[0], self.program.domain.steps, self.program.domain.at_most
         point = np.where(
             steps > 0.0, lattice.number(x, np.round(self._counts(point)), steps), point
         )
-        for group in self.program.groups:
+        for group in self.program.domain.groups:
             point[group] = np.eye(group.stop - group.start)[int(point[group].argmax())]
         change = np.abs(point - x)
         traces = change <= DECIDED * DECIDED * change.max(initial=0.0)
@@ -314,16 +316,16 @@ class LocalSearch:
         """
         program, x, case = self.program, self.case.x[0], self.case
         low, high = case.low[0], case.high[0]
-        if program.at_most is not None:
-            changed = program.at_most.changed(point[None], case.x)[0]
+        if program.domain.at_most is not None:
+            changed = program.domain.at_most.changed(point[None], case.x)[0]
             for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
                 may_change = np.array(changed)
                 may_change[old], may_change[new] = False, True
                 stays = np.ones(program.width, dtype=bool)
                 for feature in np.flatnonzero(may_change):
-                    stays[program.at_most.blocks[feature]] = False
+                    stays[program.domain.at_most.blocks[feature]] = False
                 yield np.where(stays, x, low), np.where(stays, x, high), np.where(stays, x, point)
-        held = program.held(point[None], case.x)[0]
+        held = program.domain.held(point[None], case.x)[0]
         for move in self._moves(point, (1.0,)):
             target = point + move
             yield np.where(held, target, low), np.where(held, target, high), target
@@ -331,13 +333,13 @@ class LocalSearch:
     def _moves(self, point: FloatArray, strides: tuple[float, ...] = (1.0, 2.0, 5.0)) -> FloatArray:
         """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
         program, x, eye = self.program, self.case.x[0], np.eye(self.program.width)
-        step = (program.steps[:, None] * eye)[program.steps > 0.0]
+        step = (program.domain.steps[:, None] * eye)[program.domain.steps > 0.0]
         moves = [sign * stride * step for stride in strides for sign in (1.0, -1.0)]
-        for group in program.groups:
+        for group in program.domain.groups:
             change = np.zeros((group.stop - group.start, program.width))
             change[:, group] = np.eye(len(change)) - point[group]
             moves.append(change)
-        returns = np.where(eye > 0.0, x - point, 0.0)[program.numeric]
+        returns = np.where(eye > 0.0, x - point, 0.0)[program.domain.numeric]
         every = np.vstack([*moves, returns, 2.0 * returns])
         inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
         return np.asarray(every[inside & every.any(axis=1)])

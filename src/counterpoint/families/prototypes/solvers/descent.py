@@ -23,7 +23,7 @@ from counterpoint.families.prototypes.quadratic_difference import Quadrics, curv
 from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds
-from counterpoint.programs.program import Program
+from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Cases, Coupling, Region
 from counterpoint.solvers.base import Effort, translated
 from counterpoint.solvers.clarabel import SOLVED, Clarabel
@@ -54,7 +54,7 @@ class Descents:
     def free(self) -> Descents:
         """Those of the program without what is integral."""
         is_free = not self.program.condition_types & set(INTEGRAL)
-        return self if is_free else Descents(self.program.relaxed(*INTEGRAL))
+        return self if is_free else Descents(relaxed(self.program, *INTEGRAL))
 
     @cached_property
     def quadrics(self) -> Quadrics:
@@ -80,7 +80,7 @@ class Descents:
 
     def encoded_cost(self, point: FloatArray, case: Cases) -> float:
         """What a point (d,) costs."""
-        return float(self.program.cost(point[None], case.x)[0])
+        return float(self.program.encoded_cost(point[None], case.x)[0])
 
     def corrected(self, start: FloatArray, case: Cases) -> FloatArray:
         """A point near a start that meets quadratic conditions and rows, or comes nearer to it.
@@ -118,9 +118,9 @@ class Descents:
         program, x, quadrics = self.program, case.x[0], self.quadrics
         value, slope = quadrics.excess(case.x, case.margin)[0, :, None], quadrics.slopes(case.x)[0]
         moves = roots(np.diagonal(quadrics.forms, axis1=1, axis2=2), slope, value)
-        used = np.isfinite(moves) & (moves != 0.0) & program.numeric
+        used = np.isfinite(moves) & (moves != 0.0) & program.domain.numeric
         change, column = moves[used], np.nonzero(used)[1]
-        step = program.steps[column]
+        step = program.domain.steps[column]
         unit = np.where(step > 0.0, step, 1.0)
         outward = np.sign(change) * np.ceil(np.abs(change) / unit - PAST) * unit
         beyond = np.outer([1.0, 1.0 + 1e-3 * PAST, 1.0 + PAST], change)  # in case of rounding
@@ -219,7 +219,7 @@ class Descents:
     def _cheapest(self, point: FloatArray, candidates: FloatArray, case: Cases) -> FloatArray:
         """(d,) the cheapest of a point and of those others that meet the program."""
         points = np.vstack([point, candidates[self.satisfied(candidates, case)]])
-        return np.asarray(points[self.program.cost(points, case.x).argmin()])
+        return np.asarray(points[self.program.encoded_cost(points, case.x).argmin()])
 
     def _entry(self, point: FloatArray, move: FloatArray, case: Cases) -> float:
         """The largest t in [0, 1] from which on to 1 point + t · move meets quadratic conditions.
@@ -283,7 +283,7 @@ class Descents:
             alone = np.eye(1, width, k=square)
             offset = np.append(-2.0 * matrix[:, columns] @ at[columns], -size)
             couplings.append(Cone(np.vstack([2.0 * over(matrix), alone]), offset, size, alone[0]))
-        for cone in self.program.nonlinear:
+        for cone in self.program.couplings:
             if isinstance(cone, Cone):
                 already_satisfied = np.where(columns, 0.0, x)
                 radius = (

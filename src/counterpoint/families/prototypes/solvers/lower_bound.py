@@ -94,7 +94,9 @@ class Quadric(Solver):
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases.x), self.program)
         points, weights, empty = self.nearest(cases)
-        out.multipliers[:, self.program.convex_size :][:, : weights.shape[1]] = weights
+        out.multipliers[:, self.program.size - self.curvature.size :][:, : weights.shape[1]] = (
+            weights
+        )
         satisfied = self.curvature.meets(points, cases)
         out.points[satisfied] = points[satisfied]
         out.outcomes[satisfied] = Outcome.FOUND
@@ -274,13 +276,13 @@ class _Moments:
         self.positions, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
         quadrics = self.curvature.quadrics
         values, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
-        every = program.convex_size + np.arange(len(quadrics))
+        every = program.size - self.curvature.size + np.arange(len(quadrics))
         self._add(quadrics.forms, slopes, values, every)
         self._add_within()
         self._add_linear()
         self.plain = len(self.signs)
         self.cones, at = list[int](), program.affine.size
-        for coupling in program.nonlinear:
+        for coupling in program.couplings:
             if isinstance(coupling, Cone):
                 self._add_cone(coupling, at)
             at += coupling.size
@@ -309,8 +311,10 @@ class _Moments:
         In changes δ = y − x this is δ² + (below + above) δ + below · above.
         """
         program, x, d = self.program, self.case.x[0], self.program.width
-        bounded, numeric = self.curvature.bounded, program.numeric
-        first = program.convex_size + len(self.curvature.quadrics)  # the first multiplier of these
+        bounded, numeric = self.curvature.bounded, program.domain.numeric
+        first = (
+            program.size - self.curvature.size + len(self.curvature.quadrics)
+        )  # the first multiplier of these
         within = np.flatnonzero(np.isin(bounded, self.free))
         one_hot = within[~numeric[bounded[within]]]
         for chosen, sign in ((within, 1.0), (one_hot, -1.0)):  # an equation is two inequalities
@@ -326,8 +330,8 @@ class _Moments:
     def _add_linear(self) -> None:
         """Linear rows; finite bounds and sums of one-hot blocks, which have no multipliers."""
         affine, x, d = self.program.affine, self.case.x[0], self.program.width
-        groups = np.zeros((len(self.program.groups), d))
-        for row, group in zip(groups, self.program.groups, strict=True):
+        groups = np.zeros((len(self.program.domain.groups), d))
+        for row, group in zip(groups, self.program.domain.groups, strict=True):
             row[group] = 1.0
         ones = np.ones(len(groups))
         low, high = (limit[0] for limit in affine.limits(self.case.margin))

@@ -19,6 +19,7 @@ from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.ccp import Ccp, LocalSearch
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric
 from counterpoint.numerics import VIOLATION, FloatArray
+from counterpoint.programs.program import tightened
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -108,9 +109,9 @@ class Scip(Solver):
         near = np.abs(y - x[0]).max() * 1e-6
         search.dive(y, np.where(high - y <= near, high, low), np.where(y - low <= near, low, high))
         missed = self.program.violation(y[None], x)
-        closed_in = self.program.tightened(search.case.margin)
+        closed_in = tightened(self.program, search.case.margin)
         missed = np.maximum(missed, closed_in.violation(y[None], x))
-        cost = float(self.program.cost(y[None], x)[0])
+        cost = float(self.program.encoded_cost(y[None], x)[0])
         if cost < search.cost * (1.0 - VIOLATION) and missed[0] <= VIOLATION:
             search.point, search.cost = y, cost
 
@@ -119,5 +120,5 @@ class Scip(Solver):
         points = case.x + np.maximum(np.abs(case.x), 1.0)
         if len(curvature_of(self.program).quadrics):
             points = np.vstack([self.local.quadric.nearest(case)[0], points])
-        cost = self.program.cost(points, np.repeat(case.x, len(points), axis=0))
+        cost = self.program.encoded_cost(points, np.repeat(case.x, len(points), axis=0))
         return float(cost[np.isfinite(cost) & (cost > 0.0)][0])

@@ -62,16 +62,16 @@ class Translation:
             self.model.setParam(name, value)
         if np.isfinite(limit):
             self.model.setObjlimit(limit / self.cost_unit)
-        self.base, steps = np.where(program.numeric, self.x, 0.0), program.steps
-        self.unit = np.where(program.numeric, self._changes(unit) / LENGTH, 1.0)
+        self.base, steps = np.where(program.domain.numeric, self.x, 0.0), program.domain.steps
+        self.unit = np.where(program.domain.numeric, self._changes(unit) / LENGTH, 1.0)
         self.unit = np.where(steps > 0.0, steps, self.unit)
         away = np.maximum(case.high[0] - self.x, self.x - case.low[0])
         reach = np.minimum(self._changes(limit) * (1.0 + 1e-9), np.maximum(away, 0.0))
-        self.reach = np.where(program.numeric, reach, 1.0)  # (d,) the largest change, in y's units
+        self.reach = np.where(program.domain.numeric, reach, 1.0)  # (d,) the largest changes
         low = np.maximum(case.low[0] - self.base, -self.reach) / self.unit
         high = np.minimum(case.high[0] - self.base, self.reach) / self.unit
         is_countable = np.isinf(self.reach) | (self.reach <= MOST_STEPS * self.unit)
-        whole = ~program.numeric | ((steps > 0.0) & is_countable)
+        whole = ~program.domain.numeric | ((steps > 0.0) & is_countable)
         self.v = [
             self.model.addVar(lb=least, ub=max(least, most), vtype="I" if is_whole else "C")
             for least, most, is_whole in zip(low.tolist(), high.tolist(), whole, strict=True)
@@ -159,12 +159,12 @@ class Translation:
             value = matrix @ self.base - limit - ROUNDED * size
             for j in np.flatnonzero(np.isfinite(limit)):
                 self._add_at_most_zero(none, matrix[j] * unit, value[j])
-        for group in self.program.groups:
+        for group in self.program.domain.groups:
             self.model.addCons(pyscipopt.quicksum(self.v[group]) == 1.0)
 
     def _add_cones(self) -> None:
         """‖M y + c‖ <= slope · y + radius; its square would lose half of the digits at an apex."""
-        for cone in self.program.nonlinear:
+        for cone in self.program.couplings:
             if not isinstance(cone, Cone):
                 continue
             matrix = np.vstack([cone.matrix, cone.slope])
@@ -181,7 +181,7 @@ class Translation:
 
     def _add_changes(self) -> None:
         """At most so many features change; what may change by any amount is not counted."""
-        at_most = self.program.at_most
+        at_most = self.program.domain.at_most
         if at_most is None:
             return
         switches = [self.model.addVar(vtype="B") for _ in at_most.blocks]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import product
 from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
@@ -343,19 +342,21 @@ class Counterfactuals:
         Rows of one sort share a message. Those with a sentence of their own are looked at one by
         one; of rows without an answer only the first.
         """
-        c, answered, single = self.certificates, self.found, [*self.problems]
-        single += self.remarks()
-        sorts = list(product(Status, Claim, Guarantee, (False, True), (False, True)))
-        shape = (len(Status), len(Claim), len(Guarantee), 2, 2)
-        columns: list[NDArray[Any]] = [self.statuses, c.claims, c.guarantees, answered, c.on_edge]
-        sort = np.zeros(len(self), np.int16)
-        for column, size in zip(columns, shape, strict=True):
-            sort = sort * np.int16(size) + column
+        c, single = self.certificates, [*self.problems, *self.remarks()]
+        sizes = len(Status), len(Claim), len(Guarantee), 2, 2
+        columns = self.statuses, c.claims, c.guarantees, c.valid, c.on_edge
+        sort = np.ravel_multi_index(columns, sizes)
         words: dict[str, int] = {}
-        code = np.zeros(len(sorts), dtype=np.intp)
+        code = np.zeros(np.prod(sizes), dtype=np.intp)
         for k in np.flatnonzero(np.bincount(np.delete(sort, single) if single else sort)).tolist():
-            status, claim, guarantee, valid, on_edge = sorts[k]
-            text = said_of(status, claim, guarantee, has_answer=valid, on_edge=on_edge)
+            status, claim, guarantee, valid, on_edge = np.unravel_index(k, sizes)
+            text = said_of(
+                [*Status][status],
+                [*Claim][claim],
+                [*Guarantee][guarantee],
+                has_answer=bool(valid),
+                on_edge=bool(on_edge),
+            )
             code[k] = words.setdefault(text, len(words))
         codes = code[sort]
         for i in single:
@@ -482,7 +483,7 @@ class Counterfactuals:
             "changed": np.where(self.found, moved, 0.0).astype(np.intp),
             "message": self.messages(),
         }
-        return self.table.sibling(columns, np.arange(len(self)))
+        return self.table.sibling(columns, slice(None))
 
     def changes(self) -> Any:
         """One row for each changed cell: row, feature, from (None if missing), to.

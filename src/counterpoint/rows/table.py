@@ -376,7 +376,7 @@ class Table:
         columns = [emptied(self.frame.get_column(name), rows) for name in names]
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
-    def sibling(self, columns: Mapping[str, Any], rows: IntArray | None) -> Any:
+    def sibling(self, columns: Mapping[str, Any], rows: IntArray | slice | None) -> Any:
         """Another frame in the same library (pandas for an array), with the index of these rows.
 
         A pair of codes and words is a column of these words: categories, where pandas has it.

@@ -700,7 +700,7 @@ def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     assert len(y) > 20
     gains = rng.normal(size=(30, described.width))
     reach = DualNorms(plain, plain.cases(x[:1])).of(gains)[0]
-    encoded_cost = plain.cost(y, x)
+    encoded_cost = plain.encoded_cost(y, x)
     distance = encoded_cost if cost == "manhattan" else np.sqrt(encoded_cost)
     assert ((y - x) @ gains.T <= reach * distance[:, None] * (1.0 + 1e-12)).all()
 

@@ -14,6 +14,7 @@ enough. Regions are written down only where needed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -153,64 +154,6 @@ class VoronoiCells(LazyUnion):
 
 
 @final
-class Distances:
-    """How much it costs one row at least that a score leads a single rival, in closed form.
-
-    ``spread``: of a full quadratic price, see `spread_of`.
-    """
-
-    def __init__(
-        self, program: Program, cells: VoronoiCells, case: Cases, spread: FloatArray | None
-    ) -> None:
-        self.program, self.cells, self.case, self.spread = program, cells, case, spread
-        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
-        start = np.where(self.program.domain.numeric, np.minimum(np.maximum(x, low), high), x)
-        self.scores = self.cells.matrix @ start + self.cells.offset
-        self.falls, self.rises = low < start, high > start
-        self.is_free = bool(self.falls.all() and self.rises.all())
-        absolute, diagonal = self.program.encoded_cost.absolute, self.program.encoded_cost.diagonal
-        self.flat, self.nonlinear = np.flatnonzero(absolute), np.flatnonzero(diagonal)
-        self.gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
-        self.fall, self.rise = (start - low)[self.gratis], (high - start)[self.gratis]
-
-    def least_costs(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Bound the cost at which each of m cells leads each of k rivals, and give the multipliers.
-
-        Both are of shape (m, k). A column that can move in a direction at all moves there without
-        end, unless it costs nothing. Where no change lets the cell lead, the cost is infinite and
-        the multiplier 1.
-        """
-        leaders, opponents = self.cells.leaders[cells], self.cells.rivals[rivals]
-        behind = self.scores[opponents] - self.scores[leaders][:, None] + self.cells.safety_margin
-        behind[self.cells.place[opponents] == self.cells.place[leaders][:, None]] = 0.0
-        slope = self.cells.matrix[opponents] - self.cells.matrix[leaders][:, None]
-        if len(self.gratis):  # columns without a cost go to their better bound first
-            slopes = slope[:, :, self.gratis]
-            with np.errstate(invalid="ignore"):
-                gained = np.where(slopes > 0.0, slopes * self.fall, -slopes * self.rise)
-            behind -= np.where(slopes == 0.0, 0.0, gained).sum(axis=2)
-        effect = np.abs(slope)
-        if not self.is_free:
-            effect *= np.where(slope > 0.0, self.falls, self.rises)
-        encoded_cost, spread = self.program.encoded_cost, self.spread
-        # Maximise the dual, weight · behind − ¼ weight² · squares. Up to a weight of 1 / rate no
-        # slope exceeds an absolute cost.
-        squares = np.zeros(behind.shape)
-        if spread is not None:
-            squares = ((slope @ spread) ** 2).sum(axis=2)
-        elif len(self.nonlinear):
-            inverse = 1.0 / encoded_cost.diagonal[self.nonlinear]
-            squares = effect[:, :, self.nonlinear] ** 2 @ inverse
-        rate = (effect[:, :, self.flat] / encoded_cost.absolute[self.flat]).max(axis=2, initial=0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.minimum(2.0 * behind / squares, 1.0 / rate)
-            cost = weight * behind - 0.25 * weight * weight * squares
-        impossible = np.isinf(weight) & (behind > 0.0)
-        cost = np.where(impossible, np.inf, np.where(behind > 0.0, cost, 0.0))
-        return cost, np.where(impossible, 1.0, np.where(behind > 0.0, weight, 0.0))
-
-
-@final
 class OpenedCell(NamedTuple):
     """A cell that was searched with some of its rows."""
 
@@ -232,9 +175,14 @@ class OpenedCell(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class CellProof:
-    """What a record holds of the search of one row, see `CellRelaxation`."""
+    """What a record holds of the search of one row, see `CellRelaxation`.
+
+    ``rival``: that of all cells but those in ``rivals``, pairs of a cell and its rival; ``cells``:
+    the opened ones.
+    """
 
     rival: int
+    rivals: list[list[int]]
     cells: list[dict[str, Any]]
 
 
@@ -245,8 +193,8 @@ class CellRelaxation(Bounding):
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``, ``weights``: (S,) for each cell the position of any rival, and any weight of its
-    row; ``spread``: of a full quadratic price, see `spread_of`. A record holds the first rival
-    alone: all cells have the same one, and weights follow from it.
+    row; ``spread``: of a full quadratic price, see `spread_of`. A record holds the rivals alone:
+    weights follow from them.
     """
 
     program: Program
@@ -257,15 +205,12 @@ class CellRelaxation(Bounding):
     spread: FloatArray | None
     opened: list[OpenedCell] = field(default_factory=list)
 
-    @classmethod
-    def begun(cls, distances: Distances, rival: int) -> CellRelaxation:
-        """One rival for all cells, with the weights that show how far it is."""
-        cells, program = distances.cells, distances.program
-        rivals, weights = np.full(len(cells), rival, dtype=np.intp), np.zeros(len(cells))
-        for block in blocks(len(cells), program.width):
+    def weigh(self) -> None:
+        """Set the weights to those that show how much it costs each cell to lead its rival."""
+        for block in blocks(len(self.cells), self.program.width):
             positions = np.arange(block.start, block.stop)
-            weights[block] = distances.least_costs(positions, rivals[:1])[1][:, 0]
-        return cls(program, cells, distances.case, rivals, weights, distances.spread)
+            _, weights = self.least_costs(positions, self.rivals[block][:, None])
+            self.weights[block] = weights[:, 0]
 
     @property
     def is_local(self) -> bool:
@@ -273,7 +218,10 @@ class CellRelaxation(Bounding):
 
     @property
     def kept(self) -> Kept:
-        proof = CellProof(int(self.rivals[0]), [cell.recorded() for cell in self.opened])
+        (common,) = Counter(self.rivals.tolist()).most_common(1)
+        exceptions = np.flatnonzero(self.rivals != common[0])
+        pairs = np.column_stack([exceptions, self.rivals[exceptions]]).tolist()
+        proof = CellProof(common[0], pairs, [cell.recorded() for cell in self.opened])
         return Kept(np.zeros((1, kept_size(self.program))), family_proofs=[proof])
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -297,28 +245,92 @@ class CellRelaxation(Bounding):
 
         Only a cell whose bound is below what was ``reached`` needs to be refuted.
         """
-        cells, duality, out = self.cells, self.program.duality, np.empty(len(self.cells))
-        rivals = np.clip(self.rivals, 0, len(cells.rivals) - 1)
-        weights = np.nan_to_num(self.weights, posinf=0.0)
-        for block in blocks(len(cells), self.program.width):
-            cut, at = cells.cuts(block, rivals[block], weights[block]), None
-            cases = self._repeated(len(cut.offset))
-            if self.spread is not None:  # the least of the price, were there no bounds
-                at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
-            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
-            bound = duality.bound(cases, cut, sizes, at)
-            doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
-            if len(doubtful) and not cases.unbounded:
-                refuted = duality.refutes(self._repeated(len(doubtful)), cut.take(doubtful))
-                bound[doubtful[refuted]] = np.inf
-            out[block] = bound
+        out = np.empty(len(self.cells))
+        for block in blocks(len(out), self.program.width):
+            out[block] = self._bounds_of(block, reached)
         return out
+
+    def sharpen(self, positions: IntArray, rivals: IntArray) -> None:
+        """Bound some cells by those of a few rivals that they cannot lead for less."""
+        costs, weights = self.least_costs(positions, rivals)
+        best = np.arange(len(costs)), costs.argmax(axis=1)
+        better = costs[best] > self.unrefuted[positions]
+        positions = positions[better]
+        self.rivals[positions], self.weights[positions] = (
+            rivals[best[1]][better],
+            weights[best][better],
+        )
+        self.unrefuted[positions] = self._bounds_of(positions, 0.0)
+
+    def _bounds_of(self, positions: slice | IntArray, reached: float) -> FloatArray:
+        """Lower bounds on the cost in some cells, see `each`."""
+        rivals = np.clip(self.rivals[positions], 0, len(self.cells.rivals) - 1)
+        weights = np.nan_to_num(self.weights[positions], posinf=0.0)
+        cut, at, duality = self.cells.cuts(positions, rivals, weights), None, self.program.duality
+        cases = self._repeated(len(cut.offset))
+        if self.spread is not None:  # the least of the price, were there no bounds
+            at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
+        bound = duality.bound(cases, cut, Sizes(cut.weights, cut.normals, cut.roundings), at)
+        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
+        if len(doubtful) and not cases.unbounded:
+            refuted = duality.refutes(self._repeated(len(doubtful)), cut.take(doubtful))
+            bound[doubtful[refuted]] = np.inf
+        return bound
 
     def _repeated(self, count: int) -> Cases:
         """The row as often as that, without repeating anything in memory."""
         case = self.case
         arrays = (case.x, case.low, case.high, case.margin)
         return Cases(*(np.broadcast_to(row[0], (count, row.shape[1])) for row in arrays))
+
+    @cached_property
+    def start(self) -> FloatArray:
+        """(d,) the row, moved between its bounds."""
+        x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
+        return np.where(self.program.domain.numeric, np.minimum(np.maximum(x, low), high), x)
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """(P,) the scores there."""
+        return np.asarray(self.cells.matrix @ self.start + self.cells.offset)
+
+    def least_costs(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Bound the cost at which each of m cells leads each of k rivals, and give the multipliers.
+
+        Both are of shape (m, k); the rivals are (k,), or (m, k) if they differ from cell to cell. A
+        column that can move in a direction at all moves there without end, unless it costs nothing.
+        Where no change lets the cell lead, the cost is infinite and the multiplier 1.
+        """
+        low, high, encoded_cost = self.case.low[0], self.case.high[0], self.program.encoded_cost
+        leaders, opponents = self.cells.leaders[cells][:, None], self.cells.rivals[rivals]
+        behind = self.scores[opponents] - self.scores[leaders] + self.cells.safety_margin
+        behind[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
+        slope = self.cells.matrix[opponents] - self.cells.matrix[leaders]
+        absolute, diagonal = encoded_cost.absolute, encoded_cost.diagonal
+        gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
+        if len(gratis):  # columns without a cost go to their better bound first
+            slopes, fall, rise = slope[:, :, gratis], self.start - low, high - self.start
+            with np.errstate(invalid="ignore"):
+                gained = np.where(slopes > 0.0, slopes * fall[gratis], -slopes * rise[gratis])
+            behind -= np.where(slopes == 0.0, 0.0, gained).sum(axis=2)
+        effect, falls, rises = np.abs(slope), low < self.start, high > self.start
+        if not (falls.all() and rises.all()):
+            effect *= np.where(slope > 0.0, falls, rises)
+        # Maximise the dual, weight · behind − ¼ weight² · squares. Up to a weight of 1 / rate no
+        # slope exceeds an absolute cost.
+        squares, bent = np.zeros(behind.shape), np.flatnonzero(diagonal)
+        if self.spread is not None:
+            squares = ((slope @ self.spread) ** 2).sum(axis=2)
+        elif len(bent):
+            squares = effect[:, :, bent] ** 2 @ (1.0 / diagonal[bent])
+        flat = np.flatnonzero(absolute)
+        rate = (effect[:, :, flat] / absolute[flat]).max(axis=2, initial=0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight = np.minimum(2.0 * behind / squares, 1.0 / rate)
+            cost = weight * behind - 0.25 * weight * weight * squares
+        impossible = np.isinf(weight) & (behind > 0.0)
+        cost = np.where(impossible, np.inf, np.where(behind > 0.0, cost, 0.0))
+        return cost, np.where(impossible, 1.0, np.where(behind > 0.0, weight, 0.0))
 
 
 def spread_of(encoded_cost: EncodedCost, free: BoolArray) -> FloatArray | None:
@@ -345,12 +357,11 @@ def search_cells(state: Found, pieces: Union, _margins: object) -> list[RowEvide
     """Search cells that are never all written down, row by row; return what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
-    evidence = []
-    for i, distances in enumerate(_distances(program, cells, state.cases)):
-        search = CellSearch(state, i, distances)
-        search.run()
-        evidence.append([search.relaxation])
-    return [RowEvidence(evidence)]
+    searches = [
+        CellSearch(state, i, program, cells, case, spread)
+        for i, (case, spread) in enumerate(_with_spreads(program, state.cases))
+    ]
+    return [RowEvidence([[search.run()] for search in searches])]
 
 
 def evidence_of(
@@ -358,11 +369,14 @@ def evidence_of(
 ) -> RowEvidence:
     """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
     relaxations = []
-    for distances, proof in zip(_distances(program, cells, cases), proofs, strict=True):
-        if proof.keys() != {"rival", "cells"}:
-            raise ValueError("a proof of cells has one rival, and cells")
-        (rival,) = _positions([proof["rival"]], len(cells.rivals)).tolist()
-        relaxation = CellRelaxation.begun(distances, rival)
+    for (case, spread), proof in zip(_with_spreads(program, cases), proofs, strict=True):
+        if proof.keys() != {"rival", "rivals", "cells"}:
+            raise ValueError("a proof of cells has one rival, other rivals, and cells")
+        rivals = np.repeat(_positions([proof["rival"]], len(cells.rivals)), len(cells))
+        for cell, rival in proof["rivals"]:
+            rivals[_positions([cell], len(cells))] = _positions([rival], len(cells.rivals))
+        relaxation = CellRelaxation(program, cells, case, rivals, np.zeros(len(cells)), spread)
+        relaxation.weigh()
         for entry in proof["cells"]:
             if entry.keys() != {"cell", "rivals", "proof"}:
                 raise ValueError("a cell of a proof has rivals, and a proof")
@@ -370,7 +384,7 @@ def evidence_of(
             rivals = _positions(entry["rivals"], len(cells.rivals))
             piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
             (kept_proof,) = kept_of([entry["proof"]], [piece.program])
-            evidence = Evidence.of_kept(piece.program, distances.case, kept_proof)
+            evidence = Evidence.of_kept(piece.program, case, kept_proof)
             relaxation.opened.append(OpenedCell(s, rivals, evidence))
         relaxations.append([relaxation])
     return RowEvidence(relaxations)
@@ -383,75 +397,78 @@ def _positions(numbers: Sequence[Any], count: int) -> IntArray:
     return np.array(numbers, dtype=np.intp)
 
 
-def _distances(program: Program, cells: VoronoiCells, cases: Cases) -> Iterator[Distances]:
-    """The closed forms of each row; rows with the same columns held share a spread."""
+def _with_spreads(program: Program, cases: Cases) -> Iterator[tuple[Cases, FloatArray | None]]:
+    """Each row with its spread; rows with the same columns held share one."""
     spreads = dict[bytes, FloatArray | None]()
     for case in cases:
         free = case.low[0] < case.high[0]
         if free.tobytes() not in spreads:
             spreads[free.tobytes()] = spread_of(program.encoded_cost, free)
-        yield Distances(program, cells, case, spreads[free.tobytes()])
+        yield case, spreads[free.tobytes()]
 
 
 @final
 class CellSearch:
     """The search of one row: the most promising cell first, until no other can be cheaper.
 
-    Each cell may take half of the time that is left. What is learnt of cells is written into the
-    relaxation.
+    Before a cell is opened, it is bounded by the rivals that were in the way of others, with the
+    next ones. Each cell may take half of the time that is left. What is learnt of cells is written
+    into the relaxation.
     """
 
-    def __init__(self, state: Found, i: int, distances: Distances) -> None:
-        self.state, self.row, self.distances = state, np.array([i]), distances
-        self.program, self.cells, self.case = distances.program, distances.cells, distances.case
-        self.end = perf_counter() + (state.effort.seconds or np.inf)
-        scores = distances.scores[self.cells.rivals]
+    def __init__(
+        self, state: Found, i: int, program: Program, cells: VoronoiCells, case: Cases,
+        spread: FloatArray | None,
+    ) -> None:  # fmt: skip
+        self.state, self.row, self.program, self.cells = state, np.array([i]), program, cells
+        self.case, self.end = case, perf_counter() + (state.effort.seconds or np.inf)
+        rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
+        self.relaxation = CellRelaxation(program, cells, case, rivals, weights, spread)
+        scores = self.relaxation.scores[cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
-        # The rivals that a cell is opened with: those that lead most, the first first.
+        # The rivals that cells are bounded and opened with: those that lead most, the first first.
         self.pool: list[int] = near[np.argsort(-scores[near], kind="stable")].tolist()
-        self.relaxation = CellRelaxation.begun(distances, self.pool[0])
-        self.is_plain = is_plain(self.program)
+        rivals[:] = self.pool[0]
+        self.relaxation.weigh()
         # (S,) lower bounds; infinite for a cell that is out of reach, or was searched
         self.bounds = np.array(self.relaxation.unrefuted)
+        self.is_plain = is_plain(program)
 
     def _cutoff(self) -> float:
         """A cell with a bound from here on is not opened."""
         return float(self.state.worth_beating()[self.row][0])
 
-    def run(self) -> None:
+    def run(self) -> CellRelaxation:
         """Open cells until none can hold a cheaper point, or time is up."""
-        while self.bounds[s := int(self.bounds.argmin())] < self._cutoff():
+        compared = np.ones(len(self.cells), dtype=np.intp)  # with how many rivals of the pool
+        while self.bounds[s := int(self.bounds.argmin())] < (cutoff := self._cutoff()):
             if perf_counter() > self.end:
                 self.state.limited[self.row] = True
-                return
-            cell, pool = np.array([s]), np.array(self.pool)
-            (costs,), (weights,) = self.distances.least_costs(cell, pool)
-            order = np.argsort(-costs, kind="stable")[:4]
-            first = order[:1]
-            if not (costs[first] >= self._cutoff() and self._is_excluded(s, first, weights[first])):
-                self._open(s, order)
-            self.bounds[s] = np.inf
+                break
+            if compared[s] == len(self.pool) or np.isinf(cutoff):
+                self._open(s)
+                self.bounds[s] = np.inf
+                continue
+            rivals = np.array(self.pool[compared[s] :])
+            promising = np.flatnonzero((self.bounds < cutoff) & (compared == compared[s]))
+            promising = promising[np.argsort(self.bounds[promising], kind="stable")]
+            promising = promising[next(blocks(len(promising), len(rivals) * self.program.width))]
+            self.relaxation.sharpen(promising, rivals)
+            self.bounds[promising] = self.relaxation.unrefuted[promising]
+            compared[promising] = len(self.pool)
+        return self.relaxation
 
-    def _is_excluded(self, s: int, rival: IntArray, weight: FloatArray) -> bool:
-        """Return whether one of the pool's rivals shows that a cell holds nothing cheaper."""
-        if not self.is_plain:
-            return False
-        rivals = np.array(self.pool)[rival]
-        evidence = self._weighed(self.cells.rows(s, rivals), weight[None])
-        excluded = bool(evidence.bounds(np.zeros(1))[0][0] >= self._cutoff())
-        if excluded:
-            self.relaxation.opened.append(OpenedCell(s, rivals, evidence))
-        return excluded
-
-    def _open(self, s: int, order: IntArray) -> None:
+    def _open(self, s: int) -> None:
         """Search one cell with a few rivals of the pool, then with those that its point misses."""
-        state, row, pool = self.state, self.row, np.array(self.pool)
-        rivals = sorted({*pool[order].tolist(), int(self.relaxation.rivals[s])})
-        bound, opened, before = -np.inf, self.relaxation.opened, len(self.relaxation.opened)
+        state, row, pool, relaxation = self.state, self.row, np.array(self.pool), self.relaxation
+        (costs,), _ = relaxation.least_costs(np.array([s]), pool)
+        dearest = pool[np.argsort(-costs, kind="stable")[:4]]
+        rivals = sorted({*dearest.tolist(), int(relaxation.rivals[s])})
+        bound, opened, before = -np.inf, relaxation.opened, len(relaxation.opened)
         while True:
             evidence, point = self._relaxed(s, np.array(rivals))
             if point is None and np.isinf(self._cutoff()):  # other cells may be empty as well
-                self.bounds = np.maximum(self.bounds, self.relaxation.each())
+                self.bounds = np.maximum(self.bounds, relaxation.each())
             reached = state.objective[row] if point is None else np.zeros(1)
             best = float(evidence.bounds(reached)[1][0])
             if best > bound:
@@ -473,11 +490,15 @@ class CellSearch:
         Under a squared cost within bounds a small quadratic program settles it.
         """
         state, row, rows = self.state, self.row, self.cells.rows(s, rivals)
+        piece = Subproblem.of(self.program, Region((rows,)))
         nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
         if nearest is not None:
             state.closed[row] = False
-            return self._weighed(rows, nearest[1]), nearest[0]
-        piece = Subproblem.of(self.program, Region((rows,)))
+            (point, multipliers), none = nearest, np.zeros(1)
+            cut = rows.cut(multipliers)
+            sizes = Sizes(cut.weights, cut.normals, cut.roundings)
+            proved = self.program.duality.bound(self.case, cut, sizes)
+            return Evidence(piece.program, self.case, multipliers, None, none, proved=proved), point
         effort = state.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
@@ -486,11 +507,3 @@ class CellSearch:
         state.closed[row] &= solution.closed
         (evidence,) = solution.evidence
         return evidence, solution.points if solution.piece[0] >= 0 else None
-
-    def _weighed(self, rows: LinearBounds, multipliers: FloatArray) -> Evidence:
-        """The bound of a cell by (1, m) multipliers of its rows, if nothing else has any."""
-        program = Subproblem.of(self.program, Region((rows,))).program
-        cut = rows.cut(multipliers)
-        sizes = Sizes(cut.weights, cut.normals, cut.roundings)
-        bound = self.program.duality.bound(self.case, cut, sizes)
-        return Evidence(program, self.case, multipliers, None, np.zeros(1), proved=bound)

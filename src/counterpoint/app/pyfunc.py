@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 import counterpoint as cp
-from counterpoint.cli.files import load_model, read_rows
+from counterpoint.cli.files import Trust, read_rows
 
 __all__ = ["Explained"]
 
@@ -25,7 +25,7 @@ class Explained:
         if problem.target is None:
             raise cp.InvalidInput("Expected a target in policy.toml; write one.")
         self.target = problem.target
-        model = load_model(folder / "model.skops")
+        model = Trust().load(folder / "model.skops")
         self.explainer = problem.explainer(model, data=read_rows(folder / "train.csv"))
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.files import option, out_option, read_rows, write
 from counterpoint.cli.question import Gap, Rows, Source, TimeLimit, Wish
 
 __all__ = ["audit"]
@@ -37,11 +37,7 @@ def audit(
     time_limit: TimeLimit = None,
     out: Annotated[
         Path | None,
-        option(
-            "Write the table of groups to a .csv, .parquet or .jsonl file; - for JSON lines on "
-            "standard output. Without it, tables to read.",
-            "FILE",
-        ),
+        out_option("the table of groups", "tables to read"),
     ] = None,
     plot: Annotated[
         Path | None, option("Draw a picture, as the name of the file says (.png, .svg).", "FILE")
@@ -80,6 +76,4 @@ def audit(
     if out is None:
         typer.echo(str(result))
     else:
-        table = result.groups.reset_index()
-        to = write(out, lambda: table, lambda: [table.to_json(orient="records", lines=True)])
-        typer.echo(f"Wrote the groups to {to}.", err=True)
+        typer.echo(f"Wrote the groups to {write(out, result.groups.reset_index)}.", err=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from counterpoint.cli.answers import plain
+from counterpoint.cli.files import option
 from counterpoint.cli.question import Gap, Optimal, Source, TimeLimit, Wish
 
 __all__ = ["batch"]
@@ -43,12 +44,11 @@ def batch(
     ] = 1,
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="A Dask scheduler, such as tcp://host:8786; 'local' for a cluster of --workers on "
-            "this machine.",
-            rich_help_panel=WORK,
-            show_default=False,
+        option(
+            "A Dask scheduler, such as tcp://host:8786; 'local' for a cluster of --workers on this "
+            "machine.",
+            "ADDRESS",
+            panel=WORK,
         ),
     ] = None,
     records: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows, with_formulas, write
+from counterpoint.cli.files import out_option, read_rows, with_formulas, write
 from counterpoint.cli.question import Rows, Source, Wish
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def compare(
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path | None, option("Write the table to a .csv, .parquet or .jsonl file.", "FILE")
-    ] = None,
+    out: Annotated[Path | None, out_option("the table", "it is shown")] = None,
 ) -> None:
     """Compare answers of any tools: validity, proximity, violations, distance from the optimum.
 
@@ -52,9 +50,8 @@ def compare(
     if out is None:
         typer.echo(table.T.to_string(float_format=lambda value: f"{value:.4g}", na_rep="–"))
         return
-    named = table.rename_axis("tool").reset_index()
-    lines = named.to_json(orient="records", lines=True).splitlines(keepends=True)
-    typer.echo(f"Wrote {len(named)} rows to {write(out, lambda: named, lambda: lines)}.", err=True)
+    to = write(out, table.rename_axis("tool").reset_index)
+    typer.echo(f"Wrote {len(table)} rows to {to}.", err=True)
 
 
 def _answers(path: Path, names: tuple[Any, ...]) -> tuple[pd.DataFrame, Any]:

@@ -13,16 +13,8 @@ import typer
 
 import counterpoint as cp
 from counterpoint.cli.answers import Listing, console, plain, show_answer, show_total
-from counterpoint.cli.files import option, read_rows, write
-from counterpoint.cli.question import (
-    Gap,
-    Optimal,
-    Rows,
-    Source,
-    TimeLimit,
-    Wish,
-    labels_of,
-)
+from counterpoint.cli.files import option, out_option, read_rows, write
+from counterpoint.cli.question import Gap, Optimal, Rows, Source, TimeLimit, Wish, labels_of
 
 __all__ = ["explain", "inspect"]
 
@@ -54,11 +46,10 @@ def explain(
     time_limit: TimeLimit = None,
     alternatives: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
+        option(
+            "Up to N answers to each row, the cheapest first, that differ as --differ says.",
+            "N",
             min=1,
-            help="Up to N answers to each row, the cheapest first, that differ as --differ says.",
-            show_default=False,
         ),
     ] = None,
     differ: Annotated[
@@ -72,12 +63,7 @@ def explain(
     optimality: Optimal = "local",
     out: Annotated[
         Path | None,
-        option(
-            "Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on standard "
-            "output. Without it, a report to read.",
-            "FILE",
-            panel=OUTPUT,
-        ),
+        out_option("the answers", "a report to read", OUTPUT),
     ] = None,
     records: Annotated[
         Path | None,
@@ -90,11 +76,10 @@ def explain(
     ] = None,
     salt: Annotated[
         str | None,
-        typer.Option(
-            help="With --records: a secret text; records hold hashes in the place of rows.",
+        option(
+            "With --records: a secret text; records hold hashes in the place of rows.",
+            panel=OUTPUT,
             envvar="COUNTERPOINT_SALT",
-            show_default=False,
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     show: Annotated[
@@ -105,11 +90,12 @@ def explain(
     ] = 5,
     reasons: Annotated[
         bool,
-        typer.Option(
-            "--reasons",
-            help="For each row that no change can help, search for the constraints that conflict. "
+        option(
+            "For each row that no change can help, search for the constraints that conflict. "
             "It can take long.",
-            rich_help_panel=OUTPUT,
+            None,
+            "--reasons",
+            panel=OUTPUT,
         ),
     ] = False,
 ) -> None:

@@ -7,9 +7,10 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, final
 from zipfile import BadZipFile, ZipFile
 
 import typer
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "STDOUT",
     "Trust",
-    "TrustPickle",
-    "TrustSize",
     "check_out",
-    "load_model",
     "option",
+    "out_option",
     "read_rows",
     "with_formulas",
     "write",
@@ -37,10 +36,22 @@ FORMATS = (".csv", ".parquet", ".jsonl")
 STDOUT = Path("-")
 
 
-def option(says: str, metavar: str | None = None, *names: str, panel: str | None = None) -> Any:
+def option(
+    says: str, metavar: str | None = None, *names: str, panel: str | None = None, **more: Any
+) -> Any:
     """An option of a command, which shows no default."""
     return typer.Option(
-        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False
+        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False, **more
+    )
+
+
+def out_option(what: str, otherwise: str, panel: str | None = None) -> Any:
+    """The option --out of a command that writes a table, or shows something else without it."""
+    return option(
+        f"Write {what} to a .csv, .parquet or .jsonl file; - for JSON lines on standard output. "
+        f"Without it, {otherwise}.",
+        "FILE",
+        panel=panel,
     )
 
 
@@ -134,11 +145,20 @@ def check_out(out: Path, *inputs: Path | None) -> None:
         _need_parquet(out)
 
 
-def write(out: Path, table: Callable[[], pd.DataFrame], lines: Callable[[], Iterable[str]]) -> str:
-    """Write a table or JSON lines, as the name of the file says, and say where.
+def write(
+    out: Path,
+    table: Callable[[], pd.DataFrame],
+    lines: Callable[[], Iterable[str]] | None = None,
+) -> str:
+    """Write a table or JSON lines, by default of the table, as the file is named, and say where.
 
     The file is there completely or not at all.
     """
+    if lines is None:
+
+        def lines() -> list[str]:
+            return [table().to_json(orient="records", lines=True, force_ascii=False)]
+
     if out == STDOUT:
         sys.stdout.writelines(lines())
         return "standard output"
@@ -201,35 +221,6 @@ def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
 
 # Models: skops, which is safe to load; pickles only if they are trusted
 
-MODEL_FILE = "Model file"
-TrustSize = Annotated[
-    bool,
-    option(
-        "Load a .skops file though it is packed so tightly that it takes far more memory than its "
-        "size says.",
-        None,
-        "--trust-size",
-        panel=MODEL_FILE,
-    ),
-]
-TrustPickle = Annotated[
-    bool,
-    option(
-        "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
-        "author put in.",
-        None,
-        "--trust-pickle",
-        panel=MODEL_FILE,
-    ),
-]
-Trust = Annotated[
-    list[str] | None,
-    option(
-        "Load this type from a .skops file, though it is not known to be safe. Repeatable.",
-        "TYPE",
-        panel=MODEL_FILE,
-    ),
-]
 BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
     *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),
@@ -248,57 +239,77 @@ SAFE = (
 searches hold: descriptions of numbers, of scores and of folds."""
 
 
-def load_model(
-    path: Path,
-    *,
-    trust_pickle: bool = False,
-    trust: Sequence[str] = (),
-    trust_size: bool = False,
-) -> Any:
-    """The fitted model of a file.
+@final
+@dataclass(frozen=True)
+class Trust:
+    """The options that say what the file of a model may do."""
 
-    Raises
-    ------
-    InvalidInput
-        If the file is of another kind, damaged, or holds what is not trusted.
-    UnsupportedModel
-        If it holds what is not trusted in a model that could not be explained anyway.
-    """
-    if path.suffix == ".skops":
-        return _load_skops(path, trust, trust_size=trust_size)
-    if path.suffix not in (".pkl", ".pickle", ".joblib"):
-        raise cp.InvalidInput(
-            f"Expected a model in a .skops file; got {path.name}. Save yours with "
-            "skops.io.dump(model, 'model.skops')."
-        )
-    if not trust_pickle:
-        raise cp.InvalidInput(
-            f"{path.name} is a pickle, and loading a pickle can run any program that its author "
-            "put in. Save the model with skops.io.dump(model, 'model.skops') instead; if you know "
-            "where the file comes from, add --trust-pickle."
-        )
-    import pickle
+    trust_pickle: Annotated[
+        bool,
+        option(
+            "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
+            "author put in.",
+            None,
+            "--trust-pickle",
+            panel="Model file",
+        ),
+    ] = False
+    trust: Annotated[
+        list[str] | None,
+        option(
+            "Load this type from a .skops file, though it is not known to be safe. Repeatable.",
+            "TYPE",
+            panel="Model file",
+        ),
+    ] = None
+    trust_size: Annotated[
+        bool,
+        option(
+            "Load a .skops file though it is packed so tightly that it takes far more memory than "
+            "its size says.",
+            None,
+            "--trust-size",
+            panel="Model file",
+        ),
+    ] = False
 
-    import joblib
+    def load(self, path: Path) -> Any:
+        """Load the fitted model of a file.
 
-    path.open("rb").close()
-    try:
-        return joblib.load(path)
-    except (*BROKEN, pickle.UnpicklingError) as error:
-        raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
+        Raises
+        ------
+        InvalidInput
+            If the file is of another kind, damaged, or holds what is not trusted.
+        UnsupportedModel
+            If it holds what is not trusted in a model that could not be explained anyway.
+        """
+        path.open("rb").close()
+        if path.suffix == ".skops":
+            return _load_skops(path, self.trust or (), trust_size=self.trust_size)
+        if path.suffix not in (".pkl", ".pickle", ".joblib"):
+            raise cp.InvalidInput(
+                f"Expected a model in a .skops file; got {path.name}. Save yours with "
+                "skops.io.dump(model, 'model.skops')."
+            )
+        if not self.trust_pickle:
+            raise cp.InvalidInput(
+                f"{path.name} is a pickle, and loading a pickle can run any program that its "
+                "author put in. Save the model with skops.io.dump(model, 'model.skops') instead; "
+                "if you know where the file comes from, add --trust-pickle."
+            )
+        import pickle
 
+        import joblib
 
-ORDINARY = 2**26  # bytes that any model may take when it is unpacked
-PACKED = (
-    20  # times its size that a larger model may take; fitted numbers are packed two to ten times
-)
-OBJECT = 16  # bytes of memory for a character of a schema: two of them make an object of 32
+        try:
+            return joblib.load(path)
+        except (*BROKEN, pickle.UnpicklingError) as error:
+            raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
 
 
 def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
     from skops import io
 
-    path.open("rb").close()
     try:
         if not trust_size:
             _refuse_bomb(path)
@@ -320,10 +331,12 @@ def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
 
 def _refuse_bomb(path: Path) -> None:
     """Raise if a small file takes much memory: nothing is unpacked before that is known."""
-    most = max(ORDINARY, PACKED * path.stat().st_size)
+    # Bytes: 64 MB for any model, or 20 times the file, for fitted numbers are packed two to ten
+    # times. A character of a schema takes 16: two of them make an object of 32.
+    most = max(2**26, 20 * path.stat().st_size)
     with ZipFile(path) as file:
         sizes = {member.filename: member.file_size for member in file.infolist()}
-        size = OBJECT * sizes["schema.json"]
+        size = 16 * sizes["schema.json"]
         nodes = [json.loads(file.read("schema.json"))] if size <= most else []
     while nodes:  # an array counts as often as it is read
         node = nodes.pop()

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import (
-    Trust,
-    TrustPickle,
-    TrustSize,
-    check_out,
-    load_model,
-    option,
-    read_rows,
-    write,
-)
+from counterpoint.cli.files import Trust, check_out, option, out_option, read_rows, write
 from counterpoint.errors import some
 
 if TYPE_CHECKING:
@@ -36,6 +27,7 @@ def groups(
             show_default=False,
         ),
     ],
+    trusted: Trust,
     column: Annotated[
         str,
         option(
@@ -46,12 +38,11 @@ def groups(
     ],
     features: Annotated[
         int | None,
-        typer.Option(
-            metavar="K",
+        option(
+            "How many features each pair of groups may change. Without it, as few as are about as "
+            "good as any number.",
+            "K",
             min=1,
-            help="How many features each pair of groups may change. Without it, as few as are "
-            "about as good as any number.",
-            show_default=False,
         ),
     ] = None,
     count: Annotated[
@@ -89,15 +80,8 @@ def groups(
     ] = 1.5,
     out: Annotated[
         Path | None,
-        option(
-            "Write the changes to a .csv, .parquet or .jsonl file, a line for each feature of each "
-            "pair; - for JSON lines on standard output. Without it, sentences.",
-            "FILE",
-        ),
+        out_option("the changes, a line for each feature of each pair,", "sentences"),
     ] = None,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
-    trust_size: TrustSize = False,
 ) -> None:
     """Say what tells groups of rows apart: few changes that take each to where the others are.
 
@@ -112,9 +96,7 @@ def groups(
     if space is None:
         seen_in = _components(frame.drop(columns=column), dimensions)
     else:
-        seen_in = load_model(
-            space, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size
-        )
+        seen_in = trusted.load(space)
     model = GroupTranslations(
         seen_in,
         k=features,
@@ -129,7 +111,6 @@ def groups(
     to = write(
         out,
         lambda: changes.astype({"from": str, "to": str}) if out.suffix == ".parquet" else changes,
-        lambda: [changes.to_json(orient="records", lines=True)],
     )
     typer.echo(f"Wrote the changes to {to}.\n{_quality(model, frame, column)}", err=True)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows, write
+from counterpoint.cli.files import option, out_option, read_rows, write
 from counterpoint.cli.question import Rows, Source, Wish
 from counterpoint.letters import write_letters
 
@@ -38,11 +37,7 @@ def letter(
     ] = None,
     out: Annotated[
         Path | None,
-        option(
-            "Write a line for each letter to a .csv, .parquet or .jsonl file; - for JSON lines on "
-            "standard output. Without it, letters to read.",
-            "FILE",
-        ),
+        out_option("a line for each letter", "letters to read"),
     ] = None,
 ) -> None:
     """Write letters: principal reasons, and rounded advice that the model was asked about again."""
@@ -76,8 +71,7 @@ def letter(
             }
             for k, entry in zip(numbers, letters, strict=True)
         ]
-        as_json = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        to = write(out, lambda: pd.DataFrame(lines), lambda: as_json)
+        to = write(out, lambda: pd.DataFrame(lines))
         typer.echo(f"Wrote {len(lines)} letters to {to}.", err=True)
     if not all(entry.values or entry.status is cp.Status.ALREADY for entry in letters):
         raise typer.Exit(3)

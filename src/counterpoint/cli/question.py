@@ -13,15 +13,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import (
-    Trust,
-    TrustPickle,
-    TrustSize,
-    check_out,
-    load_model,
-    option,
-    read_rows,
-)
+from counterpoint.cli.files import Trust, check_out, option, read_rows
 from counterpoint.errors import some
 
 __all__ = [
@@ -74,24 +66,19 @@ Optimal = Annotated[
 ]
 
 
-def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is a dataclass by the fields of it."""
-    parameters = inspect.signature(command, eval_str=True).parameters
-    kinds: dict[str, Any] = {
-        n: p.annotation for n, p in parameters.items() if is_dataclass(p.annotation)
-    }
-    groups = {
-        name: [*inspect.signature(kind, eval_str=True).parameters.values()]
-        for name, kind in kinds.items()
-    }
+def flattened(command: Any) -> Callable[..., Any]:
+    """Replace each parameter that is a dataclass by the fields of it, of a command or a class."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    groups = {p.name: flattened(p.annotation) for p in parameters if is_dataclass(p.annotation)}
+    fields = {name: inspect.signature(make).parameters for name, make in groups.items()}
 
-    @wraps(command)
-    def called(**values: Any) -> None:
-        for name, fields in groups.items():
-            values[name] = kinds[name](**{p.name: values.pop(p.name) for p in fields})
-        command(**values)
+    @wraps(command, updated=())
+    def called(**values: Any) -> Any:
+        for name, make in groups.items():
+            values[name] = make(**{field: values.pop(field) for field in fields[name]})
+        return command(**values)
 
-    every = [field for name, p in parameters.items() for field in groups.get(name, [p])]
+    every = [field for p in parameters for field in fields.get(p.name, {p.name: p}).values()]
     every.sort(key=lambda p: p.default is not p.empty)  # arguments before options
     taken = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
     called.__annotations__ = {p.name: p.annotation for p in taken}
@@ -105,6 +92,7 @@ class Source:
     """The options that name a model, its data and a policy."""
 
     model: Model
+    trusted: Trust
     data: Annotated[
         Path | None,
         option(
@@ -115,25 +103,17 @@ class Source:
     ] = None
     extrapolate: Annotated[
         bool,
-        typer.Option(
-            "--extrapolate", help="With --data: numbers may leave the range that the data show."
+        option(
+            "With --data: numbers may leave the range that the data show.", None, "--extrapolate"
         ),
     ] = False
     spec: Spec = None
-    trust_pickle: TrustPickle = False
-    trust: Trust = None
-    trust_size: TrustSize = False
 
     def loaded(self) -> tuple[Any, Any, cp.Problem]:
         """Return the model; the data, or None; the policy."""
         problem = cp.Problem() if self.spec is None else cp.Problem.load(self.spec)
         problem = replace(problem, extrapolate=self.extrapolate or problem.extrapolate)
-        model = load_model(
-            self.model,
-            trust_pickle=self.trust_pickle,
-            trust=self.trust or (),
-            trust_size=self.trust_size,
-        )
+        model = self.trusted.load(self.model)
         return model, None if self.data is None else read_rows(self.data), problem
 
     def explainer(self, wish: Wish) -> tuple[cp.Explainer, cp.Target]:
@@ -162,9 +142,7 @@ class Wish:
     ] = None
     other: Annotated[
         bool,
-        typer.Option(
-            "--other", help="Any class other than the current prediction.", rich_help_panel=TARGET
-        ),
+        option("Any class other than the current prediction.", None, "--other", panel=TARGET),
     ] = False
     probability: Annotated[
         float | None,

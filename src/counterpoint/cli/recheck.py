@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, TrustPickle, TrustSize, load_model, option, read_rows
+from counterpoint.cli.files import Trust, option, read_rows
 from counterpoint.cli.question import Model
 
 __all__ = ["recheck"]
@@ -25,31 +25,25 @@ def recheck(
         ),
     ],
     model: Model,
+    trusted: Trust,
     rows: Annotated[
         Path | None, option("The rows, in order, if the records hold hashes in their place.")
     ] = None,
     salt: Annotated[
         str | None,
-        typer.Option(
-            help="The salt that the hashes were made with.",
-            envvar="COUNTERPOINT_SALT",
-            show_default=False,
-        ),
+        option("The salt that the hashes were made with.", envvar="COUNTERPOINT_SALT"),
     ] = None,
     accept_reported: Annotated[
         bool,
         option("Accept records that rest on the word of a solver, which nothing in them proves."),
     ] = False,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
-    trust_size: TrustSize = False,
 ) -> None:
     """Check records of answers against a model, without solving anything.
 
     Exit code 3 if a record has a problem; 5 if none has, but for resting on the word of a solver,
     which --accept-reported accepts.
     """
-    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size)
+    loaded = trusted.load(model)
     records.open("rb").close()
     table = None if rows is None else read_rows(rows)
     result = cp.recheck(records, loaded, rows=table, salt=salt, accept_reported=accept_reported)

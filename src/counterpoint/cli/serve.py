@@ -13,7 +13,7 @@ import typer
 
 import counterpoint as cp
 from counterpoint.app import make_app
-from counterpoint.cli.files import Trust, TrustPickle, TrustSize, load_model, option, read_rows
+from counterpoint.cli.files import Trust, option, read_rows
 from counterpoint.cli.question import Model, Spec
 
 __all__ = ["serve"]
@@ -25,6 +25,7 @@ LIMITS = "Limits of one request"
 
 def serve(
     model: Model,
+    trusted: Trust,
     data: Annotated[
         Path,
         option("Rows like those the model was fitted on (.csv, .parquet, .jsonl).", "TRAIN"),
@@ -52,16 +53,13 @@ def serve(
     size: Annotated[
         int, typer.Option(metavar="BYTES", min=1024, help="Bytes.", rich_help_panel=LIMITS)
     ] = 2**20,
-    trust_pickle: TrustPickle = False,
-    trust: Trust = None,
-    trust_size: TrustSize = False,
 ) -> None:
     """Serve a model: POST /explain and /recheck, GET /model, /health and /openapi.json, and a page.
 
     The page is at the address that is shown. Stop it with Ctrl+C.
     """
     problem = cp.Problem() if spec is None else cp.Problem.load(spec)
-    loaded = load_model(model, trust_pickle=trust_pickle, trust=trust or (), trust_size=trust_size)
+    loaded = trusted.load(model)
     train = read_rows(data)
     token = None
     if host not in LOOPBACK:

@@ -27,7 +27,9 @@ from counterpoint.numerics import (
     UNIT,
     FloatArray,
     IntArray,
+    Sizes,
     dots,
+    gamma,
 )
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
@@ -40,7 +42,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.duality import LinearRows
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -274,11 +276,10 @@ class NearestHalfSpace:
             size = max(1, CELLS // max(self.program.size, start.shape[1]))
             for first in range(0, len(rows), size):
                 i, s = rows[first : first + size], sides[first : first + size]
-                y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], s)
+                y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], missed[i, s], s)
                 proved[i, s], unsolved[i, s] = np.maximum(bound, proved[i, s]), False
-                price = np.where(
-                    np.isnan(y[:, 0]), np.inf, self.program.encoded_cost(y, cases.x[i])
-                )
+                price = self.program.encoded_cost(y, cases.x[i])
+                price = np.where(np.isnan(y[:, 0]), np.inf, price)
                 order = np.lexsort((price, i))
                 best = order[np.unique(i[order], return_index=True)[1]]  # of each row
                 best = best[price[best] < cost[i[best]]]
@@ -288,28 +289,33 @@ class NearestHalfSpace:
         return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
 
     def _meet(
-        self, cases: Cases, start: FloatArray, sides: IntArray
+        self, cases: Cases, start: FloatArray, missed: FloatArray, sides: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The nearest point of one half-space for each row, its multiplier, and what that proves.
 
-        The bound is infinite where the multiplier refutes the half-space.
+        The row itself misses it by ``missed`` (n,). The bound is infinite where the multiplier
+        refutes the half-space.
         """
-        everyone = np.arange(len(start))
-        short = self.solver.shortfall(start, cases)[everyone, sides]
+        short, normals = missed, self.solver.normals[sides]
+        if not cases.unbounded:
+            short = self.solver.shortfall(start, cases)[np.arange(len(start)), sides]
         y, weights = np.array(start), np.where(short > 0.0, 1.0, 0.0)
         y[(short > 0.0) | cases.empty] = np.nan
-        rows = np.flatnonzero((short > 0.0) & self.solver.normals[sides].any(axis=1))
+        rows = np.flatnonzero((short > 0.0) & normals.any(axis=1))
         if len(rows):
             y[rows], weights[rows] = self.solver.meet_each(
                 sides[rows], start[rows], short[rows], cases.take(rows)
             )
         y[cases.empty] = np.nan
-        multipliers = np.zeros((len(start), self.program.size))
-        multipliers[everyone, sides] = weights
-        bound = self.program.bound(cases, multipliers)
+        normal, offset = -weights[:, None] * normals, weights * self.program.affine.high[sides]
+        # The sizes are passed by themselves: each cut is a multiple of another single row.
+        cut = Cut(normal, offset, np.zeros((len(y), 0)), normals[:0], 2, gamma(4) * np.abs(offset))
+        bound = self.program.duality.bound(cases, cut, Sizes(np.abs(normal), None, 2))
         blocked = np.flatnonzero(np.isnan(y[:, 0]))
         if len(blocked):
-            refuted = self.program.refutes(cases.take(blocked), multipliers[blocked])
+            multipliers = np.zeros((len(blocked), self.program.size))
+            multipliers[np.arange(len(blocked)), sides[blocked]] = weights[blocked]
+            refuted = self.program.refutes(cases.take(blocked), multipliers)
             bound[blocked[refuted]] = np.inf
         return y, weights, bound
 

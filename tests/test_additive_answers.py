@@ -135,3 +135,33 @@ def test_answers_in_single_precision_stay_in_their_bins(seed: int, strategy: str
     assert answers.found.all()
     assert (answers.certificates.gap < 1e-3).all()
     assert (model.predict(answers.to_frame()[["a", "b"]]) != model.predict(frame[:30])).all()
+
+
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_bins_under_an_equation_have_their_least_answer(seed: int):
+    """Of two binned columns at a fixed distance, one has to end right at the edge of a bin."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(0.0, 40.0, (80, 2)), columns=["a", "b"])
+    steps = KBinsDiscretizer(4, quantile_method="averaged_inverted_cdf")
+    model = make_pipeline(steps, LogisticRegression()).fit(X, X.sum(axis=1) > 0.0)
+    weights = rng.uniform(0.1, 2.0, 2)
+    row = X[~model.predict(X)].iloc[0].to_numpy()
+    apart = float(row[0] - row[1])
+    edges = np.concatenate(
+        [edge - value for edge, value in zip(steps.bin_edges_, row, strict=True)]
+    )
+    moves = np.concatenate([edges - 1e-9, edges + 1e-9])
+    reached = moves[model.predict(pd.DataFrame(row + moves[:, None], columns=["a", "b"]))]
+    answer = cp.explain(
+        model,
+        pd.DataFrame([row], columns=["a", "b"]),
+        True,
+        cost=cp.Manhattan(weights),
+        constraints=[cp.Linear({"a": 1.0, "b": -1.0}, low=apart, high=apart)],
+    )[0]
+    if not len(reached):
+        assert answer.status is cp.Status.INFEASIBLE
+        return
+    least = weights.sum() * np.abs(reached).min()
+    assert answer.certificate.claim is cp.Claim.PROVED
+    assert answer.cost == pytest.approx(least, rel=1e-6, abs=1e-7)

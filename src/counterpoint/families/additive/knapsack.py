@@ -481,8 +481,13 @@ class KnapsackLagrangian:
         cost = k.program.encoded_cost
         costs = self.scale * cost.absolute, self.scale * cost.quadratic
         inside = replace(cases, low=low, high=high)
-        change = (bends.least(inside, weights, pull, costs, k.program.domain.steps)[1] - x) / units
-        change = np.where(k.whole[at], np.rint(change), change)
+        y = bends.least(inside, weights, pull, costs, k.program.domain.steps)[1]
+        change = np.where(k.whole[at], np.rint((y - x) / units), (y - x) / units)
+        rounded = lattice.number(x, change, units)
+        # what was found at the end of a piece is not to be rounded into the next one
+        beyond = ~k.whole[at] & (bends.piece(rounded) != bends.piece(y))
+        nearer = np.nextafter(change + (y - rounded), np.copysign(np.inf, y - rounded))
+        change = np.where(beyond, nearer, change)
         return np.clip(change, ends[0][:, at], ends[1][:, at])
 
 

@@ -130,15 +130,19 @@ class Bends:
         """(k,) whether all pieces of a column are constant."""
         return np.asarray(~self.coefficients[..., 1:].any(axis=(1, 2, 3)))
 
+    def piece(self, y: FloatArray) -> IntArray:
+        """(n, k, …) the pieces that values of the columns are in."""
+        at = np.zeros(y.shape, dtype=np.intp)
+        for i in range(len(self.columns)):
+            at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
+        return at
+
     def added(self, y: FloatArray) -> FloatArray:
         """(n, k, q, m) what q values of each column add to each row."""
         if self.starts.shape[1] == 1:
             u, coefficients = (y - self.centers)[..., None], self.coefficients
         else:
-            at = np.zeros(y.shape, dtype=np.intp)
-            for i in range(len(self.columns)):
-                at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
-            which = np.arange(len(self.columns))[:, None], at
+            which = np.arange(len(self.columns))[:, None], self.piece(y)
             u, coefficients = (y - self.centers[which])[..., None], self.coefficients[which]
         value = coefficients[..., 3]
         for c in (2, 1, 0):
@@ -285,6 +289,8 @@ class Bends:
         value[~reachable] = np.inf
         piece = value.argmin(axis=2)[:, :, None]
         moved = np.take_along_axis(moved, piece, axis=2)[:, :, 0] + cases.x[:, self.columns]
+        chosen = np.arange(len(self.columns)), piece[:, :, 0]
+        moved = np.minimum(np.maximum(moved, self.starts[chosen]), self.ends[chosen])
         return np.take_along_axis(value, piece, axis=2)[:, :, 0] - TINY, moved
 
     def _candidates(

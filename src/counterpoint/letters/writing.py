@@ -276,7 +276,7 @@ def _holds(
             predicted = target.said(explainer.reading, moved.take(at))
             verdict = target.verdict(question.form, y, predicted, answers.eps)
             within = question.actionable.violation(y, x) <= answers.certificates.resolution
-            out[at] = verdict.safety_margins & within
+            out[at] = verdict.leads & within
     return out[rows]
 
 

@@ -66,7 +66,7 @@ class Validation:
     rounding: FloatArray  # (n,) by how much its score may be off, in score units
 
     @property
-    def safety_margins(self) -> BoolArray:
+    def leads(self) -> BoolArray:
         """(n,): whether it gives them the target, and by more than it may be off."""
         return self.valid & (self.margin >= self.rounding)
 

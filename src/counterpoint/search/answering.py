@@ -17,7 +17,7 @@ from counterpoint.rows.encoding import PRESENT, RowBatch
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Task
 from counterpoint.search.search import Union
-from counterpoint.search.validation import ModelValidation, NotForeseen, ask_about
+from counterpoint.search.validation import NotForeseen, ask_about, first_search, settle
 
 __all__ = ["answers_to"]
 
@@ -153,15 +153,15 @@ def _answer(
                 batch = batch.take(np.flatnonzero(~satisfied))
             searches += _searches(query, batch)
         for group in _groups(searches):
-            validations = [ModelValidation(*search) for search in group]
-            ask_about(task, rows, validations, predicted if foreseen else None)
+            states = [first_search(*search) for search in group]
+            ask_about(task, rows, states, predicted if foreseen else None)
             foreseen = False
-            for validation in validations:
-                index, solution = validation.rows.index, validation.found
-                out.put(index, *validation.run())
-                pieces = 1 if validation.union.lazy is not None else len(validation.union)
-                out.keep(index, solution.kept, pieces)
-                answered[validation.rows.at] = out.certificates.valid[index]
+            for state in states:
+                index = state.rows.index
+                out.put(index, *settle(state))
+                pieces = 1 if state.union.lazy is not None else len(state.union)
+                out.keep(index, state.solution.kept, pieces)
+                answered[state.rows.at] = out.certificates.valid[index]
                 progress(len(index))
         progress = _ignore
 

@@ -1,13 +1,18 @@
-"""Confirmation: answers are decoded as they will be returned, and the model itself is asked.
+"""Validation: answers are decoded as they will be returned, and the model itself is asked.
 
-A row that the model does not confirm as returned (a tie, float32, rounding) is searched again with
-a larger margin; no point is ever pushed out of its constraints.
+The way of the rows that are searched together, in one `RowSearch`:
+
+1. `first_search` looks for the cheapest points that lead by the model's rounding error.
+2. `ask_about` asks the model about them as they will be returned, several searches at once.
+3. `settle` searches again, with a larger margin, for rows that the model does not confirm (a tie,
+   float32, rounding); compares answers with rows of the data; and certifies what there is. No point
+   is ever pushed out of its constraints.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -27,14 +32,13 @@ from counterpoint.numerics import (
     clock,
 )
 from counterpoint.problem.targets import Validation
+from counterpoint.programs.region import Cases
 from counterpoint.rows.encoding import RowBatch, as_returned
-from counterpoint.rows.table import Table
 from counterpoint.search.query import Task
 from counterpoint.search.search import Found, SafetyMargins, Union, search
-from counterpoint.search.witnesses import TRIED, Witness, Witnesses, shortened
-from counterpoint.solvers.base import Effort
+from counterpoint.search.witnesses import TRIED, Witnesses, shortened
 
-__all__ = ["SPARE", "ModelValidation", "NotForeseen", "ask_about"]
+__all__ = ["SPARE", "NotForeseen", "RowSearch", "ask_about", "first_search", "settle"]
 
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
@@ -58,7 +62,6 @@ without an answer, where whole steps or categories were branched on."""
 LATE = 0.05
 """The share of a row's time in which it is answered by witnesses, or moved off the edge, when that
 may have run out."""
-NOBODY = Witness(np.empty((0, 0)), np.empty(0))
 CONTRADICTED = (
     "What was proved of a row is contradicted by a point near a row of data=, to which the model "
     "gives the target at a cost of {cost:.6g}. The row is returned as unproved; please report it."
@@ -70,25 +73,183 @@ class NotForeseen(Exception):
     """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
+@final
+@dataclass(eq=False)
+class RowSearch:
+    """What is asked of n rows that are searched together, and the answers so far."""
+
+    task: Task
+    rows: RowBatch
+    union: Union  # where answers are looked for
+    cases: Cases  # the rows as its programs see them
+    # (n, 2) how much answers have to lead by; and more where a tie is lost
+    margin: FloatArray
+    varying_margins: SafetyMargins | None  # what they have to lead by besides, where they are
+    data: Witnesses | None  # rows of the data that may be answers
+    least: FloatArray  # (n,) objectives of points that gave way to others that lead by more
+    witnesses: dict[int, FloatArray] = field(default_factory=dict)  # of a row, the cheapest first
+
+    # What `first_search` leaves behind.
+    solution: Found = field(init=False)
+    exact: FloatArray = field(init=False)  # (n, d) the points that were found, not rounded
+    positions: IntArray = field(init=False)  # (m,) rows for which there is a point
+    proposed: FloatArray = field(init=False)  # (m, p) codes of these points
+
+    # What `ask_about` adds, and `settle` improves.
+    codes: FloatArray = field(init=False)  # (n, p) of the answers, the factual ones without one
+    y: FloatArray = field(init=False)  # (n, d) the same encoded
+    verdict: Validation = field(init=False)  # what the model says of them
+
+
+# First the cheapest points
+
+
+def first_search(task: Task, rows: RowBatch, union: Union) -> RowSearch:
+    """Search for the cheapest points of a union that lead by the model's rounding error."""
+    x, n, question, required = rows.x, len(rows.index), task.question, task.target.requirement
+    # A bound by weak duality holds for any margin. What a branch and bound reports holds for its
+    # own margin only; so there only those rows are tightened at which a tie is lost, by less than
+    # the rounding error of a score.
+    integral = union.is_integral
+    margin = np.zeros((n, 2))
+    rounding = required.rounding(task.model.form, x, EPS if integral else task.eps)
+    margin[:, int(integral)] = SPARE * rounding
+    cases = question.actionable.cases(x, np.array(margin))
+    if rows.weight is not None:
+        cases = cases.weighing(0.5 * rows.weight)
+    if rows.held is not None:
+        width = [block.stop - block.start for block in question.features.blocks]
+        cases = cases.holding(np.repeat(rows.held, width, axis=1), x)
+    varying = None if required.chance is None else question.safety_margins(task.target, x)
+    data = task.witnesses if task.target.demanding and task.piece is None else None
+    state = RowSearch(task, rows, union, cases, margin, varying, data, np.full(n, np.inf))
+    state.solution = solution = _search(state, np.arange(n), margin)
+    if (solution.piece < 0).any():
+        _search_without_margin(state)
+    # what closed forms found is not moved when it becomes rows
+    state.exact = solution.points if solution.closed.all() else np.array(solution.points)
+    state.positions, state.proposed = _proposed(state, np.arange(n), solution)
+    return state
+
+
+def _search(
+    state: RowSearch, rows: IntArray, margin: FloatArray, held: BoolArray | None = None
+) -> Found:
+    """Search for the cheapest points of some rows with other margins, perhaps with entries held."""
+    task, cases = state.task, state.cases.take(rows).with_margin(margin)
+    varying = None if state.varying_margins is None else state.varying_margins.take(rows)
+    single = float(np.finfo(np.float32).eps)
+    effort = replace(task.effort, eps=single) if state.rows.table.singles else task.effort
+    if held is not None:  # which takes long only where arithmetic fails; time may be up
+        if effort.seconds is not None:
+            effort = replace(effort, seconds=LATE * effort.seconds)
+        return search(state.union, cases.holding(held, state.exact[rows]), effort, varying)
+
+    def incumbents(k: int, end: float) -> FloatArray:
+        # By how much more they lead where ties are lost, the search itself has to ask.
+        points = _witnesses(state, int(rows[k]), end)
+        if not len(points):
+            return points
+        return points[
+            _asked_as_answers(state, int(rows[k]), points)[2].margin >= cases.margin[k, 0]
+        ]
+
+    return search(state.union, cases, effort, varying, incumbents)
+
+
+def _search_without_margin(state: RowSearch) -> None:
+    """Search again for rows that have no point with a margin, though nothing refutes them."""
+    solution = state.solution
+    unsolved = np.flatnonzero((solution.piece < 0) & ~solution.limited & state.margin.any(axis=1))
+    if len(unsolved):
+        bound = lower_bounds(solution.evidence, np.full(len(solution.piece), np.inf))[0]
+        unsolved = unsolved[np.isfinite(bound[unsolved])]
+    if len(unsolved):
+        state.margin[unsolved] = 0.0
+        result = _search(state, unsolved, state.margin[unsolved])
+        solution.points[unsolved], solution.piece[unsolved] = result.points, result.piece
+        solution.limited[unsolved] = result.limited
+        solution.written |= {int(unsolved[i]): y for i, y in result.written.items()}
+
+
+# Points become rows
+
+
+def _proposed(state: RowSearch, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
+    """Return which of some rows have a point that the model takes, and their (m, p) codes."""
+    points, task = solution.points, state.task
+    positions = np.flatnonzero(~np.isnan(points[:, 0]))
+    if task.eps > EPS:
+        positions = positions[~task.model.overflows(points[positions], task.eps)]
+    if not len(positions):
+        return positions, np.empty((0, len(task.question.features)))
+    iterated = positions[~solution.closed[positions]]
+    if len(iterated):
+        points[iterated] = _snapped(state, rows[iterated], points[iterated])
+    y = points[positions]
+    if solution.written:
+        y = np.array([solution.written.get(i, points[i]) for i in positions.tolist()])
+    return positions, _codes(state, rows[positions], y)
+
+
+def _snapped(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
+    """Put values that solvers left a hair from the factual value, or a bound, onto it."""
+    x, encoded_cost = state.cases.x[rows], state.task.question.encoded_cost
+    length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
+    y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
+    if not state.cases.unbounded:
+        hair = HAIR * (np.abs(x) + np.abs(y))
+        for bound in (state.cases.low[rows], state.cases.high[rows]):
+            y = np.where(np.abs(y - bound) <= hair, bound, y)
+    return y
+
+
+def _codes(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
+    """(m, p) codes of points for some rows.
+
+    Numbers of float32 columns are rounded to float32, towards the inside of their bounds.
+    """
+    features, singles, cases = state.task.question.features, state.rows.table.singles, state.cases
+    codes = y if features.all_numeric else features.compress(y)
+    if not singles:
+        return codes
+    positions = np.array([j for j in singles if features.is_numeric[j]], dtype=np.intp)
+    columns = as_slice(np.array([features.blocks[j].start for j in positions], dtype=np.intp))
+    block, positions_block = as_slice(rows), as_slice(positions)
+    values, x = codes[:, positions_block], state.rows.x[block][:, columns]
+    single = values.astype(np.float32)
+    if not cases.unbounded:
+        low, high = cases.low[block][:, columns], cases.high[block][:, columns]
+        for beyond, inwards in ((single > high, -np.inf), (single < low, np.inf)):
+            if beyond.any():
+                single[beyond] = np.nextafter(single[beyond], np.float32(inwards))
+    codes = np.array(codes)
+    # what stays is of single precision already, or counts as a missing cell
+    codes[:, positions_block] = np.where(values == x, values, single)
+    return codes
+
+
+# The model is asked
+
+
 def ask_about(
-    task: Task, rows: RowBatch, searches: list[ModelValidation], foreseen: NDArray[Any] | None
+    task: Task, rows: RowBatch, searches: list[RowSearch], foreseen: NDArray[Any] | None
 ) -> None:
     """Ask the model about the first answers of some searches, which are of one kind, in one table.
 
-    What is ``foreseen`` of the factual rows, if it has not been asked about them, it is asked
-    together with their answers: `NotForeseen` is raised if it gives one of them the target already.
+    If it has not been asked about the factual rows, what is ``foreseen`` of them is compared with
+    what it says in the same call: `NotForeseen` is raised if it gives one the target already.
     """
     which, codes, places = _joined(rows, searches)
     if not len(which):  # there is no answer at all
         if foreseen is not None:
             _compare(rows, searches, foreseen, task.model.predict(rows.table))
-        for validation in searches:
-            validation.answer(codes, validation.rows.x[:0], Validation.none(0))
+        for state in searches:
+            _take_verdict(state, codes, state.rows.x[:0], Validation.none(0))
         return
-    answered = as_slice(which)
-    features, followed = task.question.features, foreseen is not None
+    answered, features = as_slice(which), task.question.features
     returned, after, y = as_returned(
-        rows.table, features, answered, rows.codes[answered], codes, followed=followed
+        rows.table, features, answered, rows.codes[answered], codes, followed=foreseen is not None
     )
     if foreseen is None:
         outputs = task.target.said(task.model, returned[0])
@@ -96,435 +257,283 @@ def ask_about(
         both = task.model.predict(*returned)
         outputs = both[: len(which)]
         _compare(rows, searches, foreseen, both[len(which) :])
-    for validation, place in zip(searches, places, strict=True):
-        positions, proposed = validation.proposed
-        proposed = proposed if after is codes else after[place]
-        point = proposed if y is after else y[place]
-        verdict = validation.verdict_of(positions, returned[0], proposed, point, outputs[place])
-        validation.answer(proposed, point, verdict)
+    for state, place in zip(searches, places, strict=True):
+        proposed = state.proposed if after is codes else after[place]
+        points = proposed if y is after else y[place]
+        verdict = _verdict(state, state.positions, points, outputs[place])
+        if not (state.task.target.demanding or verdict.valid.all()):
+            task.model.check(points, task.model.predict(returned[0])[place])
+        _take_verdict(state, proposed, points, verdict)
 
 
 def _joined(
-    rows: RowBatch, searches: list[ModelValidation]
+    rows: RowBatch, searches: list[RowSearch]
 ) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
-    """Which of the rows have an answer, their codes, and where those of each search are there."""
-    answers = [
-        (validation.rows.at[validation.proposed[0]], validation.proposed[1])
-        for validation in searches
-    ]
-    if len(answers) == 1:
-        return *answers[0], [slice(None)]
+    """Return which rows have an answer, their codes, and where those of each search are in them."""
+    if len(searches) == 1:
+        return searches[0].rows.at[searches[0].positions], searches[0].proposed, [slice(None)]
+    answers = [(state.rows.at[state.positions], state.proposed) for state in searches]
     codes, answered = np.empty_like(rows.codes), np.zeros(len(rows), dtype=bool)
     for positions, proposed in answers:
         codes[positions], answered[positions] = proposed, True
     which = np.flatnonzero(answered)
     if len(which) == len(rows):
         return which, codes, [as_slice(positions) for positions, _ in answers]
-    return (
-        which,
-        codes[which],
-        [as_slice(np.searchsorted(which, positions)) for positions, _ in answers],
-    )
+    places = [as_slice(np.searchsorted(which, positions)) for positions, _ in answers]
+    return which, codes[which], places
 
 
 def _compare(
     rows: RowBatch,
-    searches: list[ModelValidation],
+    searches: list[RowSearch],
     foreseen: NDArray[Any],
     predicted: NDArray[Any],
 ) -> None:
-    """What was foreseen of the factual rows with what the model predicts."""
+    """Compare what was foreseen of the factual rows with what the model predicts."""
     if (foreseen == predicted).all():
         return
     searches[0].task.model.check(rows.x, predicted, foreseen)
-    for validation in searches:
-        if validation.task.already_satisfied(
-            validation.rows.x, predicted[validation.rows.at]
-        ).any():
+    for state in searches:
+        if state.task.already_satisfied(state.rows.x, predicted[state.rows.at]).any():
             raise NotForeseen
 
 
-@final
-class ModelValidation:
-    """Answers to a part of some rows, from a union of programs, that the model confirms."""
+def _take_verdict(state: RowSearch, codes: FloatArray, y: FloatArray, verdict: Validation) -> None:
+    """Take what was proposed as it is returned, and what the model says of it."""
+    n, positions = state.rows.index.size, state.positions
+    state.codes, state.y, state.verdict = codes, y, verdict
+    if len(positions) < n:
+        state.codes, state.y = np.array(state.rows.codes), np.array(state.rows.x)
+        state.codes[positions], state.y[positions] = codes, y
+        state.verdict = Validation.none(n)
+        state.verdict.put(positions, verdict)
 
-    def __init__(self, task: Task, rows: RowBatch, union: Union) -> None:
-        self.task, self.rows, self.union, self.eps = task, rows, union, task.eps
-        self.features, x = task.question.features, rows.x
-        self.safety_margins: SafetyMargins | None = None
-        if task.target.requirement.chance is not None:
-            self.safety_margins = task.target.requirement.chance.safety_margins(task.question, x)
-        # A bound by weak duality holds for any margin. What a branch and bound reports holds for
-        # its own margin only; so there only those rows are tightened at which a tie is lost, by
-        # less than the rounding error of a score.
-        integral = union.is_integral
-        rounding = task.target.requirement.rounding(
-            task.model.form, x, EPS if integral else task.eps
-        )
-        n = rows.index.size
-        self.margin = np.zeros((n, 2))
-        self.margin[:, int(integral)] = SPARE * rounding
-        self.cases = task.question.actionable.cases(x, np.array(self.margin))
-        if rows.weight is not None:
-            self.cases = self.cases.weighing(0.5 * rows.weight)
-        if rows.held is not None:
-            width = [block.stop - block.start for block in self.features.blocks]
-            self.cases = self.cases.holding(np.repeat(rows.held, width, axis=1), x)
-        single = float(np.finfo(np.float32).eps)
-        self.effort = replace(task.effort, eps=single) if rows.table.singles else task.effort
-        self.witnesses: dict[int, Witness] = {}
-        self.least = np.full(n, np.inf)  # the objective of points that gave way to what leads more
-        self.found = self._search(np.arange(n), self.margin)
-        if (self.found.piece < 0).any():
-            self._without_margin()
-        # what closed forms found is not moved when it becomes rows
-        points, closed = self.found.points, self.found.closed
-        self.exact = points if closed.all() else np.array(points)
-        self.proposed = self._proposed(np.arange(n), self.found)
 
-    def run(self) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
-        """Search again for all rows whose answers are not confirmed, and certify what there is.
+def _asked(
+    state: RowSearch, rows: IntArray, codes: FloatArray
+) -> tuple[FloatArray, FloatArray, Validation]:
+    """Ask the model about answers to some rows: (m, p) as they are returned, the same encoded."""
+    task, index = state.task, state.rows.at[rows]
+    features, before = task.question.features, state.rows.codes[rows]
+    (returned,), codes, y = as_returned(state.rows.table, features, index, before, codes)
+    verdict = _verdict(state, rows, y, task.target.said(task.model, returned))
+    if not (task.target.demanding or verdict.valid.all()):
+        task.model.check(y, task.model.predict(returned))
+    return codes, y, verdict
 
-        (n, p) codes of the answers, the factual codes where there is none; (n,) what became of each
-        row, what the answers are worth, and whether closed forms settled the row.
-        """
-        solution, effort, target = self.found, self.task.effort, self.task.target
-        if target.demanding and not self.verdict.safety_margins.all():
-            self._search_again()
-        taught = self._learn_from_witnesses()
-        resolution = SINGLE if self.rows.table.singles else VIOLATION
-        program, (y, verdict) = self.union.asked, (self.y, self.verdict)
-        certificates = certify(
-            program,
-            y,
-            self.cases,
-            verdict,
-            solution.evidence,
-            gap=effort.gap,
-            resolution=resolution,
-        )
-        for i in taught:
-            self._judge(i, certificates)
-        above = certificates.bound > self.least
-        certificates.bound[above] = self.least[above]
-        beyond = above & (certificates.gap > effort.gap)
-        certificates.claims[beyond] = Claim.NONE.code
-        answered = certificates.holds
-        if not answered.all():
-            self.after[~answered] = self.rows.codes[~answered]
-            certificates = certificates.withheld(~answered, target.requirement.promise)
-        # Without a limit of time, a branch and bound may still have run out of nodes.
-        limited = solution.limited & (effort.seconds is not None)
-        return self.after, judge(certificates, effort.gap, limited), certificates, solution.closed
 
-    def _search(self, rows: IntArray, margin: FloatArray, held: BoolArray | None = None) -> Found:
-        """The cheapest points of some rows with other margins, perhaps with entries held."""
-        cases = self.cases.take(rows).with_margin(margin)
-        if held is not None:
-            cases = cases.holding(held, self.exact[rows])
-        safety_margins = None if self.safety_margins is None else self.safety_margins.take(rows)
-        if held is not None:
-            return search(self.union, cases, self._briefly, safety_margins)
+def _asked_as_answers(
+    state: RowSearch, i: int, points: FloatArray
+) -> tuple[FloatArray, FloatArray, Validation]:
+    """Ask the model about points as answers to one row, as `_asked` does."""
+    rows = np.full(len(points), i)
+    return _asked(state, rows, _codes(state, rows, points))
 
-        def incumbents(k: int, end: float) -> FloatArray:
-            return self._incumbents(int(rows[k]), cases.margin[k], end)
 
-        return search(self.union, cases, self.effort, safety_margins, incumbents)
+def _verdict(state: RowSearch, rows: IntArray, y: FloatArray, outputs: NDArray[Any]) -> Validation:
+    """Judge what the model says of answers to some rows: whether they lead by what is asked for."""
+    task = state.task
+    verdict = task.target.verdict(task.model.form, y, outputs, task.eps)
+    if state.varying_margins is None:
+        return verdict
+    cost = task.question.encoded_cost(y, state.rows.x[rows])
+    margin = verdict.margin - state.varying_margins.take(rows).required(y, cost)
+    return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
-    @property
-    def _briefly(self) -> Effort:
-        """For searches that take long only where arithmetic fails, when a row's time may be up."""
-        seconds = self.effort.seconds
-        return self.effort if seconds is None else replace(self.effort, seconds=LATE * seconds)
 
-    # --- witnesses ---
+# Answers are improved, and certified
 
-    @property
-    def _may_be_known(self) -> Witnesses | None:
-        """Rows of the data that may be answers; None if all that is asked for is not said here."""
-        task = self.task
-        is_demanded = task.target.demanding and task.piece is None
-        return task.witnesses if is_demanded else None
 
-    def _ask(self, i: int, points: FloatArray) -> tuple[FloatArray, FloatArray, Validation]:
-        """Codes of points as answers to one row, the same encoded, and what the model says."""
-        rows, codes = np.full(len(points), i), points
-        if not self.features.all_numeric:
-            codes = self.features.compress(points)
-        codes = self._representable(codes, rows)
-        at = self.rows.at[rows]
-        (returned,), codes, y = as_returned(
-            self.rows.table, self.features, at, self.rows.codes[rows], codes
-        )
-        outputs = self.task.target.said(self.task.model, returned)
-        return codes, y, self.verdict_of(rows, returned, codes, y, outputs)
+def settle(state: RowSearch) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
+    """Search again for rows whose answers are not confirmed, and certify what there is.
 
-    def _witness(self, i: int, end: float) -> Witness:
-        """Witnesses of a row that are moved towards it, once."""
-        data = self._may_be_known
-        if i not in self.witnesses and data is not None:
-            program, case = self.union.asked, self.cases.take(np.array([i]))
-            points = data.nearest(self.task.target, program, case, TRIED[-1])
+    Return (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
+    each row, what the answers are worth, and whether closed forms settled the row.
+    """
+    solution, effort, target = state.solution, state.task.effort, state.task.target
+    if target.demanding and not state.verdict.leads.all():
+        _search_again(state)
+    replaced = _learn_from_data(state)
+    resolution = SINGLE if state.rows.table.singles else VIOLATION
+    certificates = certify(
+        state.union.asked,
+        state.y,
+        state.cases,
+        state.verdict,
+        solution.evidence,
+        gap=effort.gap,
+        resolution=resolution,
+    )
+    for i in replaced:
+        _judge_witness(state, i, certificates)
+    above = certificates.bound > state.least
+    certificates.bound[above] = state.least[above]
+    beyond = above & (certificates.gap > effort.gap)
+    certificates.claims[beyond] = Claim.NONE.code
+    answered = certificates.holds
+    if not answered.all():
+        state.codes[~answered] = state.rows.codes[~answered]
+        certificates = certificates.withheld(~answered, target.requirement.promise)
+    # Without a limit of time, a branch and bound may still have run out of nodes.
+    limited = solution.limited & (effort.seconds is not None)
+    return state.codes, judge(certificates, effort.gap, limited), certificates, solution.closed
 
-            def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
-                _, y, verdict = self._ask(i, points)
-                return y, verdict.valid
 
-            blocks = self.features.blocks
-            self.witnesses[i] = shortened(points, program, case, blocks, ask, end)
-        return self.witnesses.get(i, NOBODY)
+def _search_again(state: RowSearch) -> None:
+    """Search with larger margins for rows that the model does not confirm, or that lead too little.
 
-    def _incumbents(self, i: int, margin: FloatArray, end: float) -> FloatArray:
-        """(m, d) witnesses of a row that lead by a margin.
-
-        By how much more where ties are lost, the search itself has to ask.
-        """
-        points = self._witness(i, end).points
-        if not len(points):
-            return points
-        safety_margin = self._ask(i, points)[2].margin
-        return points[safety_margin >= margin[0]]
-
-    def _learn_from_witnesses(self) -> list[int]:
-        """Rows whose answers are witnesses now, for they are cheaper than what the search left.
-
-        Rows of a batch for which closed forms found the answer are passed over.
-        """
-        data, solution, taught = self._may_be_known, self.found, list[int]()
-        if data is None:
-            return taught
-        program, quick, missed = self.union.asked, self.union.is_quick, ~self.verdict.valid
-        branched, few = not quick or self.union.is_integral, not quick or len(missed) <= FEW
-        rows = (missed & (branched or few)) | (branched and few)
-        unsettled = missed & rows & quick
-        if unsettled.any():
-            unsettled &= np.isfinite(lower_bounds(solution.evidence, np.full(len(rows), np.inf))[0])
-        reviewed = np.flatnonzero(rows | solution.limited).tolist()
-        if not reviewed:
-            return taught
-        reached = np.where(missed, np.inf, program.encoded_cost(self.y, self.cases.x))
-        for i in reviewed:
-            case, cutoff = self.cases.take(np.array([i])), reached[i] * (1.0 - self.task.effort.gap)
-            points = data.inside(self.task.target, program, case, cutoff)
-            if solution.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
-                seconds = self.task.effort.seconds
-                end = np.inf if seconds is None else clock() + LATE * seconds
-                other = self._witness(i, end).points
-                points = np.concatenate([other, points.reshape(-1, case.x.shape[1])])
-            if len(points) and self._take_witness(i, points, cutoff):
-                taught.append(i)
-        return taught
-
-    def _take_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
-        """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
-        program, row = self.union.asked, np.array([i])
-        codes, y, verdict = self._ask(i, points)
-        x = np.broadcast_to(self.cases.x[i], y.shape)
-        inside = program.violation(y, x) <= VIOLATION
-        cost = np.where(verdict.valid & inside, program.encoded_cost(y, x), np.inf)
-        best = int(cost.argmin())
-        if not cost[best] < cutoff:
-            return False
-        self.after[i], self.y[i], self.exact[i] = codes[best], y[best], y[best]
-        self.verdict.put(row, verdict, slice(best, best + 1))
-        self.found.closed[i] = False
-        return True
-
-    def _judge(self, i: int, certificates: Certificates) -> None:
-        """A proof that excludes the witness by which a row is answered is none.
-
-        A bound that rests on the word of a solver is one on points that lead by a margin.
-        """
-        none = np.full(len(self.y), np.inf)
-        proved = min(evidence.bounds(none)[0][i] for evidence in self.found.evidence)
-        cost = float(certificates.cost[i])
-        if proved > cost * (1.0 + CLOSED):
-            warnings.warn(CONTRADICTED.format(cost=cost), stacklevel=2)
-            self.verdict.valid[i] = certificates.valid[i] = False
-            proved = 0.0
-        certificates.bound[i] = min(proved, cost)
-        closed = relative_gap(certificates.objective, certificates.bound)[i] <= self.effort.gap
-        certificates.claims[i] = (Claim.PROVED if closed else Claim.NONE).code
-
-    # --- searching again ---
-
-    def _without_margin(self) -> None:
-        """Rows for which the first margin left nothing, though nothing refutes them: without it."""
-        solution = self.found
-        unsolved = np.flatnonzero(
-            (solution.piece < 0) & ~solution.limited & self.margin.any(axis=1)
-        )
-        if len(unsolved):
-            bound = lower_bounds(solution.evidence, np.full(len(solution.piece), np.inf))[0]
-            unsolved = unsolved[np.isfinite(bound[unsolved])]
-        if len(unsolved):
-            self.margin[unsolved] = 0.0
-            result = self._search(unsolved, self.margin[unsolved])
-            solution.points[unsolved], solution.piece[unsolved] = result.points, result.piece
-            solution.limited[unsolved] = result.limited
-            solution.written |= {int(unsolved[i]): y for i, y in result.written.items()}
-
-    def _search_again(self) -> None:
-        """Rows that the model does not confirm, or that do not lead by enough: larger margins.
-
-        A tie of whole columns and categories that the model confirms is an answer, for the next
-        point of their lattice is far; only other columns are moved to take it off the edge. A row
-        is ``improvable`` until a larger margin does not improve an answer that the model confirms;
-        those that are ``near`` keep their whole columns and categories.
-        """
-        solution, verdict, margin = self.found, self.verdict, self.margin
-        integral, improvable = self.union.is_integral, solution.piece >= 0
-        smooth = np.full(len(improvable), not integral) | self.union.moves_smoothly(self.cases)
-        for k in range(ROUNDS):
-            unconfirmed = np.flatnonzero(
-                improvable & ~np.where(smooth, verdict.safety_margins, verdict.valid)
-            )
-            near = integral & (verdict.valid[unconfirmed] | (k == 0))
-            searched = near | ~solution.limited[unconfirmed]
-            unconfirmed, near = unconfirmed[searched], near[searched]
-            if not len(unconfirmed):
-                return
-            valid = verdict.valid[unconfirmed]
-            required = margin[unconfirmed, 0]
-            short = np.nan_to_num(np.maximum(required - verdict.margin[unconfirmed], 0.0))
-            # what the model does not confirm, though its form is exact, was rounded on the way
-            noise = 0.5 * self.task.model.form.noise(self.y[unconfirmed], self.eps)
-            rounding = SPARE * np.maximum(
-                verdict.rounding[unconfirmed], np.where(valid, 0.0, noise)
-            )
-            grown = np.where(valid & (k == 0), required, GROWTH * required)
-            margin[unconfirmed, 0] = np.maximum(grown, rounding) + short
-            for mask, look in ((near, self._off_the_edge), (~near, self._search)):
-                rows = unconfirmed[mask]
-                if len(rows):
-                    other = look(rows, margin[rows, 0])
-                    better = self._keep_better(rows, other)
-                    # each of these searches has all the time of a row, so the first is the last
-                    improvable[rows[(valid[mask] & ~better) | other.limited]] = False
-
-    def _keep_better(self, rows: IntArray, other: Found) -> BoolArray:
-        """Write the answers of another search that lead by more, or alone are confirmed; which."""
-        positions, codes = self._proposed(rows, other)
-        which, valid = rows[positions], self.verdict.valid[rows]
-        self._remember(rows, self.y[rows], valid)
-        better, stale = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
-        self.verdict.put(rows[stale], Validation.none(len(stale)))
-        if not len(positions):
-            return better
-        table = self.rows.table
-        (returned,), codes, y = as_returned(
-            table, self.features, self.rows.at[which], self.rows.codes[which], codes
-        )
-        validation = self.verdict_of(
-            which, returned, codes, y, self.task.target.said(self.task.model, returned)
-        )
-        self._remember(which, y, validation.valid)
-        ahead = validation.valid & (
-            ~valid[positions] | (validation.margin > self.verdict.margin[which])
-        )
-        improved, better[positions] = which[ahead], ahead
-        self.after[improved], self.y[improved] = codes[ahead], y[ahead]
-        self.exact[improved] = other.points[better]
-        current = ahead | ~valid[positions]
-        self.verdict.put(which[current], validation, current)
-        return better
-
-    def _remember(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
-        """What points cost that the model confirms, for no bound is above it."""
-        program, cases = self.union.asked, self.cases.take(rows)
-        inside = valid & (program.violation(y, cases.x) <= VIOLATION)
-        cost_cutoff = np.where(inside, program.objective(y, cases), np.inf)
-        self.least[rows] = np.minimum(self.least[rows], cost_cutoff)
-
-    def _off_the_edge(self, rows: IntArray, margin: FloatArray) -> Found:
-        """The same answers with a margin: whole columns and categories held, the others free."""
-        actionable, points = self.task.question.actionable, self.exact[rows]
-        x = self.rows.x[rows]
-        result = self._search(rows, margin, actionable.domain.held(points, x))
-        # Where a target is not convex the search may end elsewhere; that is no way off the edge.
-        if any(piece.program.nonconvex for piece in self.union.listed):
-            astray = (
-                actionable.encoded_cost(result.points, x)
-                > actionable.encoded_cost(points, x) * NEARBY
-            )
-            result.points[astray], result.piece[astray] = np.nan, -1
-        return result
-
-    def _proposed(self, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
-        """Which of some rows have a point that the model takes, and their (m, p) codes."""
-        points = solution.points
-        positions = np.flatnonzero(~np.isnan(points[:, 0]))
-        if self.eps > EPS:
-            positions = positions[~self.task.model.overflows(points[positions], self.eps)]
-        if not len(positions):
-            return positions, np.empty((0, len(self.features)))
-        self._snap(solution, positions, rows)
-        codes = points[positions]
-        if solution.written:
-            codes = np.array([solution.written.get(i, points[i]) for i in positions.tolist()])
-        if not self.features.all_numeric:
-            codes = self.features.compress(codes)
-        return positions, self._representable(codes, rows[positions])
-
-    def answer(self, codes: FloatArray, y: FloatArray, validation: Validation) -> None:
-        """Take what was ``proposed`` as it is returned, and what the model says of it."""
-        n, rows = self.rows.index.size, self.proposed[0]
-        self.after, self.y, self.verdict = codes, y, validation
-        if len(rows) < n:
-            self.after, self.y = np.array(self.rows.codes), np.array(self.rows.x)
-            self.after[rows], self.y[rows], self.verdict = codes, y, Validation.none(n)
-            self.verdict.put(rows, validation)
-
-    def verdict_of(
-        self,
-        rows: IntArray,
-        returned: Table,
-        codes: FloatArray,
-        y: FloatArray,
-        outputs: NDArray[Any],
-    ) -> Validation:
-        """What the model says of some rows, and whether they lead by what is asked for."""
-        model, target = self.task.model, self.task.target
-        verdict = target.verdict(model.form, y, outputs, self.eps)
-        if not (target.demanding or verdict.valid.all()):
-            model.check(y, model.predict(returned))
-        if self.safety_margins is None:
-            return verdict
-        cost = self.task.question.actionable.encoded_cost(y, self.rows.x[rows])
-        margin = verdict.margin - self.safety_margins.take(rows).required(y, cost)
-        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
-
-    def _representable(self, codes: FloatArray, which: IntArray) -> FloatArray:
-        """Numbers of float32 columns rounded to float32, towards the inside of their bounds."""
-        features, singles = self.features, self.rows.table.singles
-        if not singles:
-            return codes
-        positions = np.array([j for j in singles if features.is_numeric[j]], dtype=np.intp)
-        columns = np.array([features.blocks[j].start for j in positions], dtype=np.intp)
-        rows, at = as_slice(which), as_slice(columns)
-        values, x = codes[:, as_slice(positions)], self.rows.x[rows][:, at]
-        single = values.astype(np.float32)
-        if not self.cases.unbounded:
-            low, high = self.cases.low[rows][:, at], self.cases.high[rows][:, at]
-            for beyond, inwards in ((single > high, -np.inf), (single < low, np.inf)):
-                if beyond.any():
-                    single[beyond] = np.nextafter(single[beyond], np.float32(inwards))
-        codes = np.array(codes)
-        # what stays is of single precision already, or counts as a missing cell
-        codes[:, as_slice(positions)] = np.where(values == x, values, single)
-        return codes
-
-    def _snap(self, solution: Found, positions: IntArray, rows: IntArray) -> None:
-        """Values that solvers left a hair from the factual value, or a bound, put onto it."""
-        solved = positions[~solution.closed[positions]]
-        if not len(solved):
+    A tie of whole columns and categories that the model confirms is an answer, for the next point
+    of their lattice is far; only other columns are moved to take it off the edge. A row is
+    ``improvable`` until a larger margin does not improve an answer that the model confirms; those
+    that are ``near`` keep their whole columns and categories.
+    """
+    solution, verdict, margin, task = state.solution, state.verdict, state.margin, state.task
+    integral, improvable = state.union.is_integral, solution.piece >= 0
+    smooth = np.full(len(improvable), not integral) | state.union.moves_smoothly(state.cases)
+    for k in range(ROUNDS):
+        unconfirmed = np.flatnonzero(improvable & ~np.where(smooth, verdict.leads, verdict.valid))
+        near = integral & (verdict.valid[unconfirmed] | (k == 0))
+        searched = near | ~solution.limited[unconfirmed]
+        unconfirmed, near = unconfirmed[searched], near[searched]
+        if not len(unconfirmed):
             return
-        cases, encoded_cost, which = self.cases, self.task.question.encoded_cost, rows[solved]
-        x, y = cases.x[which], solution.points[solved]
-        length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
-        y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
-        if not cases.unbounded:
-            hair = HAIR * (np.abs(x) + np.abs(y))
-            for bound in (cases.low[which], cases.high[which]):
-                y = np.where(np.abs(y - bound) <= hair, bound, y)
-        solution.points[solved] = y
+        valid = verdict.valid[unconfirmed]
+        required = margin[unconfirmed, 0]
+        short = np.nan_to_num(np.maximum(required - verdict.margin[unconfirmed], 0.0))
+        # what the model does not confirm, though its form is exact, was rounded on the way
+        noise = 0.5 * task.model.form.noise(state.y[unconfirmed], task.eps)
+        rounding = SPARE * np.maximum(verdict.rounding[unconfirmed], np.where(valid, 0.0, noise))
+        grown = np.where(valid & (k == 0), required, GROWTH * required)
+        margin[unconfirmed, 0] = np.maximum(grown, rounding) + short
+        for mask, look in ((near, _search_off_the_edge), (~near, _search)):
+            rows = unconfirmed[mask]
+            if len(rows):
+                other = look(state, rows, margin[rows, 0])
+                better = _keep_better(state, rows, other)
+                # each of these searches has all the time of a row, so the first is the last
+                improvable[rows[(valid[mask] & ~better) | other.limited]] = False
+
+
+def _search_off_the_edge(state: RowSearch, rows: IntArray, margin: FloatArray) -> Found:
+    """Search for the same answers with a margin: whole columns and categories held, others free."""
+    actionable, points, x = state.task.question.actionable, state.exact[rows], state.rows.x[rows]
+    cost = actionable.encoded_cost
+    result = _search(state, rows, margin, actionable.domain.held(points, x))
+    # Where a target is not convex the search may end elsewhere; that is no way off the edge.
+    if any(piece.program.nonconvex for piece in state.union.listed):
+        astray = cost(result.points, x) > cost(points, x) * NEARBY
+        result.points[astray], result.piece[astray] = np.nan, -1
+    return result
+
+
+def _keep_better(state: RowSearch, rows: IntArray, other: Found) -> BoolArray:
+    """Write the answers of another search that lead by more, or alone are confirmed; which."""
+    positions, codes = _proposed(state, rows, other)
+    which, valid = rows[positions], state.verdict.valid[rows]
+    _lower_least(state, rows, state.y[rows], valid)
+    better, stale = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
+    state.verdict.put(rows[stale], Validation.none(len(stale)))
+    if not len(positions):
+        return better
+    codes, y, verdict = _asked(state, which, codes)
+    _lower_least(state, which, y, verdict.valid)
+    leads_by_more = verdict.margin > state.verdict.margin[which]
+    ahead = verdict.valid & (~valid[positions] | leads_by_more)
+    improved, better[positions] = which[ahead], ahead
+    state.codes[improved], state.y[improved] = codes[ahead], y[ahead]
+    state.exact[improved] = other.points[better]
+    current = ahead | ~valid[positions]
+    state.verdict.put(which[current], verdict, current)
+    return better
+
+
+def _lower_least(state: RowSearch, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
+    """Note what points cost that the model confirms, for no bound is above it."""
+    program, cases = state.union.asked, state.cases.take(rows)
+    inside = valid & (program.violation(y, cases.x) <= VIOLATION)
+    objective = np.where(inside, program.objective(y, cases), np.inf)
+    state.least[rows] = np.minimum(state.least[rows], objective)
+
+
+# Rows of the data are answers, too
+
+
+def _witnesses(state: RowSearch, i: int, end: float) -> FloatArray:
+    """(m, d) rows of the data that the model gives the target, moved towards a row once."""
+    if state.data is None:
+        return np.empty((0, 0))
+    if i not in state.witnesses:
+        program, case = state.union.asked, state.cases.take(np.array([i]))
+        points = state.data.nearest(state.task.target, program, case, TRIED[-1])
+
+        def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
+            _, y, verdict = _asked_as_answers(state, i, points)
+            return y, verdict.valid
+
+        blocks = state.task.question.features.blocks
+        state.witnesses[i] = shortened(points, program, case, blocks, ask, end)
+    return state.witnesses[i]
+
+
+def _learn_from_data(state: RowSearch) -> list[int]:
+    """Answer rows by witnesses that are cheaper than what the search left; which.
+
+    Rows of a batch for which closed forms found the answer are passed over.
+    """
+    solution, effort, replaced = state.solution, state.task.effort, list[int]()
+    if state.data is None:
+        return replaced
+    program, quick, missed = state.union.asked, state.union.is_quick, ~state.verdict.valid
+    branched, few = not quick or state.union.is_integral, not quick or len(missed) <= FEW
+    rows = (missed & (branched or few)) | (branched and few)
+    unsettled = missed & rows & quick
+    if unsettled.any():
+        unsettled &= np.isfinite(lower_bounds(solution.evidence, np.full(len(rows), np.inf))[0])
+    reviewed = np.flatnonzero(rows | solution.limited).tolist()
+    if not reviewed:
+        return replaced
+    reached = np.where(missed, np.inf, program.encoded_cost(state.y, state.cases.x))
+    for i in reviewed:
+        case, cutoff = state.cases.take(np.array([i])), reached[i] * (1.0 - effort.gap)
+        points = state.data.inside(state.task.target, program, case, cutoff)
+        if solution.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
+            end = np.inf if effort.seconds is None else clock() + LATE * effort.seconds
+            other = _witnesses(state, i, end)
+            points = np.concatenate([other, points.reshape(-1, case.x.shape[1])])
+        if len(points) and _answer_by_witness(state, i, points, cutoff):
+            replaced.append(i)
+    return replaced
+
+
+def _answer_by_witness(state: RowSearch, i: int, points: FloatArray, cutoff: float) -> bool:
+    """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
+    program, row = state.union.asked, np.array([i])
+    codes, y, verdict = _asked_as_answers(state, i, points)
+    x = np.broadcast_to(state.cases.x[i], y.shape)
+    inside = program.violation(y, x) <= VIOLATION
+    cost = np.where(verdict.valid & inside, program.encoded_cost(y, x), np.inf)
+    best = int(cost.argmin())
+    if not cost[best] < cutoff:
+        return False
+    state.codes[i], state.y[i], state.exact[i] = codes[best], y[best], y[best]
+    state.verdict.put(row, verdict, slice(best, best + 1))
+    state.solution.closed[i] = False
+    return True
+
+
+def _judge_witness(state: RowSearch, i: int, certificates: Certificates) -> None:
+    """Certify a row that a witness answers: a proof that excludes the witness is none.
+
+    A bound that rests on the word of a solver is one on points that lead by a margin.
+    """
+    none = np.full(len(state.y), np.inf)
+    proved = min(evidence.bounds(none)[0][i] for evidence in state.solution.evidence)
+    cost = float(certificates.cost[i])
+    if proved > cost * (1.0 + CLOSED):
+        warnings.warn(CONTRADICTED.format(cost=cost), stacklevel=2)
+        state.verdict.valid[i] = certificates.valid[i] = False
+        proved = 0.0
+    certificates.bound[i] = min(proved, cost)
+    gap = relative_gap(certificates.objective, certificates.bound)[i]
+    closed = gap <= state.task.effort.gap
+    certificates.claims[i] = (Claim.PROVED if closed else Claim.NONE).code

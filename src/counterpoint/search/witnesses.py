@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from counterpoint.rows.table import Table
 if TYPE_CHECKING:
     from counterpoint.models.reading import ReadModel
 
-__all__ = ["Witness", "Witnesses", "shortened"]
+__all__ = ["Witnesses", "shortened"]
 
 ROWS, CELLS = 10_000, 1 << 20
 """Rows that are kept of the data, and cells of them: 8 MiB. To compare a row with all of them takes
@@ -47,14 +47,6 @@ MOVES = 40
 
 Ask = Callable[[FloatArray], tuple[FloatArray, BoolArray]]
 """(m, d) points → the same as they are returned, and (m,) whether the model gives the target."""
-
-
-@final
-class Witness(NamedTuple):
-    """Points that are answers to one row, the cheapest first."""
-
-    points: FloatArray  # (m, d) as they are returned
-    cost: FloatArray  # (m,)
 
 
 @final
@@ -162,8 +154,10 @@ def shortened(
     blocks: tuple[slice, ...],
     ask: Ask,
     end: float,
-) -> Witness:
-    """Points that the model gives the target, with changes taken back and numbers moved closer.
+) -> FloatArray:
+    """Take back changes of points that the model gives the target, and move numbers closer.
+
+    Return (k, d) answers as they are returned, the cheapest first.
 
     Parameters
     ----------
@@ -185,7 +179,7 @@ def shortened(
     state.take_back(blocks, end)
     state.move_closer(blocks, end)
     state.keep()
-    return Witness(state.points, state.cost)
+    return state.points
 
 
 @final

@@ -37,7 +37,7 @@ from counterpoint.problem.targets import Validation
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, has_tangents
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import Proof
+from counterpoint.programs.proof import ProofTrees
 from counterpoint.programs.region import Region
 
 PROVED, REPORTED, LOCAL, NONE = (word.code for word in cp.Claim)
@@ -159,11 +159,10 @@ def test_an_optimum_is_local_if_nothing_closes_its_gap(proved: float, told: floa
 
 
 def test_a_tree_that_proves_less_takes_nothing_from_multipliers():
-    program, none = triangle(), np.zeros((0, 2))
-    nodes = np.zeros(0, dtype=np.intp), none, none, none > 0.0, none
-    nothing = Proof(*nodes, np.zeros((0, 2), dtype=np.intp), np.full(1, -1), np.zeros(1))
+    program, zero, one = triangle(), np.zeros(1), np.zeros(1, dtype=np.intp)
+    nothing = ProofTrees(one, zero, one, one, zero, np.zeros((1, 0), dtype=bool), np.zeros((1, 2)))
     known = evidence(program, RIGHT)
-    known.proofs.append((np.zeros(1, dtype=np.intp), nothing))
+    known.proofs.append(nothing)
     assert known.bounds(np.array([5.0]))[0][0] == pytest.approx(5.0)
 
 

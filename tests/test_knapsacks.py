@@ -23,8 +23,8 @@ from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.problem.costs import EncodedCost, PercentileCost, TransitionCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import Proof, proved
-from counterpoint.programs.region import Condition, Region
+from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, proved
+from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.branching import Branching
 
@@ -144,7 +144,7 @@ def check(seed: int, *, curves: bool = False, priced: bool = False) -> tuple[str
     assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
     assert found.reported[0] <= best * (1.0 + 1e-9), (seed, found.reported, best)
     if found.outcomes[0] == Outcome.LIMIT:
-        return "limit", len(found.proof.row)
+        return "limit", len(found.proof.kind)
     if np.isinf(best):
         assert found.outcomes[0] == Outcome.INFEASIBLE, seed
     else:
@@ -154,7 +154,7 @@ def check(seed: int, *, curves: bool = False, priced: bool = False) -> tuple[str
             seed
         )
     closed = bound >= best * (1.0 - 1e-8)
-    return "proved" if closed else "unproved", len(found.proof.row)
+    return "proved" if closed else "unproved", len(found.proof.kind)
 
 
 @pytest.mark.parametrize("start", range(0, 200, 50))
@@ -358,7 +358,7 @@ def metric(rng: np.random.Generator, program: Program) -> EncodedCost:
     )
 
 
-def branched(seed: int, *, full: bool) -> tuple[Problem, Proof | None, float, float]:
+def branched(seed: int, *, full: bool) -> tuple[Problem, ProofTrees | None, float, float]:
     """A problem within a ball, or at a full price; its tree, what that proves, what is reported."""
     rng = np.random.default_rng(seed)
     one = problem(rng)
@@ -392,9 +392,9 @@ def test_its_proof_is_refused_or_still_true_when_it_is_tampered_with(*, full: bo
     for seed in range(20):
         one, tree, own, _ = branched(seed, full=full)
         best, cases = least_of(one), one.program.cases(one.x)
-        for _ in range(20 if tree is not None and len(tree.row) > 2 else 0):
+        for _ in range(20 if tree is not None and len(tree.kind) > 2 else 0):
             assert tree is not None
-            bound = float(proved(one.program, cases, tampered(rng, tree))[0])
+            bound = still_proved(one.program, cases, tampered(rng, tree))
             assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
             refused += bound < own * (1.0 - 1e-8)
     assert refused > 30
@@ -417,14 +417,15 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     cases = program.cases(np.zeros((3, d)))
     found = Knapsacks(program).solve(cases, Effort())
     assert found.proof is not None
-    assert found.proof.take(np.array([2])).root[0] == 0
+    assert found.proof.take(np.array([2])).row[0] == 0
     bound = proved(program, cases, found.proof)
     assert (found.outcomes == Outcome.FOUND).all()
     assert (bound <= best * (1.0 + 1e-12)).all()
     assert (bound >= best * (1.0 - 1e-8)).all()
-    low = np.array(found.proof.low)
-    low[found.proof.root[0]] = 0.0  # a part of the domain
-    assert proved(program, cases, found.proof._replace(low=low))[0] == 0.0
+    where = np.array(found.proof.where)
+    where[:3] = 0.0  # what the cost alone excludes begins where nothing changes
+    bound = still_proved(program, cases, found.proof._replace(where=where))
+    assert bound < best or best == 0.0
 
 
 def test_columns_without_an_end_are_searched_as_far_as_a_cost_reaches():
@@ -486,24 +487,34 @@ def test_probabilities_with_few_changes_of_columns_without_an_end_are_proved(see
 # Tampering
 
 
-FIELDS = ("row", "low", "high", "forced", "multipliers", "children", "root", "ceiling")
+FIELDS = ("bound", "kind", "what", "where", "options", "multipliers")
 
 
-def tampered(rng: np.random.Generator, proof: Proof) -> Proof:
-    """A proof with an entry of some field changed."""
-    name = str(rng.choice(FIELDS))
-    part = np.array(getattr(proof, name))
-    if not part.size:
-        return proof
-    at = np.unravel_index(int(rng.integers(part.size)), part.shape)
-    if part.dtype == np.bool_:
-        part[at] = ~part[at]
-    elif part.dtype.kind == "i":
-        part[at] = rng.integers(-2, len(proof.row) + 2) if name != "row" else 0
+def tampered(rng: np.random.Generator, trees: ProofTrees) -> ProofTrees:
+    """Trees with an entry of some field changed, of a node that has one."""
+    kind = trees.kind
+    used = kind >= 0, kind != LEAF, kind == NUMBER, kind == SET, kind == LEAF
+    name, nodes = [*zip(FIELDS, (np.zeros(1) == 0, *used), strict=True)][rng.integers(len(FIELDS))]
+    values = np.array(getattr(trees, name))
+    if not (nodes.any() and values[nodes].size):
+        return tampered(rng, trees)
+    at = (int(rng.choice(np.flatnonzero(nodes))), *(int(rng.integers(n)) for n in values.shape[1:]))
+    if values.dtype == np.bool_:
+        values[at] = ~values[at]
+    elif values.dtype.kind == "i":
+        values[at] = rng.integers(-2, 9)
     else:
-        change = rng.choice([0.0, np.inf, -np.inf, np.nan, 1e300, part[at] + 1.0, -part[at]])
-        part[at] = change if rng.random() < 0.5 else part[at] + rng.normal()
-    return proof._replace(**{name: part})
+        change = rng.choice([0.0, np.inf, -np.inf, np.nan, 1e300, values[at] + 1.0, -values[at]])
+        values[at] = change if rng.random() < 0.5 else values[at] + rng.normal()
+    return trees._replace(**{name: values})
+
+
+def still_proved(program: Program, cases: Cases, trees: ProofTrees) -> float:
+    """What trees of one row prove; 0 if they are refused."""
+    try:
+        return float(proved(program, cases, trees)[0])
+    except ValueError:
+        return 0.0
 
 
 @pytest.mark.parametrize("kind", ["plain", "curves", "priced"])
@@ -518,10 +529,10 @@ def test_a_tampered_proof_is_refused_or_still_true(times: int, kind: str):
         proof = Knapsacks(one.program).solve(cases, Effort()).proof
         assert proof is not None
         own = float(proved(one.program, cases, proof)[0])
-        if len(proof.row) < 3:
+        if len(proof.kind) < 3:
             continue
         for _ in range(20):
-            bound = float(proved(one.program, cases, tampered(rng, proof))[0])
+            bound = still_proved(one.program, cases, tampered(rng, proof))
             assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
             refused += bound < own * (1.0 - 1e-8)
             changed += 1
@@ -539,147 +550,127 @@ def test_the_trees_of_some_rows_are_those_of_each():
     assert (proved(one.program, cases.take(some), proof.take(some)) == whole[some]).all()
 
 
-def test_no_tree_reaches_into_that_of_another_row():
-    """A row whose inner nodes have the leaves of another row would have no leaf that costs less."""
+@pytest.mark.parametrize("kind", ["plain", "curves", "priced"])
+def test_any_other_splits_and_multipliers_prove_nothing_false(kind: str):
+    """Trees that no search made: random splits, and multipliers near those that it found."""
+    rng, sound = np.random.default_rng(1), 0
+    for seed in range(60):
+        own_kind = {} if kind == "plain" else {kind: True}
+        one = problem(np.random.default_rng(seed), **own_kind)
+        program, cases, best = one.program, one.program.cases(one.x), least_of(one)
+        vector = Knapsacks(program).solve(cases, Effort()).multipliers
+        for _ in range(10):
+            trees = random_trees(rng, program, one.x[0], vector)
+            bound = still_proved(program, cases, trees)
+            assert bound <= best * (1.0 + 1e-12), (seed, bound, best)
+            sound += bound > 0.0
+    assert sound > 100
+
+
+def random_trees(
+    rng: np.random.Generator, program: Program, x: np.ndarray, multipliers: np.ndarray
+) -> ProofTrees:
+    """A tree of one row with one to eight splits of any kind."""
+    count = int(rng.integers(1, 9))
+    kind, inner = np.full(2 * count + 1, LEAF), [0]
+    while len(inner) < count:  # the next nodes, of which at least one is split
+        last = 2 * len(inner)
+        inner += [i for i in range(inner[-1] + 1, last + 1) if i == last or rng.random() < 0.6]
+    inner = inner[:count]
+    starts = [b.start for b in program.domain.at_most.blocks] if program.domain.at_most else []
+    numbers, others = (
+        np.flatnonzero(program.domain.numeric),
+        np.flatnonzero(~program.domain.numeric),
+    )
+    what, where = np.zeros(len(kind), dtype=np.intp), np.zeros(len(kind))
+    for i in inner:
+        kinds = [NUMBER] * len(numbers) + [SET] * (len(others) > 0) + [CHANGE] * (len(starts) > 0)
+        kind[i] = rng.choice(kinds)
+        what[i] = rng.choice({NUMBER: numbers, SET: others, CHANGE: starts}[int(kind[i])])
+        where[i] = x[what[i]] + rng.integers(-3, 4) + rng.choice([0.0, 0.5])
+    options = rng.random((len(kind), len(others))) < 0.5
+    vectors = multipliers * rng.uniform(0.5, 1.5, (len(kind), 1))
+    bound = np.full(1, rng.choice([np.inf, 5.0]))
+    return ProofTrees(np.zeros(1, dtype=np.intp), bound, kind, what, where, options, vectors)
+
+
+def test_nodes_that_are_no_tree_are_refused():
+    """One too many, one too few, children that are missing, or splits that there are not."""
     for seed in range(40):
         one = problem(np.random.default_rng(seed))
-        cases = one.program.cases(np.repeat(one.x, 2, axis=0))
+        cases = one.program.cases(one.x)
         proof = Knapsacks(one.program).solve(cases, Effort()).proof
         assert proof is not None
-        endless = proof._replace(ceiling=np.full(2, np.inf))
-        if (proof.row == 0).sum() < 3 or not proved(one.program, cases, endless).all():
-            continue  # nothing is excluded by a ceiling
-        below = (proof.row == 0) & (np.arange(len(proof.row)) != proof.root[0])
-        lent = endless._replace(row=np.where(below, 1, proof.row))
-        assert proved(one.program, cases, lent)[0] == 0.0
-        alien = endless._replace(row=np.ones_like(proof.row), root=proof.root[[1, 1]])
-        assert proved(one.program, cases, alien)[0] == 0.0
-        children = np.array(proof.children)
-        children[proof.root[0]] = proof.root[0]  # its own parts
-        assert proved(one.program, cases, lent._replace(children=children))[0] == 0.0
-        return
-    raise AssertionError("no tree is to be lent")
-
-
-def test_two_parts_leave_out_no_whole_number_between_them():
-    cut, seed = 0, 0
-    while cut < 12 and seed < 300:
-        one, seed = problem(np.random.default_rng(seed)), seed + 1
-        cases, steps = one.program.cases(one.x), one.program.domain.steps
-        proof = Knapsacks(one.program).solve(cases, Effort()).proof
-        assert proof is not None
-        if not proved(one.program, cases, proof)[0] > 0.0:
+        if len(proof.kind) < 5:
             continue
-        for node in np.flatnonzero((proof.children >= 0).all(axis=1))[:12]:
-            left, right = proof.children[node]
-            for one_part, other in ((left, right), (right, left)):
-                apart = (proof.high[other] < proof.low[one_part]) & (steps > 0.0)
-                for j in np.flatnonzero(apart):
-                    low = np.array(proof.low)
-                    low[one_part, j] += steps[j]
-                    assert proved(one.program, cases, proof._replace(low=low))[0] == 0.0
-                    cut += 1
-    assert cut >= 12
+        less = ProofTrees(*proof[:2], *(array[:-1] for array in proof[2:]))
+        more = ProofTrees(*proof[:2], *(np.concatenate([v, v[-1:]]) for v in proof[2:]))
+        kind, leaf = np.array(proof.kind), np.flatnonzero(proof.kind == LEAF)[-1]
+        kind[leaf] = NUMBER
+        away = np.where(proof.kind == LEAF, 0, proof.what + one.program.width)
+        alien = np.where(proof.kind == LEAF, LEAF, 9)
+        for trees in (
+            less,
+            more,
+            proof._replace(kind=kind),
+            proof._replace(kind=alien),
+            proof._replace(what=away),
+            proof._replace(where=np.full(len(kind), np.nan), kind=np.minimum(proof.kind, NUMBER)),
+        ):
+            with pytest.raises(ValueError, match="tree"):
+                proved(one.program, cases, trees)
+        return
+    raise AssertionError("no tree is to be changed")
 
 
-def split_in_two(
-    program: Program, ends: tuple[list[float], list[float]], multipliers: list[Any], ceiling: float
+def in_two(
+    program: Program, cases: Cases, how: tuple[int, int, float], multipliers: list[list[float]]
 ) -> float:
-    """What a tree proves of 0 to 5 in each column whose two leaves are both of some values alone.
-
-    The multipliers are those of the root, and of the leaves.
-    """
-    low, high = np.zeros((3, program.width)), np.full((3, program.width), 5.0)
-    cases = program.cases(np.zeros((1, program.width))).within(low[:1], high[:1])
-    low[1:], high[1:] = ends
-    root, leaf = multipliers
-    nodes = np.zeros(3, dtype=np.intp), low, high, np.zeros(low.shape, dtype=bool)
-    children = np.array([[1, 2], [-1, -1], [-1, -1]])
-    every = np.array([root, leaf, leaf]), children, np.zeros(1, dtype=np.intp)
-    return float(proved(program, cases, Proof(*nodes, *every, np.array([ceiling])))[0])
-
-
-def test_no_proof_leaves_out_that_a_column_stays_where_changes_are_counted():
-    """If the first stays, the second may change instead, for 5; the first alone costs 6.5."""
-    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
-    one = AtMost(1, (slice(0, 1), slice(1, 2)))
-    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
-    everything, changed = ([0.0, 0.0], [5.0, 5.0]), ([1.0, 0.0], [5.0, 5.0])
-    assert split_in_two(program, everything, [[-1.0], [-1.0]], 8.0) > 4.0
-    assert split_in_two(program, changed, [[-1.0], [-0.65]], 8.0) <= 5.0
-
-
-def test_no_proof_leaves_out_that_a_category_stays_where_changes_are_counted():
-    """If it stays, the number may change instead, for 5; the other category costs 6.5."""
-    rows = LinearBounds(np.array([[0.0, 10.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
-    one, numbers = AtMost(1, (slice(0, 2), slice(2, 3))), Whole(np.array([2]), np.ones(1))
-    program = Program(
-        EncodedCost(np.array([0.0, 6.5, 1.0]), np.zeros(3)),
-        Region((rows, numbers, OneOf(slice(0, 2)), one)),
+    """What a tree of one split proves, with the multipliers of its leaves."""
+    kind, what = np.array([how[0], LEAF, LEAF]), np.array([how[1], 0, 0])
+    options = np.zeros((3, int((~program.domain.numeric).sum())), dtype=bool)
+    where, vectors = np.array([how[2], 0.0, 0.0]), np.array([multipliers[0], *multipliers])
+    nodes = kind, what, where, options, vectors
+    return float(
+        proved(program, cases, ProofTrees(np.zeros(1, np.intp), np.full(1, np.inf), *nodes))[0]
     )
-    low, high = np.zeros((3, 3)), np.tile([1.0, 1.0, 5.0], (3, 1))
-    cases = program.cases(np.array([[1.0, 0.0, 0.0]])).within(low[:1], high[:1])
-    high[1:, 0] = 0.0
-    nodes = np.zeros(3, dtype=np.intp), low, high, np.zeros((3, 3), dtype=bool)
-    every = -np.array([[1.0], [0.65], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
-    proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([8.0]))
-    assert proved(program, cases, proof)[0] <= 5.0
 
 
-def test_the_others_stay_only_where_all_that_may_change_do():
-    """1 and 4 cost 5.3; the first alone 6.5; the second alone does not suffice."""
-    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
-    high = np.array([[5.0, 4.0], [0.0, 4.0], [5.0, 4.0]])
-    forced = np.array([[False, False], [False, False], [True, False]])
-    for count, least in ((1, 5.78), (2, 4.9)):
-        few = AtMost(count, (slice(0, 1), slice(1, 2)))
-        region = Region((rows, Whole(np.arange(2), np.ones(2)), few))
-        program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
-        cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
-        nodes = np.zeros(3, dtype=np.intp), np.zeros((3, 2)), high, forced
-        every = -np.array([[0.0], [1.0], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
-        proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([np.inf]))
-        assert least <= proved(program, cases, proof)[0] <= (6.5 if count == 1 else 5.3)
+@pytest.mark.parametrize("category", [False, True])
+def test_beside_what_changes_others_stay_only_where_no_more_may(*, category: bool):
+    """The first alone costs 6.5; the second alone 5; both 5.3, if both may change."""
+    matrix = np.array([[0.0, 10.0, 1.8]]) if category else np.array([[2.0, 1.8]])
+    absolute = np.array([0.0, 6.5, 1.0]) if category else np.array([1.3, 1.0])
+    d, blocks = (
+        len(absolute),
+        (slice(0, len(absolute) - 1), slice(len(absolute) - 1, len(absolute))),
+    )
+    rows = LinearBounds(matrix, np.array([8.9]), np.array([np.inf]))
+    groups = (OneOf(slice(0, 2)),) if category else ()
+    whole = Whole(np.array([d - 1]) if category else np.arange(d), np.ones(1 if category else d))
+    program = Program(
+        EncodedCost(absolute, np.zeros(d)), Region((rows, whole, *groups, AtMost(1, blocks)))
+    )
+    x = np.eye(1, d) if category else np.zeros((1, d))
+    ends = np.append(np.ones(d - 1), 5.0) if category else np.full(d, 5.0)
+    cases = program.cases(x).within(np.zeros((1, d)), ends[None])
+    for first in np.linspace(0.0, -1.5, 16):
+        for second in np.linspace(0.0, -1.5, 16):
+            for how in ((CHANGE, 0, 0.0), (CHANGE, d - 1, 0.0), (NUMBER, d - 1, 2.0)):
+                assert in_two(program, cases, how, [[first], [second]]) <= 5.0
+    assert in_two(program, cases, (CHANGE, d - 1, 0.0), [[-0.65], [-0.55]]) > 4.5
 
 
-def test_beside_a_part_in_which_a_column_changes_one_holds_that_it_stays():
-    """The second alone costs 5, the first alone 6.5."""
-    rows = LinearBounds(np.array([[2.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
-    one = AtMost(1, (slice(0, 1), slice(1, 2)))
-    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
-    high, forced = np.full((3, 2), 5.0), np.zeros((3, 2), dtype=bool)
-    cases = program.cases(np.zeros((1, 2))).within(np.zeros((1, 2)), high[:1])
-    forced[2, 0] = True
-    for begin in (0.0, 1.0):
-        low = np.array([[0.0, 0.0], [begin, 0.0], [0.0, 0.0]])
-        nodes = np.zeros(3, dtype=np.intp), low, high, forced
-        every = -np.array([[0.0], [0.65], [0.65]]), np.array([[1, 2], [-1, -1], [-1, -1]])
-        proof = Proof(*nodes, *every, np.zeros(1, dtype=np.intp), np.array([np.inf]))
-        assert proved(program, cases, proof)[0] <= 5.0
-
-
-def test_what_takes_the_place_of_another_change_excludes_more():
-    """5 in the first cost 6.5, and the second may not change then, which takes 4."""
-    rows = LinearBounds(np.array([[0.0, 1.8]]), np.array([8.9]), np.array([np.inf]))
-    one = AtMost(1, (slice(0, 1), slice(1, 2)))
-    region = Region((rows, Whole(np.arange(2), np.ones(2)), one))
-    program = Program(EncodedCost(np.array([1.3, 1.0]), np.zeros(2)), region)
-    for ceiling, bound in ((15.0, 4.9), (16.0, 0.0)):
-        least = split_in_two(program, ([0.0, 0.0], [4.0, 5.0]), [[-1.0], [-1.0]], ceiling)
-        assert least == pytest.approx(bound)
-
-
-def test_rounding_excludes_no_value_that_costs_less_than_the_ceiling():
+def test_rounding_excludes_no_value_that_costs_less_than_the_claim():
     """Only 3 is possible, and costs 3; multipliers that cancel out lose most digits."""
     low, high = np.array([3.0, -np.inf, 3.0]), np.array([np.inf, 3.0, np.inf])
     region = Region((LinearBounds(np.ones((3, 1)), low, high), Whole(np.arange(1), np.ones(1))))
     program = Program(EncodedCost(np.ones(1), np.zeros(1)), region)
-    multipliers = [[-0.9, 1e9, -1e9], [-1.0, 0.0, 0.0]]
-    assert split_in_two(program, ([0.0], [2.0]), multipliers, 2.99) == 2.99
-    for excess in (1e-8, 1e-6, 1e-5):
-        assert split_in_two(program, ([0.0], [2.0]), multipliers, 3.0 + excess) <= 3.0
+    cases = program.cases(np.zeros((1, 1))).within(np.zeros((1, 1)), np.full((1, 1), 5.0))
+    leaves = [[-1.0, 0.0, 0.0], [-0.9, 1e9, -1e9]]
+    for value in (0.0, 1.0, 2.0, 2.5, 3.0 - 1e-15):
+        assert in_two(program, cases, (NUMBER, 0, value), leaves) <= 3.0
+        assert in_two(program, cases, (NUMBER, 0, value), leaves[::-1]) <= 3.0
 
 
 def test_a_category_without_a_value_left_has_no_answer():

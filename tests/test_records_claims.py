@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from functools import cache
 from typing import Any
 
@@ -281,10 +282,9 @@ def test_a_refutation_has_to_exclude_ties() -> None:
     assert answer.found
     record = _record(answer)
     (piece,) = record["proof"]
-    own = {name: [0] for name in ("kind", "what", "where", "first", "second")}
-    own |= {"multipliers": [[]], "bound": "inf"}
+    alone = {"bound": "inf", "nodes": b64encode(bytes(13 + 1)).decode(), "multipliers": ""}
     none: dict[str, Any] = dict.fromkeys(NOTHING)
-    none |= {"valid": False, "proof": [piece | {"own": own}]}
+    none |= {"valid": False, "proof": [piece | {"trees": [alone]}]}
     none |= {"status": "infeasible", "claim": "proved", "bound": "inf", "proved_bound": "inf"}
     none |= {"message": "No change within the constraints gives the target."}
     found = cp.recheck(_sealed(record | none), model, accept_reported=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import CLOSED, FloatArray, IntArray
-from counterpoint.programs.proof import Proof, proved
+from counterpoint.programs.proof import ProofTrees, proved
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
@@ -36,18 +36,15 @@ class Kept(NamedTuple):
 
     # (n, kept_size); how far points are from the row, and not where, which would say the row
     multipliers: FloatArray
-    trees: Sequence[tuple[IntArray, Proof]] = ()  # with the rows that they are of
+    trees: Sequence[ProofTrees] = ()
     family_proofs: Sequence[Any] | None = (
         None  # (n,) proofs of a family's own, which it reads itself
     )
 
     def take(self, rows: IntArray) -> Kept:
         """Of some rows, in order."""
-        trees = []
-        for those, proof in self.trees:
-            positions = np.flatnonzero(np.isin(those, rows))
-            if len(positions):
-                trees.append((np.searchsorted(rows, those[positions]), proof.take(positions)))
+        taken = (trees.take(rows) for trees in self.trees)
+        trees = [trees for trees in taken if len(trees.row)]
         family_proofs = (
             None if self.family_proofs is None else [self.family_proofs[i] for i in rows.tolist()]
         )
@@ -86,8 +83,7 @@ class Evidence(Bounding):
     at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
     # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
     reported: FloatArray
-    # trees that prove some of it, and the rows that they are of
-    proofs: list[tuple[IntArray, Proof]] = field(default_factory=list)
+    proofs: list[ProofTrees] = field(default_factory=list)  # which prove some of it
     # (n,) what the multipliers prove; NaN where it has not been computed
     proved: FloatArray | None = None
 
@@ -143,8 +139,8 @@ class Evidence(Bounding):
     def _proved_by_trees(self) -> FloatArray:
         """(n,) what the trees prove; 0 where there are none."""
         bound = np.zeros(len(self.cases))
-        for rows, proof in self.proofs:
-            np.maximum.at(bound, rows, proved(self.program, self.cases.take(rows), proof))
+        for trees in self.proofs:
+            bound = np.maximum(bound, proved(self.program, self.cases, trees))
         return bound
 
 

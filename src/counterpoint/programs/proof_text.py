@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.programs.evidence import Kept, kept_size
-from counterpoint.programs.proof import Proof, node_size
+from counterpoint.programs.proof import LEAF, OLD, ProofTrees, node_size
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
@@ -43,11 +43,9 @@ def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
 def _trees(piece: Kept) -> dict[int, list[Any]]:
     """Row → its trees, as JSON has them."""
     out: dict[int, list[Any]] = {}
-    for rows, proof in piece.trees:
-        for j, row in enumerate(rows.tolist()):
-            tree = proof if len(rows) == 1 else proof.take(np.array([j]))
-            if len(tree.row):
-                out.setdefault(row, []).append(_tree(tree))
+    for trees in piece.trees:
+        for row, tree in trees.each():
+            out.setdefault(row, []).append(_tree(tree))
     return out
 
 
@@ -59,35 +57,41 @@ def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
     return [{"multipliers": [*map(told, piece.tolist())]} for piece in pieces]
 
 
-def _tree(proof: Proof) -> dict[str, Any]:
-    """A tree of one row: its nodes as numbers, little-endian in base64, the root first.
-
-    Each is its two children (−1 for none), bounds from below and above, which features are forced
-    to change, multipliers, and of a full quadratic price the point whose tangent bounds it.
-    """
-    fields = proof.children, proof.low, proof.high, proof.forced, proof.multipliers
-    nodes = np.column_stack(fields).astype("<f8")
-    text = b64encode(nodes.tobytes()).decode()
-    return {"ceiling": told(float(proof.ceiling[0])), "nodes": text}
+def _node(options: int) -> np.dtype[Any]:
+    """Return how the split of a node is written, see `ProofTrees`; options by bit."""
+    bits = ("options", "u1", (-(-options // 8),))
+    return np.dtype([("kind", "u1"), ("what", "<u4"), ("where", "<f8"), bits])
 
 
-def _together(trees: Sequence[tuple[int, Any]], size: int, d: int) -> tuple[IntArray, Proof]:
-    """Trees of one row each, with which rows, as one proof; ValueError if they are none."""
-    texts, width = [b64decode(tree["nodes"], validate=True) for _, tree in trees], 2 + 3 * d + size
-    counts = np.array([len(text) for text in texts])
-    if not counts.all() or (counts % (8 * width)).any():
-        raise ValueError("the nodes of a tree do not fit the target")
-    nodes = np.frombuffer(b"".join(texts), "<f8").reshape(-1, width)
-    children, *boxes = np.split(nodes, [2, 2 + d, 2 + 2 * d, 2 + 3 * d], axis=1)
-    low, high, forced, multipliers = boxes
-    if np.isnan(nodes[:, : 2 + 2 * d]).any() or (np.abs(children) > len(nodes)).any():
-        raise ValueError("a node of a tree has no box, or no children")
-    row = np.repeat(np.arange(len(trees)), counts // (8 * width))
-    root = np.searchsorted(row, np.arange(len(trees)))
-    children = np.where(children < 0.0, -1, children + root[row, None]).astype(np.intp)
-    ceiling = numbers([tree["ceiling"] for _, tree in trees])
-    rows = np.array([i for i, _ in trees])
-    return rows, Proof(row, low, high, forced != 0.0, multipliers, children, root, ceiling)
+def _tree(trees: ProofTrees) -> dict[str, Any]:
+    """The tree of one row: its splits and the multipliers of its leaves, in base64."""
+    nodes = np.zeros(len(trees.kind), _node(trees.options.shape[1]))
+    nodes["kind"], nodes["what"], nodes["where"] = trees.kind, trees.what, trees.where
+    nodes["options"] = np.packbits(trees.options, axis=1)
+    multipliers = trees.multipliers[trees.kind == LEAF].astype("<f8")
+    return {
+        "bound": told(float(trees.bound[0])),
+        "nodes": b64encode(nodes.tobytes()).decode(),
+        "multipliers": b64encode(multipliers.tobytes()).decode(),
+    }
+
+
+def _read_tree(tree: Mapping[str, Any], program: Program) -> ProofTrees:
+    """The tree of one row that JSON says; ValueError if it is none."""
+    if tree.keys() != {"bound", "nodes", "multipliers"}:
+        raise ValueError(OLD)
+    count, size = int((~program.domain.numeric).sum()), node_size(program)
+    splits, multipliers = (
+        b64decode(tree[name], validate=True) for name in ("nodes", "multipliers")
+    )
+    nodes, leaves = np.frombuffer(splits, _node(count)), np.frombuffer(multipliers, "<f8")
+    kind = nodes["kind"].astype(np.intp)
+    is_leaf = kind == LEAF
+    vectors = np.zeros((len(kind), size))
+    vectors[is_leaf] = leaves.reshape(int(is_leaf.sum()), size)
+    options = np.unpackbits(nodes["options"], axis=1, count=count).astype(bool)
+    fields = kind, nodes["what"].astype(np.intp), nodes["where"], options, vectors
+    return ProofTrees(np.zeros(1, dtype=np.intp), numbers([tree["bound"]]), *fields)
 
 
 def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
@@ -109,7 +113,7 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     return [
         Kept(
             piece,
-            _chunks(grown, node_size(program), program.width),
+            _chunks(grown, program),
             None if its.count(None) == len(its) else its,
         )
         for piece, grown, its, program in zip(
@@ -129,11 +133,12 @@ def _flat(proof: Any, sizes: Sequence[int]) -> FloatArray:
     return np.array([v for piece in proof for v in piece["multipliers"]], dtype=np.float64)
 
 
-def _chunks(trees: list[tuple[int, Any]], size: int, d: int) -> list[tuple[IntArray, Proof]]:
-    """Trees together, which are checked at once: some 16 MiB of them."""
-    reached = np.cumsum([len(tree["nodes"]) for _, tree in trees], dtype=np.intp) >> 24
+def _chunks(trees: list[tuple[int, Any]], program: Program) -> list[ProofTrees]:
+    """Trees with their rows together, which are checked at once: some 16 MiB of them."""
+    reached = np.cumsum([len(tree["multipliers"]) for _, tree in trees], dtype=np.intp) >> 24
     ends = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(trees)]
-    return [_together(trees[a:b], size, d) for a, b in pairwise(ends) if a < b]
+    read = [_read_tree(tree, program)._replace(row=np.array([row])) for row, tree in trees]
+    return [ProofTrees.joined(read[a:b]) for a, b in pairwise(ends) if a < b]
 
 
 def told(value: Any) -> Any:

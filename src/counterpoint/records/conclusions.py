@@ -123,16 +123,14 @@ def _evidence(
 ) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
     cases = query.cases(program, rows.x)
-    if proof.family_proofs is None:
-        return Evidence.of_kept(program, cases, proof)
-    for family in families():
+    for family in families() if proof.family_proofs is not None or proof.trees else ():
         for condition in (union.lazy, *program.region):
             if type(condition) in family.PROOFS:
-                bounds: Bounding = family.PROOFS[type(condition)](
-                    condition, program, cases, proof.family_proofs
-                )
+                bounds: Bounding = family.PROOFS[type(condition)](condition, program, cases, proof)
                 return bounds
-    raise ValueError("there is a proof of a kind that is not known")
+    if proof.family_proofs is not None:
+        raise ValueError("there is a proof of a kind that is not known")
+    return Evidence.of_kept(program, cases, proof)
 
 
 def _settled(

@@ -425,7 +425,7 @@ def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
         if not piece.rounds and not iterated and solved.all():
             incumbent.points, at = first.points, first.points if has_tangents(program) else None
             incumbent.piece[:] = 0
-            trees = [] if first.proof is None else [(np.arange(len(cases)), first.proof)]
+            trees = [] if first.proof is None else [first.proof]
             evidence = Evidence(program, cases, first.multipliers, at, first.reported, trees)
             incumbent.evidence = [evidence]
             return incumbent
@@ -569,6 +569,6 @@ class _Listed:
         evidence.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
         evidence.reported[rows] = np.maximum(evidence.reported[rows], solution.reported)
         if solution.proof is not None:
-            evidence.proofs.append((rows, solution.proof))
+            evidence.proofs.append(solution.proof._replace(row=rows[solution.proof.row]))
         bounds[rows] = np.maximum(bounds[rows], np.maximum(bound, solution.reported))
         self.open[s, rows] &= np.isfinite(bounds[rows])

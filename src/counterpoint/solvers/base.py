@@ -18,7 +18,7 @@ from counterpoint.numerics import EPS, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
-    from counterpoint.programs.proof import Proof
+    from counterpoint.programs.proof import ProofTrees
     from counterpoint.programs.region import Cases
 
 __all__ = ["DEFAULT_GAP", "Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
@@ -98,7 +98,7 @@ class Solution:
     # (n,) the solver's own lower bound in cost units, 0 where it has none; infinite if its branch
     # and bound found the row infeasible
     reported: FloatArray
-    proof: Proof | None = None  # trees that prove what is reported, if there are any
+    proof: ProofTrees | None = None  # trees that prove what is reported, if there are any
 
     @classmethod
     def blank(cls, n: int, program: Program) -> Solution:

@@ -14,8 +14,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.programs.proof import pick, stacked
 
-__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "pick", "put", "stacked"]
+__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "levels"]
 
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
@@ -147,26 +148,10 @@ def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
     return SearchTree(steps.row, steps.bound, children, steps.record, least, unfinished)
 
 
-def pick(nodes: Any, index: Any) -> Any:
-    """Return some entries of all arrays of a named tuple; copies of them, by their numbers."""
-    return nodes._make([pick(v, index) if isinstance(v, tuple) else v[index] for v in nodes])
-
-
-def put(nodes: Any, index: Any, values: Any) -> None:
-    """Write entries of all arrays of a named tuple, in place."""
-    for array, value in zip(nodes, values, strict=True):
-        if isinstance(array, tuple):
-            put(array, index, value)
-        else:
-            array[index] = value
-
-
-def stacked(batches: Any) -> Any:
-    """Return named tuples of one type as one, their entries one after the other."""
-    if len(batches) == 1:
-        return batches[0]
-    joined = [
-        stacked(arrays) if isinstance(arrays[0], tuple) else np.concatenate(arrays)
-        for arrays in zip(*batches, strict=True)
-    ]
-    return batches[0]._make(joined)
+def levels(children: IntArray, roots: IntArray) -> list[IntArray]:
+    """Return the nodes below roots, these included, level by level."""
+    out = [roots]
+    while len(out[-1]):
+        below = children[out[-1]]
+        out.append(below[below[:, 0] >= 0].ravel())
+    return out

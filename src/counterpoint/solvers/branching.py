@@ -32,7 +32,7 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
-from counterpoint.programs.proof import Proof, node_size
+from counterpoint.programs.proof import ProofTrees, node_size, pick
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
@@ -40,12 +40,12 @@ from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
     branch_and_bound,
-    pick,
 )
 from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.probability import Logistic
+from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 
 __all__ = ["Branching"]
 
@@ -120,14 +120,14 @@ class Branching(Solver):
         return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        out, proofs = Solution.blank(len(cases), self.program), list[tuple[IntArray, Proof]]()
+        out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
         for i, case in enumerate(cases):
             problem = ConeProblem(self, case, effort, np.inf if cutoff is None else cutoff[i])
             tree = branch_and_bound(problem, WIDTH)
             problem.report(tree, out, i)
             if problem.is_proof(tree):
-                proofs.append((np.array([i]), problem.proof(tree)))
-        return replace(out, proof=Proof.joined(proofs, len(cases)) if proofs else None)
+                proofs.append(problem.proof(tree)._replace(row=np.array([i])))
+        return replace(out, proof=ProofTrees.joined(proofs) if proofs else None)
 
 
 def _solvers(program: Program) -> Iterator[Solver]:
@@ -373,11 +373,15 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         convex = not self.relaxation.program.condition_types & {*INTEGRAL}
         return convex and not tree.unfinished[0] and len(tree.row) <= PROVED
 
-    def proof(self, tree: SearchTree) -> Proof:
+    def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""
         nodes, ceiling = tree.record, np.minimum(tree.least, self.incumbent_cost)
         boxes = nodes.low, nodes.high, nodes.changed, nodes.multipliers
-        return Proof(tree.row, *boxes, tree.children, np.zeros(1, dtype=np.intp), ceiling)
+        searched, root = (
+            SearchedBoxes(tree.row, *boxes, tree.children, np.isinf(tree.bound)),
+            np.zeros(1, dtype=np.intp),
+        )
+        return proof_trees(self.program, self.case, searched, root, ceiling)
 
 
 def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:

@@ -14,7 +14,7 @@ import numpy as np
 from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangian
 from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.solvers.branch_and_bound import pick, put
+from counterpoint.programs.proof import pick, put
 
 __all__ = ["Basis", "maximize_dual"]
 

@@ -22,10 +22,10 @@ from counterpoint.families.additive.pieces import Bends
 from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program
+from counterpoint.programs.proof import pick
 from counterpoint.programs.region import Cases
 from counterpoint.programs.separable import Diagonal, best_changes
 from counterpoint.rows import lattice
-from counterpoint.solvers.branch_and_bound import pick
 
 __all__ = ["Boxes", "Candidates", "Knapsack", "KnapsackLagrangian", "KnapsackRows", "Terms"]
 

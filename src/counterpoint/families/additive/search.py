@@ -23,17 +23,12 @@ from counterpoint.families.additive.knapsack import (
 )
 from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
-from counterpoint.programs.proof import Proof
+from counterpoint.programs.proof import ProofTrees, pick, put
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution
-from counterpoint.solvers.branch_and_bound import (
-    BranchingProblem,
-    SearchTree,
-    branch_and_bound,
-    pick,
-    put,
-)
+from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
+from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 
 __all__ = ["search_knapsacks"]
 
@@ -69,11 +64,17 @@ class NodeRecord(NamedTuple):
 
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of columns without an end
 def search_knapsacks(
-    knapsack: Knapsack, cases: Cases, effort: Effort, cutoff: FloatArray | None, most: int
+    knapsack: Knapsack,
+    cases: Cases,
+    effort: Effort,
+    cutoff: FloatArray | None,
+    most: int,
+    domain: Cases | None = None,
 ) -> Solution:
     """Search each row with at most so many nodes; rows share their time.
 
-    Points are of use only if they cost less than the cutoff (n,).
+    Points are of use only if they cost less than the cutoff (n,). If the cases are only part of a
+    domain, the cost alone is to exclude what lies beyond.
     """
     end = np.inf if effort.seconds is None else clock() + effort.seconds * len(cases)
     reached = np.full(len(cases), np.inf) if cutoff is None else cutoff
@@ -88,7 +89,7 @@ def search_knapsacks(
     out.outcomes[stuck] = Outcome.LIMIT
     out.reported[:] = np.where(stuck, 0.0, ceiling)
     out.multipliers[:] = knapsack.multipliers(tree.record.multipliers[: len(cases)])
-    return replace(out, proof=_proof(problem.rows, tree, stuck, ceiling))
+    return replace(out, proof=_proof(problem.rows, domain or cases, tree, stuck, ceiling))
 
 
 @final
@@ -371,12 +372,12 @@ def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray)
     return np.asarray(np.where(flat[:, None], alone, upper))
 
 
-def _proof(rows: KnapsackRows, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray) -> Proof:
+def _proof(
+    rows: KnapsackRows, domain: Cases, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray
+) -> ProofTrees:
     """Return the trees of rows that are not stuck, in encoded columns."""
-    k, cases, nodes = rows.knapsack, rows.cases, np.flatnonzero(~stuck[tree.row])
-    place = np.full(len(tree.row) + 1, -1)
-    place[nodes] = np.arange(len(nodes))
-    row, record, root = tree.row[nodes], pick(tree.record, nodes), pick(rows.boxes, tree.row[nodes])
+    k, cases, row, record = rows.knapsack, rows.cases, tree.row, tree.record
+    root = pick(rows.boxes, row)
     low, high = cases.low[row], cases.high[row]
     for bounds, ends, whole in ((low, record.low, root.low), (high, record.high, root.high)):
         number = lattice.number(rows.x[row], ends, k.units)
@@ -399,9 +400,10 @@ def _proof(rows: KnapsackRows, tree: SearchTree, stuck: BoolArray, ceiling: Floa
     if k.at_most is not None:
         starts = np.array([group.start for group in k.program.domain.groups], dtype=np.intp)
         forced[:, np.concatenate([k.numbers, starts, k.bent])] = record.forced
-    multipliers, children = k.multipliers(record.multipliers), place[tree.children[nodes]]
-    roots = place[: len(stuck)]
-    return Proof(row, low, high, forced, multipliers, children, roots, ceiling)
+    multipliers, solved = k.multipliers(record.multipliers), np.flatnonzero(~stuck)
+    refuted = np.isposinf(tree.bound)
+    boxes = SearchedBoxes(row, low, high, forced, multipliers, tree.children, refuted)
+    return proof_trees(k.program, domain, boxes, solved, ceiling[solved])
 
 
 def _ends(mask: BoolArray) -> tuple[IntArray, IntArray]:

@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.families.additive.knapsack import Knapsack
 from counterpoint.families.additive.search import search_knapsacks
 from counterpoint.families.additive.sums import SumBounds, SumDuality
-from counterpoint.numerics import EPS, FloatArray, IntArray
+from counterpoint.numerics import EPS, FloatArray
 from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
 from counterpoint.programs.conditions import (
     INTEGRAL,
@@ -22,7 +22,7 @@ from counterpoint.programs.conditions import (
     Transitions,
 )
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import Proof
+from counterpoint.programs.proof import ProofTrees
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -127,7 +127,7 @@ class Knapsacks(Solver):
         out, cost_cutoff = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
         cost_cutoff, trees = (
             cost_cutoff if cutoff is None else cutoff,
-            list[tuple[IntArray, Proof]](),
+            list[ProofTrees](),
         )
         remaining, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
         endless, encoded_cost = (
@@ -144,13 +144,14 @@ class Knapsacks(Solver):
                 )
             near = rows.within(rows.x - reach, rows.x + reach)
             solution = search_knapsacks(
-                self.knapsack, near, effort, np.minimum(cost_cutoff[remaining], most), NODES
+                self.knapsack, near, effort, np.minimum(cost_cutoff[remaining], most), NODES, rows
             )
             farther = (solution.outcomes == Outcome.NOTHING) & (cost_cutoff[remaining] > most)
             out.put(remaining, solution)
             assert solution.proof is not None  # noqa: S101 (a search leaves its trees)
-            trees.append((remaining[~farther], solution.proof.take(np.flatnonzero(~farther))))
+            done = solution.proof.take(np.flatnonzero(~farther))
+            trees.append(done._replace(row=remaining[~farther][done.row]))
             remaining = remaining[farther]
             if not len(remaining):
                 break
-        return replace(out, proof=Proof.joined(trees, len(cases)).within(cases))
+        return replace(out, proof=ProofTrees.joined(trees))

@@ -364,11 +364,9 @@ def search_cells(state: Found, pieces: Union, _margins: object) -> list[RowEvide
     return [RowEvidence([[search.run()] for search in searches])]
 
 
-def evidence_of(
-    cells: VoronoiCells, program: Program, cases: Cases, proofs: Sequence[dict[str, Any]]
-) -> RowEvidence:
+def evidence_of(cells: VoronoiCells, program: Program, cases: Cases, kept: Kept) -> RowEvidence:
     """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
-    relaxations = []
+    relaxations, proofs = [], kept.family_proofs or ()
     for (case, spread), proof in zip(_with_spreads(program, cases), proofs, strict=True):
         if proof.keys() != {"rival", "rivals", "cells"}:
             raise ValueError("a proof of cells has one rival, other rivals, and cells")

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.trees.grid import NUMBER, SET, Grid, narrowed
+from counterpoint.families.trees.grid import Grid, narrowed
 from counterpoint.numerics import (
     AFTER,
     EPS,
@@ -21,6 +21,7 @@ from counterpoint.numerics import (
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.program import Program
+from counterpoint.programs.proof import NUMBER, SET
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
 

@@ -20,13 +20,12 @@ from counterpoint.errors import UnsupportedModel
 from counterpoint.families.trees.arrays import Trees
 from counterpoint.models.form import AffineMap
 from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
+from counterpoint.programs.proof import NUMBER, SET
 
-__all__ = ["NUMBER", "SET", "Grid", "divided", "narrowed"]
+__all__ = ["Grid", "divided", "narrowed"]
 
 BLOCK = 1 << 23
 """Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
-NUMBER, SET = 1, 2
-"""Kinds of splits: `NUMBER`, which one, its first cell on the right; `SET`, which test, and 0."""
 
 
 def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
@@ -130,7 +129,10 @@ class Grid:
         return how.reduceat(values, self.firsts, axis=1) if len(self.groups) else values
 
     def has(self, splits: IntArray) -> bool:
-        """Return whether there are all of (n, 3) splits."""
+        """Return whether there are all of (n, 3) splits: kind, what and where.
+
+        That is a number and its first cell in the second part, or a test of categories and 0.
+        """
         kind, what, where = splits.T
         count = np.where(kind == NUMBER, len(self.columns), len(self.of_set))
         valid = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)

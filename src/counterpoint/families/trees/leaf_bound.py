@@ -14,8 +14,8 @@ import numpy as np
 
 from counterpoint.families.trees.boxes import BoxCosts, CellBoxes, RowCosts
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.grid import NUMBER, SET
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.programs.proof import NUMBER, SET
 
 __all__ = ["LeafBound"]
 

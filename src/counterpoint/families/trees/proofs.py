@@ -1,14 +1,14 @@
-"""Proofs by boxes of cells that cover what is possible, each closed for a reason.
+"""Proof trees over boxes of cells, whose leaves are closed for a reason.
 
-Whoever checks them bounds all closed boxes anew with `RowCosts`, many at once: neither in the order
-of the search that found them, nor with its bounds.
+Whoever checks them bounds all leaves anew with `RowCosts`, many at once: neither in the order of
+the search that found them, nor with its bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy import sparse
@@ -21,78 +21,30 @@ from counterpoint.families.trees.relations import Relations, without_trees
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.programs.evidence import Bounding, Kept, kept_size
 from counterpoint.programs.program import Program
+from counterpoint.programs.proof import OLD, ProofTrees, least_of_leaves, pick
 from counterpoint.programs.region import Cases
-from counterpoint.solvers.branch_and_bound import pick, stacked
 
-__all__ = ["EXACT", "BoxProof", "BoxProofs", "evidence_of", "needed", "refuted", "require_rows"]
+__all__ = ["BoxProofs", "evidence_of", "needed", "refuted", "require_rows"]
 
 TESTS = 1 << 22
 """Tests of leaves times boxes that are checked together: 32 MiB of each of some arrays."""
 TOGETHER = 64
 """Boxes that are checked together: they share the leaves of the box around them."""
-CLOSED, EXACT = 0, 3
-"""Kinds of nodes that are not split: a box that holds nothing cheaper than the bound; one whose
-best leaves do not meet the demands when their values are added up without rounding."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class BoxProof:
-    """Boxes that cover what is possible for one row, a node each; the root comes first."""
-
-    kind: list[int]
-    what: list[int]  # of a split
-    where: list[int]
-    first: list[int]  # the nodes of its two parts
-    second: list[int]
-    multipliers: list[list[float]]  # of linear relations, for boxes that are not split
-    bound: float  # no point that meets the demands costs less
-
-    @classmethod
-    def alone(cls, size: int, bound: float) -> BoxProof:
-        """Return one box that proves a bound by itself."""
-        return cls([CLOSED], [0], [0], [0], [0], [[0.0] * size], bound)
-
-    def closed(self, grid: Grid, root: CellBoxes) -> tuple[CellBoxes, IntArray] | None:
-        """Return the boxes that are not split, near ones together, and their nodes.
-
-        None if the nodes are no tree.
-        """
-        splits = np.array([self.kind, self.what, self.where]).T
-        children = np.array([self.first, self.second]).T
-        split = (splits[:, 0] != CLOSED) & (splits[:, 0] != EXACT)
-        inner, nodes = np.flatnonzero(split), np.arange(len(split))
-        # parts come after the whole, and no two boxes share one
-        later = (children[inner] > inner[:, None]) & (children[inner] < len(split))
-        apart = len(np.unique(children[inner])) == children[inner].size
-        if not (later.all() and apart and grid.has(splits[inner])):
-            return None
-        size, place = np.ones_like(nodes), np.zeros_like(nodes)
-        for k in inner[::-1].tolist():
-            size[k] = size[children[k]].sum()
-        for k in inner.tolist():
-            place[children[k]] = place[k] + np.array([0, size[children[k, 0]]])
-        at, boxes, ends = nodes[:1], root, []
-        while len(at):
-            open_ = split[at]
-            ends.append((at[~open_], pick(boxes, ~open_)))
-            at = at[open_]
-            boxes = stacked(pick(boxes, open_).halves(grid, splits[at]))
-            at = children[at].T.ravel()
-        which = np.concatenate([end for end, _ in ends])
-        order = np.argsort(place[which])
-        return pick(stacked([end for _, end in ends]), order), which[order]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BoxProofs(Bounding):
-    """Proofs for rows and one set of demands, checked anew whenever a bound is asked for."""
+    """Proofs for rows and one set of demands, checked anew whenever a bound is asked for.
+
+    A number of a split is one of the grid's, and its value the first cell of the second child; a
+    set is one of the grid's tests.
+    """
 
     program: Program
     condition: LeafSums
     cases: Cases
-    proofs: Sequence[BoxProof]
+    trees: Sequence[ProofTrees]
     reported: FloatArray  # (n,) bounds that rest on the word of a solver; 0 for none
 
     @property
@@ -101,45 +53,58 @@ class BoxProofs(Bounding):
 
     @property
     def kept(self) -> Kept:
-        return Kept(
-            np.zeros((len(self.proofs), kept_size(self.program))), family_proofs=self.proofs
-        )
+        return Kept(np.zeros((len(self.cases), kept_size(self.program))), self.trees)
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return the bounds (n,) of the proofs that hold, 0 for the others."""
-        out, form = np.zeros(len(self.proofs)), self.condition.form
-        for i, (case, proof) in enumerate(zip(self.cases, self.proofs, strict=True)):
+        out, form = np.zeros(len(self.cases)), self.condition.form
+        for i, tree in (pair for trees in self.trees for pair in trees.each()):
+            case = self.cases.take(np.array([i]))
             needs = needed(self.condition, np.zeros(2) if margin is None else margin[i])
             row = RowCosts(form.grid(self.program.domain.groups, case.x[0]), self.program, case)
-            if _holds(proof, row, self.condition, needs):
-                out[i] = proof.bound
+            out[i] = max(out[i], _proved(tree, row, self.condition, needs))
         return out, np.maximum(out, self.reported)
 
 
-def _holds(proof: BoxProof, row: RowCosts, condition: LeafSums, needs: FloatArray) -> bool:
-    """Return whether no point that meets the demands by what it needs costs less than the bound."""
+def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatArray) -> float:
+    """Return what points cost at least that meet the demands by what they need: the tree's claim.
+
+    Or 0, where some leaf may hold a cheaper one.
+    """
     if row.root is None:
-        return True
+        return float(tree.bound[0])
+    if not np.isfinite(tree.multipliers).all():
+        return 0.0
     grid, size = row.grid, row.program.size
-    closed = proof.closed(grid, row.root)
-    if closed is None:
-        return False
-    boxes, nodes = closed
-    vectors = [proof.multipliers[node] for node in nodes.tolist()]
-    if {len(vector) for vector in vectors} != {size} or not np.isfinite(vectors).all():
-        return False
     values, shift = condition.weights @ grid.values.T, condition.shift + condition.tolerance - needs
     relations = Relations(row, without_trees(row.program)) if size else None
-    for multipliers, chunk in _chunks(np.array(vectors), max(1, TESTS // max(grid.pad, 1))):
-        rows = [row, row.charging(multipliers)][not multipliers.any() :]
-        for k, leaves in _open(rows, pick(boxes, chunk), values, shift, proof.bound):
-            exact = proof.kind[nodes[chunk[k]]] == EXACT and refuted(condition, grid, leaves)
-            box = pick(boxes, chunk[k : k + 1])
-            if not exact and (relations is None or relations.bound(box, multipliers) < proof.bound):
-                return False
-    return True
+
+    def halves(boxes: CellBoxes, nodes: IntArray) -> tuple[CellBoxes, CellBoxes]:
+        return boxes.halves(grid, _splits(tree, nodes, grid))
+
+    def bounds(boxes: CellBoxes, nodes: IntArray, _: IntArray) -> FloatArray:
+        claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
+        for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
+            rows = [row, row.charging(multipliers)][not multipliers.any() :]
+            for k, leaves in _open(rows, pick(boxes, chunk), values, shift, claim):
+                box = pick(boxes, chunk[k : k + 1])
+                related = relations is not None and relations.bound(box, multipliers) >= claim
+                if not related and not refuted(condition, grid, leaves):
+                    return np.zeros(len(nodes))
+        return np.full(len(nodes), claim)
+
+    return float(least_of_leaves(tree, row.root, halves, bounds)[0])
+
+
+def _splits(tree: ProofTrees, nodes: IntArray, grid: Grid) -> IntArray:
+    """Return the splits (m, 3) of nodes; raise a ValueError if there is no such split."""
+    where = np.clip(np.nan_to_num(tree.where[nodes]), -1, 1 << 30).astype(np.intp)
+    splits = np.stack([tree.kind[nodes], tree.what[nodes], where], axis=1)
+    if not grid.has(splits):
+        raise ValueError("a node of a tree is split in no way that there is")
+    return splits
 
 
 def _chunks(vectors: FloatArray, most: int) -> Iterator[tuple[FloatArray, IntArray]]:
@@ -244,26 +209,9 @@ def require_rows(program: Program) -> None:
         )
 
 
-def evidence_of(
-    condition: LeafSums, program: Program, cases: Cases, records: Sequence[dict[str, Any]]
-) -> BoxProofs:
-    """Read the proof of each row from its record; raise a ValueError if one is malformed.
-
-    Whether the proofs hold is checked later, whenever a bound is asked for.
-    """
+def evidence_of(condition: LeafSums, program: Program, cases: Cases, proof: Kept) -> BoxProofs:
+    """Return the bounds of recorded proofs, which are checked whenever they are asked for."""
     require_rows(program)
-    proofs = []
-    for record in records:
-        nodes = [record[name] for name in ("kind", "what", "where", "first", "second")]
-        are_whole = all(type(v) is int and v >= 0 for values in nodes for v in values)
-        lengths = {len(values) for values in (*nodes, record["multipliers"])}
-        # The five lists of the nodes, their multipliers and the bound, and nothing else.
-        if not are_whole or len(lengths) != 1 or len(record) != 7:
-            raise ValueError("the nodes of a tree are whole numbers, as many of each sort")
-        multipliers = [[float(value) for value in vector] for vector in record["multipliers"]]
-        bound = float(record["bound"])
-        if not bound >= 0.0:
-            raise ValueError("a bound is a number of at least 0")
-        kind, what, where, first, second = nodes
-        proofs.append(BoxProof(kind, what, where, first, second, multipliers, bound))
-    return BoxProofs(program, condition, cases, proofs, np.zeros(len(cases)))
+    if proof.family_proofs is not None:
+        raise ValueError(OLD)
+    return BoxProofs(program, condition, cases, proof.trees, np.zeros(len(cases)))

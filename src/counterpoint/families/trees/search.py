@@ -14,26 +14,18 @@ from counterpoint.caches import Memo
 from counterpoint.families.trees.boxes import CellBoxes, RowCosts
 from counterpoint.families.trees.exchange import Exchange, State
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.grid import NUMBER, SET
 from counterpoint.families.trees.leaf_bound import LeafBound
-from counterpoint.families.trees.proofs import (
-    EXACT,
-    BoxProof,
-    BoxProofs,
-    needed,
-    refuted,
-    require_rows,
-)
+from counterpoint.families.trees.proofs import BoxProofs, needed, refuted, require_rows
 from counterpoint.families.trees.relations import Relations, without_trees
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.evidence import Bounding
+from counterpoint.programs.proof import NUMBER, SET, ProofTrees, pick, stacked
 from counterpoint.search.search import Found, SafetyMargins, Union
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
     branch_and_bound,
-    pick,
-    stacked,
+    levels,
 )
 
 __all__ = ["search_trees"]
@@ -233,39 +225,46 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
     # --- branch and bound ---
 
-    def run(self, gap: float, end: float) -> tuple[BoxProof, bool]:
+    def run(self, gap: float, end: float) -> tuple[ProofTrees, bool]:
         """Search; return the proof, and whether time or memory ran out.
 
         Where memory did, the best point so far stays, and nothing is proved.
         """
         self.gap, self.end = gap, end
         if self.row.root is None:
-            return BoxProof.alone(self.size, np.inf), False
+            return self.claim(np.inf), False
         width = 1 if self.relations else max(1, min(WIDTH, TESTS // max(self.grid.pad, 1)))
         try:
             self.exchange.greedy()
             tree = branch_and_bound(self, width)
         except MemoryError:
-            return BoxProof.alone(self.size, 0.0), True
+            return self.claim(0.0), True
         proof, leaf = self.proof(tree), tree.children[:, 0] < 0
         if self.relations is not None:
             reported = np.maximum(tree.bound, tree.record.reported)[leaf]
             self.reported = min(self.cost_cutoff, float(reported.min()))
         return proof, self.end < np.inf and self.is_over
 
-    def proof(self, tree: SearchTree) -> BoxProof:
+    def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the proof that a search tree makes."""
-        leaf, split = tree.children[:, 0] < 0, np.array(tree.record.split)
-        split[leaf & (split[:, 0] != EXACT)] = 0
-        children = np.where(leaf[:, None], 0, tree.children)
-        multipliers = [
-            vector if is_leaf else []
-            for vector, is_leaf in zip(tree.record.multipliers.tolist(), leaf.tolist(), strict=True)
-        ]
+        nodes = np.concatenate(levels(tree.children, np.zeros(1, dtype=np.intp)))
+        leaf = (tree.children[:, 0] < 0)[:, None]
+        kind, what, where = np.where(leaf, 0, tree.record.split)[nodes].T
+        multipliers = np.where(leaf, tree.record.multipliers, 0.0)[nodes]
         bound = min(self.cost_cutoff, float(tree.least[0]))
-        kind, what, where = split.T.tolist()
-        first, second = children.T.tolist()
-        return BoxProof(kind, what, where, first, second, multipliers, bound)
+        return self.claim(bound)._replace(
+            kind=kind,
+            what=what,
+            where=where.astype(np.float64),
+            options=np.zeros((len(nodes), len(self.grid.owner)), dtype=bool),
+            multipliers=multipliers,
+        )
+
+    def claim(self, bound: float) -> ProofTrees:
+        """Return one box that is to prove a bound by itself."""
+        zero, vector = np.zeros(1, dtype=np.intp), np.zeros((1, self.size))
+        options = np.zeros((1, len(self.grid.owner)), dtype=bool)
+        return ProofTrees(zero, np.array([bound]), zero, zero, np.zeros(1), options, vector)
 
     def roots(self) -> OpenBoxes:
         root = self.row.root
@@ -376,7 +375,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             split = self._aside(box, box.path)
         if not split[0] and not believed:
             if refuted(self.condition, self.grid, box.leaves):
-                return replace(box, split=(EXACT, 0, 0), bound=np.inf)
+                return replace(box, split=(0, 0, 0), bound=np.inf)
             sums = self.values[:, box.path].sum(axis=1) + self.condition.shift
             if (sums >= -self.condition.tolerance).all() and not self.needs.any():
                 self.offer(*(box.cheapest or box.nearest), doubtful=True)
@@ -431,7 +430,7 @@ def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Seque
         condition = next(c for c in program.region if isinstance(c, LeafSums))
         require_rows(program)
         seconds = result.effort.shared(len(pieces.listed)).seconds
-        proofs, reported = list[BoxProof](), np.zeros(len(cases))
+        proofs, reported = list[ProofTrees](), np.zeros(len(cases))
         related = without_trees(program) if program.size else None
         for i, case in enumerate(cases):
             end = np.inf if seconds is None else clock() + SEARCHING * seconds
@@ -443,7 +442,7 @@ def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Seque
             problem.incumbents = partial(result.incumbents, i)
             proof, limited = problem.run(result.effort.gap, end)
             result.limited[i] |= limited
-            proofs.append(proof)
+            proofs.append(proof._replace(row=np.array([i])))
             reported[i] = problem.reported
             if problem.point is not None:
                 y = problem.point[None, :]

@@ -1,0 +1,226 @@
+"""Proof trees of searches whose nodes are boxes of a domain; who checks them believes nothing here.
+
+A search may leave out what the multipliers of a node exclude. That becomes a leaf with these
+multipliers, but only where it is needed: costs are convex in each column, so that an end of a box
+matters only where the cheapest point of a leaf would lie beyond it, or what refutes a leaf.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.programs.program import Program
+from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, Splits, pick, stacked
+from counterpoint.programs.region import Cases
+from counterpoint.rows import lattice
+from counterpoint.solvers.branch_and_bound import levels
+
+__all__ = ["SearchedBoxes", "proof_trees"]
+
+FAR = 1e300
+"""A number beyond all values of columns, to split off nothing."""
+
+
+@final
+class SearchedBoxes(NamedTuple):
+    """The boxes that a search went through, N nodes; children come after their parents."""
+
+    row: IntArray  # (N,)
+    low: FloatArray  # (N, d) bounds on y
+    high: FloatArray
+    forced: BoolArray  # (N, d): features that count as changed, by their first columns
+    multipliers: FloatArray  # (N, size), see `ProofTrees`
+    children: IntArray  # (N, 2); −1 for a leaf
+    refuted: BoolArray  # (N,): whether multipliers show that there is no point
+
+
+@final
+class SplitNodes(NamedTuple):
+    """Some nodes, and how they are split."""
+
+    node: IntArray  # (m,)
+    how: Splits
+    second: BoolArray  # (m,): whether the search went on in the second part; else in the first
+
+
+def proof_trees(
+    program: Program, cases: Cases, boxes: SearchedBoxes, roots: IntArray, bound: FloatArray
+) -> ProofTrees:
+    """Return the trees that begin with the boxes of some roots, by their splits.
+
+    They cover the domains of the cases: what lies beyond the boxes of roots is excluded by the cost
+    alone. ``bound`` is what each tree claims.
+    """
+    nodes = replace(cases.take(boxes.row), low=boxes.low, high=boxes.high)
+    inner = np.flatnonzero(boxes.children[:, 0] >= 0)
+    first, second = boxes.children[inner].T
+    low, high = np.array(boxes.low), np.array(boxes.high)
+    low[inner] = np.minimum(boxes.low[first], boxes.low[second])
+    high[inner] = np.maximum(boxes.high[first], boxes.high[second])
+    parted = replace(nodes, low=low, high=high)  # what the children make up
+    beyond = _beyond(program, roots, cases.take(boxes.row[roots]), *(v[roots] for v in boxes[1:3]))
+    excluded = [beyond]
+    if (low > boxes.low).any() or (high < boxes.high).any():
+        domain = cases.take(boxes.row)
+        excluded += _excluded(
+            program, (domain, nodes, parted), boxes, levels(boxes.children, roots)
+        )
+    exclusions = stacked(excluded)
+    order = np.argsort(exclusions.node, kind="stable")
+    by_cost = order < len(beyond.node)
+    exclusions = pick(exclusions, order)
+    closed = np.where(by_cost[:, None], 0.0, boxes.multipliers[exclusions.node])
+    splits = _splits(program, boxes, inner)
+    return _chained(boxes, roots, splits, exclusions, closed)._replace(bound=bound)
+
+
+def _options(program: Program, high: FloatArray) -> BoolArray:
+    """Return which categories boxes hold, (m, columns of groups)."""
+    return np.asarray(high[:, _columns(program)] > 0.5)
+
+
+def _columns(program: Program) -> IntArray:
+    return np.flatnonzero(~program.domain.numeric)
+
+
+def _splits(program: Program, boxes: SearchedBoxes, inner: IntArray) -> SplitNodes:
+    """Return how the children of inner nodes part what they make up."""
+    first, second = boxes.children[inner].T
+    m, every = len(inner), np.arange(len(inner))
+    newly = boxes.forced[second] & ~boxes.forced[first]
+    options, others = _options(program, boxes.high[first]), _options(program, boxes.high[second])
+    differs = (boxes.low[first] != boxes.low[second]) | (boxes.high[first] != boxes.high[second])
+    numbers = differs & program.domain.numeric
+    where = boxes.high[first]
+    # children that are alike: all is in the first, and nothing in the second
+    what = np.where(numbers.any(axis=1), numbers.argmax(axis=1), program.domain.numeric.argmax())
+    where = np.where(numbers.any(axis=1), where[every, what], np.minimum(where[every, what], FAR))
+    kind = np.full(m, NUMBER)
+    columns = _columns(program)
+    if len(columns):
+        hot = (options != others).any(axis=1) | ~program.domain.numeric.any()
+        hot &= ~numbers.any(axis=1)
+        kind[hot] = SET
+        what = np.where(hot, columns[(options != others).argmax(axis=1)], what)
+    kind = np.where(newly.any(axis=1), CHANGE, kind)
+    what = np.where(newly.any(axis=1), newly.argmax(axis=1), what)
+    starts = np.arange(program.width)
+    for group in program.domain.groups:
+        starts[group] = group.start
+    how = Splits(kind, starts[what], where, options)
+    return SplitNodes(inner, how, np.zeros(m, dtype=bool))
+
+
+def _beyond(
+    program: Program, node: IntArray, whole: Cases, low: FloatArray, high: FloatArray
+) -> SplitNodes:
+    """Return splits of what lies beyond the ends (m, d) of numbers from the nodes' boxes."""
+    numeric, steps = program.domain.numeric, program.domain.steps
+    unit = np.where(steps > 0.0, steps, 1.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        before = lattice.number(whole.x, lattice.first(whole.x, low, unit) - 1.0, unit)
+        before = np.where(steps > 0.0, before, np.nextafter(low, -np.inf))
+    splits = []
+    for mask, where, second in (
+        ((low > whole.low) & numeric, before, True),
+        ((high < whole.high) & numeric, high, False),
+    ):
+        at, what = np.nonzero(mask)
+        options = np.zeros((len(at), (~numeric).sum()), dtype=bool)
+        how = Splits(np.full(len(at), NUMBER), what, where[at, what], options)
+        splits.append(SplitNodes(node[at], how, np.full(len(at), second)))
+    return stacked(splits)
+
+
+def _excluded(
+    program: Program,
+    cases: tuple[Cases, Cases, Cases],
+    boxes: SearchedBoxes,
+    by_level: list[IntArray],
+) -> list[SplitNodes]:
+    """Return splits of what multipliers exclude, as far as leaves need them.
+
+    The cases are the domains of nodes, their boxes, and what their children make up of these.
+    """
+    domain, nodes, parted = cases
+    slope = program.cut(boxes.multipliers[:, : program.size], nodes.x).normal
+    whole = domain.low - domain.x, domain.high - domain.x
+    best = program.duality.diagonal.best(slope, *whole, domain.x, program.domain.steps)
+    refuted = boxes.refuted[:, None]
+    at_low = np.asarray((best < nodes.low - nodes.x) | (refuted & (slope > 0.0)))
+    at_high = np.asarray((best > nodes.high - nodes.x) | (refuted & (slope < 0.0)))
+    options = _options(program, parted.high)
+    without = _options(program, nodes.high) & ~options
+    needs_low, needs_high = np.array(at_low), np.array(at_high)
+    cut_low, cut_high = np.zeros(at_low.shape, dtype=bool), np.zeros(at_low.shape, dtype=bool)
+    for level in by_level[::-1]:
+        inner = level[boxes.children[level, 0] >= 0]
+        children = boxes.children[inner]
+        for needs, cut, ends, outer in (
+            (needs_low, cut_low, parted.low, nodes.low),
+            (needs_high, cut_high, parted.high, nodes.high),
+        ):
+            same = outer[children] == ends[inner][:, None]
+            needed: BoolArray = np.asarray((needs[children] & same).any(axis=1))
+            narrower = ends[inner] != outer[inner]
+            cut[inner] = needed & narrower & program.domain.numeric
+            needs[inner] = needed & ~narrower
+        # the leaf of an exclusion is bounded in what is there of the other columns
+        several = np.hstack([cut_low[inner], cut_high[inner], without[inner]])
+        excludes = np.asarray(several.any(axis=1, keepdims=True))
+        for needs, at_end in ((needs_low, at_low), (needs_high, at_high)):
+            needs[inner] |= excludes & at_end[inner]
+    low, high = np.where(cut_low, parted.low, -np.inf), np.where(cut_high, parted.high, np.inf)
+    splits, columns = [_beyond(program, np.arange(len(low)), nodes, low, high)], _columns(program)
+    for group in program.domain.groups:
+        at = np.flatnonzero(
+            without[:, (columns >= group.start) & (columns < group.stop)].any(axis=1)
+        )
+        kind, what = np.full(len(at), SET), np.full(len(at), group.start)
+        how = Splits(kind, what, np.zeros(len(at)), options[at])
+        splits.append(SplitNodes(at, how, np.zeros(len(at), dtype=bool)))
+    return splits
+
+
+def _chained(
+    boxes: SearchedBoxes,
+    roots: IntArray,
+    splits: SplitNodes,
+    exclusions: SplitNodes,
+    closed_by: FloatArray,
+) -> ProofTrees:
+    """Return trees in which nodes are split one exclusion after the other, and then by their split.
+
+    Exclusion k is made at its node, or at the k-th new node before; it leaves the new nodes k, in
+    which the search went on, and count + k, which is a leaf with the multipliers ``closed_by``.
+    """
+    n, count = len(boxes.row), len(exclusions.node)
+    go_on, closed = n + np.arange(count), n + count + np.arange(count)
+    begins = np.diff(exclusions.node, prepend=-1) != 0
+    ends = np.diff(exclusions.node, append=n) != 0
+    head = np.where(begins, exclusions.node, go_on - 1)
+    last = np.arange(n)
+    last[exclusions.node[ends]] = go_on[ends]
+    children = np.full((n + 2 * count, 2), -1)
+    children[last[splits.node]] = boxes.children[splits.node]
+    both = np.stack([go_on, closed], axis=1)
+    children[head] = np.where(exclusions.second[:, None], both[:, ::-1], both)
+    kind, what = np.full((2, n + 2 * count), LEAF)
+    where, options = (
+        np.zeros(len(kind)),
+        np.zeros((len(kind), splits.how.options.shape[1]), dtype=bool),
+    )
+    for node, how in ((last[splits.node], splits.how), (head, exclusions.how)):
+        kind[node], what[node], where[node], options[node] = how
+    multipliers = np.zeros((len(kind), boxes.multipliers.shape[1]))
+    multipliers[:n] = boxes.multipliers
+    multipliers[last] = boxes.multipliers
+    multipliers[closed] = closed_by
+    order = np.concatenate(levels(children, roots))
+    multipliers = np.where((kind == LEAF)[:, None], multipliers, 0.0)
+    nodes: Any = (array[order] for array in (kind, what, where, options, multipliers))
+    return ProofTrees(boxes.row[roots], np.zeros(len(roots)), *nodes)

@@ -485,7 +485,7 @@ class KnapsackLagrangian:
         change = np.where(k.whole[at], np.rint((y - x) / units), (y - x) / units)
         rounded = lattice.number(x, change, units)
         # what was found at the end of a piece is not to be rounded into the next one
-        beyond = ~k.whole[at] & (bends.piece(rounded) != bends.piece(y))
+        beyond = ~k.whole[at] & (bends.piece(rounded)[1] != bends.piece(y)[1])
         nearer = np.nextafter(change + (y - rounded), np.copysign(np.inf, y - rounded))
         change = np.where(beyond, nearer, change)
         return np.clip(change, ends[0][:, at], ends[1][:, at])

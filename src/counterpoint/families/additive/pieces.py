@@ -102,16 +102,9 @@ class Bends:
 
     def some(self, which: BoolArray) -> Bends:
         """What some of the columns add."""
-        return replace(
-            self,
-            columns=self.columns[which],
-            starts=self.starts[which],
-            centers=self.centers[which],
-            coefficients=self.coefficients[which],
-            sizes=self.sizes[which],
-            blurs=self.blurs[which],
-            levels=None if self.levels is None else self.levels[which],
-        )
+        names = ("columns", "starts", "centers", "coefficients", "sizes", "blurs")
+        levels = None if self.levels is None else self.levels[which]
+        return replace(self, levels=levels, **{name: getattr(self, name)[which] for name in names})
 
     @cached_property
     def ends(self) -> FloatArray:
@@ -130,20 +123,17 @@ class Bends:
         """(k,) whether all pieces of a column are constant."""
         return np.asarray(~self.coefficients[..., 1:].any(axis=(1, 2, 3)))
 
-    def piece(self, y: FloatArray) -> IntArray:
-        """(n, k, …) the pieces that values of the columns are in."""
-        at = np.zeros(y.shape, dtype=np.intp)
-        for i in range(len(self.columns)):
+    def piece(self, y: FloatArray) -> tuple[IntArray, IntArray]:
+        """Return which pieces (n, k) values are in, as an index of arrays (k, p, …)."""
+        every, at = np.arange(len(self.columns)), np.zeros(y.shape, dtype=np.intp)
+        for i in every if self.starts.shape[1] > 1 else ():
             at[:, i] = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
-        return at
+        return every.reshape(-1, *[1] * (y.ndim - 2)), at
 
     def added(self, y: FloatArray) -> FloatArray:
         """(n, k, q, m) what q values of each column add to each row."""
-        if self.starts.shape[1] == 1:
-            u, coefficients = (y - self.centers)[..., None], self.coefficients
-        else:
-            which = np.arange(len(self.columns))[:, None], self.piece(y)
-            u, coefficients = (y - self.centers[which])[..., None], self.coefficients[which]
+        piece = self.piece(y)
+        u, coefficients = (y - self.centers[piece])[..., None], self.coefficients[piece]
         value = coefficients[..., 3]
         for c in (2, 1, 0):
             value = value * u + coefficients[..., c]
@@ -151,14 +141,11 @@ class Bends:
 
     def in_single_precision(self, y: FloatArray) -> FloatArray:
         """(n, k) values as float32 numbers in the same pieces, where these have any."""
-        out = np.array(y)
-        for i in range(len(self.columns)):
-            at = np.maximum(np.searchsorted(self.starts[i], y[:, i], side="right") - 1, 0)
-            low, high, single = self.starts[i, at], self.ends[i, at], y[:, i].astype(np.float32)
-            down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
-            inside = np.where(single < low, up, np.where(single > high, down, single))
-            out[:, i] = np.where((inside >= low) & (inside <= high), inside, y[:, i])
-        return out
+        piece, single = self.piece(y), y.astype(np.float32)
+        low, high = self.starts[piece], self.ends[piece]
+        down, up = (np.nextafter(single, np.float32(way)) for way in (-np.inf, np.inf))
+        inside = np.where(single < low, up, np.where(single > high, down, single))
+        return np.where((inside >= low) & (inside <= high), inside, y)
 
     def parts(self, n: int) -> Iterator[slice]:
         """So many rows in parts whose arrays are not too large."""
@@ -172,21 +159,14 @@ class Bends:
         unit = steps[self.columns][:, None]
         return lattice.within(x, low, high, unit) if unit.any() else (low, high)
 
-    def nearest(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """(n, k, p) how far the nearest reachable number of each piece is, and whether any is."""
-        low, high = self.reachable(cases, steps)
-        x, reachable = cases.x[:, self.columns, None], low <= high
-        change = np.minimum(np.maximum(x, low), high)
-        change -= x
-        change[~reachable] = 0.0
-        return change, reachable
-
     def value(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What (n, k, p) values in their pieces add to (n, m) weighed rows; sizes of the terms."""
+        if self.is_flat:
+            constants, size = self.coefficients[..., 0], self.sizes[..., 0]
+            added = np.tensordot(weights, constants, (1, 2))
+            return added, np.tensordot(np.abs(weights), size, (1, 2))
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)
         tall = np.einsum("nm,kpmc->nkpc", np.abs(weights), self.sizes)
-        if self.is_flat:
-            return mixed[..., 0], tall[..., 0]
         with np.errstate(invalid="ignore", over="ignore"):
             u, value = y - self.centers, mixed[..., 3]
             for c in (2, 1, 0):
@@ -195,15 +175,12 @@ class Bends:
 
     def here(self, x: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, k) what the columns of (n, d) points add, and the sizes of the terms."""
-        out, tall = np.empty((2, len(x), len(self.columns)))
-        for i, j in enumerate(self.columns):
-            at = np.maximum(np.searchsorted(self.starts[i], x[:, j], side="right") - 1, 0)
-            u = x[:, j] - self.centers[i, at]
-            powers = np.stack([u**c for c in range(4)], axis=1)
-            out[:, i] = np.einsum("nmc,nm,nc->n", self.coefficients[i, at], weights, powers)
-            sizes = np.einsum("nmc,nm->nc", self.sizes[i, at], np.abs(weights))
-            tall[:, i] = sizes_of(sizes, x[:, j], self.centers[i, at], self.blurs[i])
-        return out, tall
+        y, piece = x[:, self.columns], self.piece(x[:, self.columns])
+        centers = self.centers[piece]
+        powers = (y - centers)[..., None] ** np.arange(4)
+        value = np.einsum("nkmc,nm,nkc->nk", self.coefficients[piece], weights, powers)
+        sizes = np.einsum("nkmc,nm->nkc", self.sizes[piece], np.abs(weights))
+        return value, sizes_of(sizes, y, centers, self.blurs)
 
     def least(
         self,
@@ -220,13 +197,8 @@ class Bends:
         """
         absolute, curvature = (rows[self.columns][:, None] for rows in encoded_cost)
         out, where = np.empty((2, len(cases), len(self.columns)))
-        flat = self.is_flat and not slope[:, self.columns].any() and self.levels is None
         for rows in self.parts(len(cases)):
             chunk = cases.take(rows)
-            if flat:
-                least = self._least_flat(chunk, weights[rows], (absolute, curvature), steps)
-                out[rows], where[rows] = least
-                continue
             low, high = self.reachable(chunk, steps)
             x, pull = chunk.x[:, self.columns, None], slope[rows][:, self.columns, None]
             best, at = np.full(low.shape, np.inf), np.broadcast_to(x, low.shape)
@@ -256,42 +228,13 @@ class Bends:
         numbers = x[:, self.columns]
         if self.levels is None:
             return np.abs(y - numbers[:, :, None]), 0.0
-        every = np.arange(len(self.columns))
-        at = [np.searchsorted(self.starts[i], numbers[:, i], side="right") - 1 for i in every]
-        piece = every, np.maximum(np.stack(at, axis=1), 0)
+        piece = self.piece(numbers)
         factual = self.levels[piece][..., 0] + self.levels[piece][..., 1] * (
             numbers - self.centers[piece]
         )
         levels = self.levels[..., 0] + self.levels[..., 1] * (y - self.centers)
         factual = factual[:, :, None]
         return np.abs(levels - factual), np.abs(levels) + np.abs(factual)
-
-    def _least_flat(
-        self,
-        cases: Cases,
-        weights: FloatArray,
-        encoded_cost: tuple[FloatArray, FloatArray],
-        steps: FloatArray,
-    ) -> tuple[FloatArray, FloatArray]:
-        """(n, k) `least` of constant pieces: at the number of each that is nearest to x."""
-        (moved, reachable), (absolute, curvature) = self.nearest(cases, steps), encoded_cost
-        change = np.abs(moved)
-        paid = (
-            change * absolute if not curvature.any() else change * (absolute + curvature * change)
-        )
-        flat = self.coefficients[..., 0].reshape(-1, weights.shape[1]).T
-        value = (weights @ flat).reshape(paid.shape)
-        rounding = np.abs(weights) @ self.sizes[..., 0].reshape(-1, weights.shape[1]).T
-        rounding *= gamma(self.roundings)
-        value -= rounding.reshape(paid.shape)
-        paid *= 1.0 - 2.0 * gamma(8)
-        value += paid
-        value[~reachable] = np.inf
-        piece = value.argmin(axis=2)[:, :, None]
-        moved = np.take_along_axis(moved, piece, axis=2)[:, :, 0] + cases.x[:, self.columns]
-        chosen = np.arange(len(self.columns)), piece[:, :, 0]
-        moved = np.minimum(np.maximum(moved, self.starts[chosen]), self.ends[chosen])
-        return np.take_along_axis(value, piece, axis=2)[:, :, 0] - TINY, moved
 
     def _candidates(
         self,
@@ -304,6 +247,8 @@ class Bends:
         """Where a column of a row may take the least within a piece, before it is clipped to it."""
         x, shape = cases.x[:, self.columns, None], (len(cases), *self.starts.shape)
         yield np.broadcast_to(x, shape)
+        if self.is_flat and self.levels is None and not pull.any():
+            return  # a constant piece is least where it is nearest
         yield np.full(shape, -np.inf)
         yield np.full(shape, np.inf)
         mixed = np.einsum("nm,kpmc->nkpc", weights, self.coefficients)

@@ -83,8 +83,8 @@ class Knapsacks(Solver):
             return demands == 1
         # Continuous columns at a squared cost take a basis of several demands many steps a box:
         # branch and bound over quadratic programs is quicker, unless changes are counted.
-        others = {AtMost, SumBounds, TransitionCost, PercentileCost} & program.condition_types
-        slow = bool((knapsack.nonlinear & ~knapsack.whole).any()) and not others
+        special = {AtMost, SumBounds, TransitionCost, PercentileCost} & program.condition_types
+        slow = bool((knapsack.nonlinear & ~knapsack.whole).any()) and not special
         return demands <= DEMANDS and not free.any() and not slow
 
     @cached_property

@@ -2,18 +2,16 @@
 
 They are found by descents from several starts. With whole steps, categories or few changes a
 descent is first of the program without what is integral; then one integral part after the other is
-held, the most decided ones first, and what is left descends again, until all are held. The points
-found so are improved by descents with one of them held elsewhere. What is proved comes from
-relaxations and the program's own bound, which takes integrality into account; where it closes the
-gap, the search ends.
+held, the most decided ones first, and the others descend again, until all are held. The cheapest
+point is improved by descents with one of them held elsewhere. What is proved comes from relaxations
+and the program's own bound, which takes integrality into account; where it closes the gap, the
+search ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, product
 from time import perf_counter
 from typing import ClassVar, final
 
@@ -281,65 +279,43 @@ class LocalSearch:
         return np.where(traces & (at_most is not None), x, point)
 
     def _improve(self) -> None:
-        """Descents with one integral part elsewhere, until none of them gains anything."""
-        for _ in range(4):
+        """Moves of one or two integral parts, or descents with one of them moved, until none gains.
+
+        Each of these is a descent of its own, so a few must do.
+        """
+        for _ in range(20):
             if self.point is None or self._is_over():
                 return
-            self._move()
-            before = self.cost
-            # Each of them is a descent of its own, so a few must do.
-            for low, high, start in islice(self._neighbours(self.point), 24):
-                if (low < high).any() and not self.is_late:
-                    self.dive(start, low, high)
-            if not self.cost < before * (1.0 - STALLED):
-                return
-
-    def _move(self) -> None:
-        """Moves of one or two integral parts, as long as one gains."""
-        for _ in range(20):
-            if self.point is None or self.is_late:
-                return
-            moves, before = self._moves(self.point), self.cost * (1.0 - STALLED)
-            self.keep(self.point + moves)
+            before, point = self.cost * (1.0 - STALLED), self.point
+            moves = self._moves(point)
+            self.keep(point + moves)
             if self.cost >= before and len(moves) <= 80:  # of so many, pairs are too many
                 changed = (moves != 0.0).astype(np.float64)
                 first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
-                self.keep(self.point + moves[first] + moves[second])
+                self.keep(point + moves[first] + moves[second])
+            if self.cost < before:
+                continue
+            held = self.program.domain.held(point[None], self.case.x)[0]
+            low, high = self.case.low[0], self.case.high[0]
+            if (held | (low == high)).all():
+                return
+            for target in (point + moves)[:24]:
+                self.dive(target, np.where(held, target, low), np.where(held, target, high))
             if self.cost >= before:
                 return
 
-    def _neighbours(self, point: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-        """Yield bounds low and high and a start for descents to neighbours of a point, (d,) each.
-
-        First one changed feature is exchanged for another; then one integral part takes another
-        value, and all other integral parts are held.
-        """
-        program, x, case = self.program, self.case.x[0], self.case
-        low, high = case.low[0], case.high[0]
-        if program.domain.at_most is not None:
-            changed = program.domain.at_most.changed(point[None], case.x)[0]
-            for old, new in product(np.flatnonzero(changed), np.flatnonzero(~changed)):
-                may_change = np.array(changed)
-                may_change[old], may_change[new] = False, True
-                stays = np.ones(program.width, dtype=bool)
-                for feature in np.flatnonzero(may_change):
-                    stays[program.domain.at_most.blocks[feature]] = False
-                yield np.where(stays, x, low), np.where(stays, x, high), np.where(stays, x, point)
-        held = program.domain.held(point[None], case.x)[0]
-        for move in self._moves(point, (1.0,)):
-            target = point + move
-            yield np.where(held, target, low), np.where(held, target, high), target
-
-    def _moves(self, point: FloatArray, strides: tuple[float, ...] = (1.0, 2.0, 5.0)) -> FloatArray:
-        """(m, d) changes of one part: some steps, back to x or beyond it, another category."""
-        program, x, eye = self.program, self.case.x[0], np.eye(self.program.width)
-        step = (program.domain.steps[:, None] * eye)[program.domain.steps > 0.0]
-        moves = [sign * stride * step for stride in strides for sign in (1.0, -1.0)]
+    def _moves(self, point: FloatArray) -> FloatArray:
+        """(m, d) changes of one integral part: another category, some steps, or x and beyond it."""
+        program, x = self.program, self.case.x[0]
+        moves = list[FloatArray]()
         for group in program.domain.groups:
             change = np.zeros((group.stop - group.start, program.width))
             change[:, group] = np.eye(len(change)) - point[group]
             moves.append(change)
-        returns = np.where(eye > 0.0, x - point, 0.0)[program.domain.numeric]
-        every = np.vstack([*moves, returns, 2.0 * returns])
+        stepped, returns = np.diag(program.domain.steps), np.diag(x - point)
+        moves += [sign * stride * stepped for stride in (1.0, 2.0, 5.0) for sign in (1.0, -1.0)]
+        every = np.vstack(
+            [*moves, *(share * returns[program.domain.numeric] for share in (1.0, 2.0))]
+        )
         inside = ((self.case.low <= point + every) & (point + every <= self.case.high)).all(axis=1)
         return np.asarray(every[inside & every.any(axis=1)])

@@ -32,9 +32,6 @@ __all__ = ["STALLED", "Descents"]
 
 STALLED = 1e-9
 """A relative gain in price that counts as none."""
-FURTHER = np.array([0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 15.0, 23.0, 31.0, -1e-8, -1e-6, -1e-4])
-"""How far beyond the end of a step to look, in lengths of the step; or before it, in case that its
-end is not quite within convex conditions."""
 PAST = 1e-9
 """How far beyond a root of an excess its other side is looked at, relative to the root."""
 SAFE = 2e-9
@@ -154,7 +151,9 @@ class Descents:
         home = np.clip(case.x[0], case.low[0], case.high[0])
         share = self._entry(home, best - home, case)
         shares = np.array([[share], [share + 1e-3 * (1.0 - share)]])
-        return self._cheapest(best, home + shares * (best - home), case)
+        points = home + shares * (best - home)
+        points = np.vstack([best, points[self.satisfied(points, case)]])
+        return np.asarray(points[self.program.encoded_cost(points, case.x).argmin()])
 
     def _entered(self, start: FloatArray, case: Cases, end: float) -> FloatArray | None:
         """A point near a start that meets the program, or None."""
@@ -211,15 +210,9 @@ class Descents:
         return point if dear or not self.satisfied(tidy[None], case)[0] else tidy
 
     def _within(self, start: FloatArray, end: FloatArray, case: Cases) -> FloatArray:
-        """The cheapest point at the end of a step, before or beyond it, that meets the program."""
+        """The end of a step, or as near to it as quadratic conditions are met from there on."""
         share = self._entry(end, start - end, case)
-        end = start if np.isnan(share) else end + share * (start - end)
-        return self._cheapest(end, end + FURTHER[:, None] * (end - start), case)
-
-    def _cheapest(self, point: FloatArray, candidates: FloatArray, case: Cases) -> FloatArray:
-        """(d,) the cheapest of a point and of those others that meet the program."""
-        points = np.vstack([point, candidates[self.satisfied(candidates, case)]])
-        return np.asarray(points[self.program.encoded_cost(points, case.x).argmin()])
+        return start if np.isnan(share) else end + share * (start - end)
 
     def _entry(self, point: FloatArray, move: FloatArray, case: Cases) -> float:
         """The largest t in [0, 1] from which on to 1 point + t · move meets quadratic conditions.

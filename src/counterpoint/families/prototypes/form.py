@@ -30,7 +30,6 @@ from counterpoint.families.prototypes.arrays import (
 from counterpoint.families.prototypes.cells import VoronoiCells, blocks
 from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.models.form import (
-    EPS,
     AffineMap,
     Form,
     Link,
@@ -39,7 +38,7 @@ from counterpoint.models.form import (
     rounding,
     split,
 )
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Condition, Region

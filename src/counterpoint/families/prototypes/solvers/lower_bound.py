@@ -31,6 +31,7 @@ from typing import ClassVar, final
 import clarabel
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
 from counterpoint.caches import Memo
 from counterpoint.families.prototypes.quadratic_difference import (
@@ -52,7 +53,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
-from counterpoint.solvers.clarabel import SOLVED, entries_of, settings, sparse_columns
+from counterpoint.solvers.clarabel import SOLVED, settings
 
 __all__ = ["RELAXED", "Quadric", "relaxed"]
 
@@ -374,9 +375,9 @@ class _Moments:
         options = settings(effort, 1e-9)  # finer ones are reached by luck
         options.presolve_enable = options.chordal_decomposition_enable = False
         result = clarabel.DefaultSolver(
-            sparse_columns([], (q + p + 1,) * 2),
+            sparse.csc_matrix((q + p + 1,) * 2),
             -np.eye(q + p + 1)[-1],
-            sparse_columns([entries_of(matrix)], matrix.shape),
+            sparse.csc_matrix(matrix),
             np.concatenate(right),
             [
                 clarabel.NonnegativeConeT(m + 2 * p),

@@ -29,11 +29,14 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.cli import app
 from counterpoint.families.uncertain import target as attainable
-from counterpoint.families.uncertain.chance import Chance
 from counterpoint.families.uncertain.draws import polygon_corners
-from counterpoint.families.uncertain.dual_norms import DualNorms
 from counterpoint.families.uncertain.form import UncertainScores
-from counterpoint.families.uncertain.linear_margins import DistanceMargin, LinearMargins
+from counterpoint.families.uncertain.linear_margins import (
+    Chance,
+    DistanceMargin,
+    DualNorms,
+    LinearMargins,
+)
 from counterpoint.families.uncertain.refine import purified_evidence
 from counterpoint.families.uncertain.target import attainable_sentence
 from counterpoint.models import read

@@ -10,11 +10,17 @@ from __future__ import annotations
 from counterpoint.groups.estimators import DifferenceOfMeans, GroupTranslations
 from counterpoint.groups.fit_data import Limits
 from counterpoint.groups.group_labels import Groups
-from counterpoint.groups.nonlinear import FiniteDifferences, TorchFunction
 from counterpoint.groups.path import TranslationPath
 from counterpoint.groups.quality import Quality, similarity
 from counterpoint.groups.reading import represent
-from counterpoint.groups.representations import Affine, Composed, Network, Representation
+from counterpoint.groups.representations import (
+    Affine,
+    Composed,
+    FiniteDifferences,
+    Network,
+    Representation,
+    TorchFunction,
+)
 from counterpoint.groups.translations import Translations, from_anndata, to_anndata
 from counterpoint.pictures.plots import plot_curves
 

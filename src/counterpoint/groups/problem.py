@@ -17,8 +17,14 @@ from typing import Any, final
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.groups.nonlinear import FiniteDifferences
-from counterpoint.groups.representations import Composed, Matrix, Pull, Representation, dense
+from counterpoint.groups.representations import (
+    Composed,
+    FiniteDifferences,
+    Matrix,
+    Pull,
+    Representation,
+    dense,
+)
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
 __all__ = ["Fusion", "Objective", "descend", "levels_of", "moving", "rising", "tie_pattern", "tied"]

@@ -18,7 +18,6 @@ from sklearn.pipeline import Pipeline
 
 from counterpoint.errors import InvalidInput, ReaderMismatch, UnsupportedModel
 from counterpoint.groups.group_labels import Groups
-from counterpoint.groups.nonlinear import of_module
 from counterpoint.groups.representations import (
     Affine,
     Composed,
@@ -26,6 +25,7 @@ from counterpoint.groups.representations import (
     Network,
     Representation,
     dense,
+    of_module,
 )
 from counterpoint.models.categories import fills_of
 from counterpoint.models.columns import Columns

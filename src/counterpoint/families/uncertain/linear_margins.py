@@ -1,6 +1,7 @@
-"""What an answer of a linear score has to lead by, however it was chosen, row by row.
+"""What an answer of a linear score has to lead by: at a fixed point, and however it was chosen.
 
-At y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
+At a point that was fixed beforehand a quantile of the noise is enough, see `Chance`. At a chosen
+y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
 distance (the cost if that is a norm, else its root), and N the dual norm of Mᵀμ over the moves that
 are open to the row. The margin at the distance ρ is T(ρ), the largest a + ρN in a polygon that
 holds the pair (a, N) with probability p. That it suffices at all points at once is proved on the
@@ -14,17 +15,66 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.families.uncertain.chance import half_spaces
 from counterpoint.families.uncertain.draws import polygon_corners
-from counterpoint.families.uncertain.dual_norms import DualNorms
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, relative
+from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import CutOracle, LinearBounds
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
 from counterpoint.search.search import SafetyMargins
 
-__all__ = ["DistanceMargin", "LinearMargins", "linear_margins", "share_answered"]
+__all__ = [
+    "Chance",
+    "DistanceMargin",
+    "DualNorms",
+    "LinearMargins",
+    "linear_margins",
+    "share_answered",
+]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chance(CutOracle):
+    """q(M y + c) <= slope · y + constant, with q(φ) the p-quantile of the noise φᵀμ on a score.
+
+    For p >= ½ and noise whose projections are log-concave and symmetric, q is a norm (Lagoa, Li &
+    Sznaier 2005), so each of its gradients supports it: ∇q(v) · φ <= q(φ) for all v and φ. So the
+    condition is the intersection of half-spaces, one for each v.
+    """
+
+    law: NoiseLaw  # that of μ (F,)
+    probability: float  # above ½ and below 1
+    matrix: FloatArray  # (F, d) M
+    offset: FloatArray  # (F,) c
+    slope: FloatArray  # (d,)
+    constant: float  # in score units
+
+    def excess(self, y: FloatArray) -> FloatArray:
+        quantile = self.law.quantile(self.probability, y @ self.matrix.T + self.offset)
+        return np.asarray(quantile - (y @ self.slope + self.constant))
+
+    def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
+        phi = y @ self.matrix.T + self.offset
+        quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
+        rows, high = gradient @ self.matrix - self.slope, self.constant - gradient @ self.offset
+        return np.asarray(quantile - (y @ self.slope + self.constant)), _half_spaces(rows, high)
+
+    def first(self) -> LinearBounds:
+        return _half_spaces(np.zeros((0, len(self.slope))), np.zeros(0))
+
+    def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
+        reach = np.abs(y) + np.abs(x)
+        size = reach @ np.abs(self.slope) + abs(self.constant)
+        phi = reach @ np.abs(self.matrix.T) + np.abs(self.offset)
+        size = size + self.law.quantile(self.probability, phi)
+        return relative(self.excess(y) - 16.0 * EPS * size, size)
+
+
+def _half_spaces(rows: FloatArray, high: FloatArray) -> LinearBounds:
+    """rows · y <= high, in score units."""
+    return LinearBounds(rows, np.full(len(high), -np.inf), high, np.ones(len(high)))
 
 
 @final
@@ -63,13 +113,13 @@ class DistanceMargin(CutOracle):
         pull = self.rate[corner, None] * functional
         high = self.constant + pull @ self.x - self.start[corner]
         excess = needed.max(axis=1) - (y @ self.slope + self.constant)
-        return np.asarray(excess), half_spaces(pull - self.slope, high)
+        return np.asarray(excess), _half_spaces(pull - self.slope, high)
 
     def first(self) -> LinearBounds:
         """Return the least margin that can be enough; or a contradiction, if none can."""
         if np.isinf(self.least):
-            return half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
-        return half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
+            return _half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
+        return _half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(self.x)
@@ -101,6 +151,85 @@ class LinearMargins(SafetyMargins):
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
         points = zip(self.rows, y[:, None], cost[:, None], strict=True)
         return np.array([float(row.required(*point)[0]) for row, *point in points])
+
+
+@final
+class DualNorms:
+    """The most that linear functions gain for a unit of distance from each row.
+
+    The distance is the cost if that is a norm, else its root. Only the moves that are open to a row
+    count: whether a column may rise or fall, which categories may be chosen, how many features may
+    change. How far a column may go counts in `room` alone.
+    """
+
+    def __init__(self, program: Program, cases: Cases) -> None:
+        self.program, self.cases = program, cases
+        self.is_norm = program.encoded_cost.kind is Manhattan
+        hot = ~program.domain.numeric
+        self.chosen = (cases.x > 0.5) & hot  # the categories of the rows
+        self.rises = (cases.high > cases.x) & ~(hot & (cases.high < 0.5))
+        self.falls = cases.low < cases.x
+
+    def of(self, slopes: FloatArray) -> FloatArray:
+        """(N, d) functions → (n, N) the most that each gains."""
+        keys = np.hstack([self.rises, self.falls, self.chosen])
+        _, first, alike = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return np.stack([self._gains(i, slopes) for i in first.tolist()])[alike.ravel()]
+
+    def room(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 2) and (n, 2): a function (d,) gains at most each first + each second · distance.
+
+        With all columns by the distance; and with only those that may go on forever by it, the
+        others as far as they go.
+        """
+        cases, numeric = self.cases, self.program.domain.numeric
+        ends = np.where(slope > 0.0, cases.high, cases.low)
+        unbounded = np.isinf(ends) & numeric & (slope != 0.0)
+        longest = np.where(unbounded | ~numeric, cases.x, ends) - cases.x
+        room = np.zeros((len(longest), 2))
+        bounded = np.where(np.isfinite(longest), longest, 0.0)
+        room[:, 1] = np.maximum(bounded * slope, 0.0).sum(axis=1)
+        most = np.stack([self.of(slope[None, :])[:, 0], np.zeros(len(longest))], axis=1)
+        for i, columns in enumerate(unbounded):
+            groups = (
+                self._best_category(i, g, slope[None, :])[0] for g in self.program.domain.groups
+            )
+            room[i, 1] += sum(groups)
+            most[i, 1] = self._gains(i, np.where(columns, slope, 0.0)[None, :])[0]
+        return room, most
+
+    def _gains(self, i: int, slopes: FloatArray) -> FloatArray:
+        """(N,) the gains of one row: the largest share, or by Cauchy–Schwarz the root of all."""
+        program, cost, power = self.program, self.program.encoded_cost, 1 if self.is_norm else 2
+        shares = []
+        for group in program.domain.groups:
+            gain = self._best_category(i, group, slopes)
+            shares.append(gain**power / (2.0 * cost.absolute[group.start]))
+        if not self.is_norm and cost.quadratic.ndim == 2:
+            free = (self.rises[i] | self.falls[i]) & program.domain.numeric & (cost.diagonal > 0.0)
+            block = slopes[:, free]
+            joint = np.linalg.solve(cost.quadratic[np.ix_(free, free)], block.T).T
+            return np.asarray(np.sqrt((block * joint).sum(axis=1) + sum(shares)))
+        moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.domain.numeric
+        gain = np.where(moves, np.abs(slopes), 0.0) ** power
+        with np.errstate(divide="ignore", invalid="ignore"):  # what gains nothing costs nothing
+            per_cost = gain / (cost.absolute if self.is_norm else cost.quadratic)
+        features = np.stack([*shares, *np.where(gain > 0.0, per_cost, 0.0).T])
+        if self.is_norm:
+            return np.asarray(features.max(axis=0))
+        if program.domain.at_most is not None and program.domain.at_most.count < len(features):
+            least = len(features) - program.domain.at_most.count
+            features = np.partition(features, least, axis=0)[least:]
+        return np.asarray(np.sqrt(features.sum(axis=0)))
+
+    def _best_category(self, i: int, group: slice, slopes: FloatArray) -> FloatArray:
+        """(N,) what the best other category gains."""
+        open_ = self.rises[i, group] & ~self.chosen[i, group]
+        if not open_.any():
+            return np.zeros(len(slopes))
+        block = slopes[:, group]
+        gain = block[:, open_].max(axis=1) - block[:, self.chosen[i, group]].sum(axis=1)
+        return np.maximum(gain, 0.0)
 
 
 def linear_margins(

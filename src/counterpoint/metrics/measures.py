@@ -100,12 +100,7 @@ def proximity(
         As for `validity`.
     distance
         ``"l1"`` and ``"l2"`` in standard deviations of each column; ``"mad"``, the sum of changes
-        in median absolute deviations; or a `Cost`.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        NaN also where a missing cell was filled in.
+        in median absolute deviations; or a `Cost`. NaN also where a missing cell was filled in.
     """
     return pairs(model, factuals, counterfactuals, **read).distances(distance)
 
@@ -158,10 +153,6 @@ def constraint_violation(
         As for `validity`. The constraints of an `Explainer` count, and those that its data imply.
     constraints
         More of them.
-
-    Returns
-    -------
-    ndarray of shape (m,)
     """
     answers = pairs(model, factuals, counterfactuals, **read)
     rules = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
@@ -203,28 +194,24 @@ def ynn(
     k
         How many neighbours; of few data, all rows but one.
 
-    Returns
-    -------
-    ndarray of shape (m,)
-
     References
     ----------
     Pawelczyk et al. (2021), CARLA, NeurIPS Datasets and Benchmarks.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    both_sides, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
-    whole, points, mask, answers, k = both_sides.space(k)
-    if not len(answers):
-        return both_sides.masked(np.nan)
-    near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(answers, return_distance=False)
-    rows = both_sides.as_input(both_sides.data[whole], model)
+    answers, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
+    whole, points, mask, ends, k = answers.space(k)
+    if not len(ends):
+        return answers.masked(np.nan)
+    near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(ends, return_distance=False)
+    rows = answers.as_input(answers.data[whole], model)
     if is_other(wanted):
-        before = predicted_by(model, both_sides.as_input(both_sides.before[mask], model))
+        before = predicted_by(model, answers.as_input(answers.before[mask], model))
         satisfied = predicted_by(model, rows)[near] != before[:, None]
     else:
         satisfied = meets(model, wanted, rows)[near]
-    return both_sides.put(mask, satisfied.mean(axis=1))
+    return answers.put(mask, satisfied.mean(axis=1))
 
 
 def lof(
@@ -237,13 +224,12 @@ def lof(
     """
     from sklearn.neighbors import LocalOutlierFactor
 
-    both_sides = pairs(model, factuals, counterfactuals, **read)
-    _, points, mask, answers, k = both_sides.space(k)
-    if not len(answers):
-        return both_sides.masked(np.nan)
-    return both_sides.put(
-        mask, -LocalOutlierFactor(k, novelty=True).fit(points).score_samples(answers)
-    )
+    answers = pairs(model, factuals, counterfactuals, **read)
+    _, points, mask, ends, k = answers.space(k)
+    if not len(ends):
+        return answers.masked(np.nan)
+    fitted = LocalOutlierFactor(k, novelty=True).fit(points)
+    return answers.put(mask, -fitted.score_samples(ends))
 
 
 def diversity(
@@ -255,10 +241,7 @@ def diversity(
 ) -> FloatArray:
     """The mean distance between two answers to the same row; parameters as for `proximity`.
 
-    Returns
-    -------
-    ndarray of shape (n,)
-        One for each factual row; NaN for those with fewer than two answers.
+    One number (n,) for each factual row; NaN for those with fewer than two answers.
 
     References
     ----------
@@ -283,13 +266,9 @@ def optimality_gap(
 ) -> FloatArray:
     """(cost − bound) / cost, by the cost of the `Explainer` and its proved bound: 0 is optimal.
 
-    A gap of 0.5 says that the answer costs up to twice as much as the cheapest. Parameters as for
+    A gap of 0.5 says that the answer costs up to twice as much as the cheapest. NaN also for
+    answers that are not valid or violate a constraint: the bound is not on them. Parameters as for
     `validity`; ``model`` must be an `Explainer`.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        NaN also for answers that are not valid or violate a constraint: the bound is not on them.
     """
     if not isinstance(model, cp.Explainer):
         raise InvalidInput(f"optimality_gap needs an Explainer, for bounds; got {shown(model)}.")
@@ -338,9 +317,8 @@ def compare(
     """
     import pandas as pd
 
-    tools = {"answers": counterfactuals}
-    if isinstance(counterfactuals, Mapping):
-        tools = dict(counterfactuals)
+    is_many = isinstance(counterfactuals, Mapping)
+    tools: Any = counterfactuals if is_many else {"answers": counterfactuals}
     explained = None
     if isinstance(model, cp.Explainer):
         explained = model.explain(factuals, wanted_of(target))

@@ -43,11 +43,6 @@ class BudgetAccountant:
         zero-concentrated privacy, ε² / 2 for pure releases and (Δ/σ)² / 2 for normal noise, at a
         ``delta`` above 0; far less for many small releases.
 
-    Raises
-    ------
-    InvalidInput
-        If these are no such numbers or words.
-
     References
     ----------
     Bun & Steinke (2016), Concentrated differential privacy. Canonne, Kamath & Steinke (2020), The
@@ -103,13 +98,7 @@ class BudgetAccountant:
         return self._composed(self._spent)
 
     def remaining(self, k: int = 1) -> Budget:
-        """Return (ε, δ) that each of k further releases may cost; by ``"zcdp"``, of pure ones.
-
-        Parameters
-        ----------
-        k
-            At least 1.
-        """
+        """Return (ε, δ) that each of k further releases may cost; by ``"zcdp"``, of pure ones."""
         if k < 1 or k != int(k):
             raise InvalidInput(f"Expected a whole number of at least 1 for k; got {shown(k)}.")
         epsilon, delta = self.total()
@@ -127,19 +116,9 @@ class BudgetAccountant:
         return low, 0.0
 
     def check(self, epsilon: float, delta: float = 0.0, rho: float | None = None) -> None:
-        """Refuse a release that would cost too much; nothing is counted.
+        """Raise `BudgetError` if all releases and this one cost too much; nothing is counted.
 
-        Parameters
-        ----------
-        epsilon, delta
-            What the release costs.
-        rho
-            Its ρ of zero-concentrated privacy; None for ε² / 2, that of a pure one.
-
-        Raises
-        ------
-        BudgetError
-            If all releases together would cost more than they may.
+        ``rho`` is its ρ of zero-concentrated privacy; None for ε² / 2, that of a pure one.
         """
         self._allow(self._release(epsilon, delta, rho))
 

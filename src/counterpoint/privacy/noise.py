@@ -49,24 +49,9 @@ class NoiseLaw(ABC):
     n_features: int
 
     def tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
-        """Return the probability P(φᵀμ > t).
+        """Return the probability P(φᵀμ > t), () or (n,), of vectors φ, (F,) or (n, F).
 
-        Parameters
-        ----------
-        t
-            Score units; a number, or one for each row of ``phi``.
-        phi
-            The vectors φ, shape (F,) or (n, F).
-
-        Returns
-        -------
-        ndarray
-            One probability for each φ, shape () or (n,).
-
-        Raises
-        ------
-        InvalidInput
-            If shapes disagree, or an entry is no finite number.
+        ``t`` is in score units; a number, or one for each row of ``phi``.
         """
         return np.exp(self.log_tail(t, phi))
 
@@ -80,24 +65,9 @@ class NoiseLaw(ABC):
         return np.where(t >= 0.0, upper, lower).reshape(shape)
 
     def quantile(self, p: float, phi: ArrayLike) -> FloatArray:
-        """Return the quantile q with P(φᵀμ ≤ q) = p, in score units.
+        """Return the quantile q with P(φᵀμ ≤ q) = p, () or (n,), in score units.
 
-        Parameters
-        ----------
-        p
-            Above 0 and below 1.
-        phi
-            The vectors φ, shape (F,) or (n, F).
-
-        Returns
-        -------
-        ndarray
-            One quantile for each φ, shape () or (n,).
-
-        Raises
-        ------
-        InvalidInput
-            If p is no such probability, or φ no such array.
+        ``p`` is above 0 and below 1; the vectors φ have the shape (F,) or (n, F).
         """
         q, sign = _tail_of(p)
         rows, shape = self._rows(phi)
@@ -304,13 +274,7 @@ class ProjectedGaussian(NoiseLaw):
 
     @classmethod
     def of(cls, covariance: ArrayLike) -> ProjectedGaussian:
-        """Make normal noise from its covariance, shape (F, F).
-
-        Raises
-        ------
-        InvalidInput
-            If the matrix is not finite, symmetric and positive semi-definite.
-        """
+        """Make normal noise from its covariance (F, F), symmetric and positive semi-definite."""
         matrix = np.asarray(covariance, dtype=np.float64)
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] and bool(matrix.size)
         if not square or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):

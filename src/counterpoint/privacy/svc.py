@@ -250,35 +250,17 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def features(self, X: Any) -> FloatArray:
-        """(n, F) φ(x), of which scores are linear.
-
-        Parameters
-        ----------
-        X
-            (n, d) as in `fit`; rows outside the bounds are not clipped.
-        """
+        """(n, F) φ(x), of which scores are linear; rows outside the bounds are not clipped."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return lift(scaled(X, self.bounds_), self.frequencies_, self.intercept_scaling_)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """(n,) φ(x)ᵀw̃, in score units; (n, K) of K > 2 classes.
-
-        Parameters
-        ----------
-        X
-            (n, d) as in `fit`.
-        """
+        """(n,) φ(x)ᵀw̃, in score units; (n, K) of K > 2 classes."""
         return self.features(X) @ self.coef_.T
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,) the second class where the score is at least 0, else the first (4); or the largest.
-
-        Parameters
-        ----------
-        X
-            (n, d) as in `fit`.
-        """
+        """(n,) the second class where the score is at least 0, else the first; or the largest."""
         scores = self.decision_function(X)
         best = scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0.0).astype(np.intp)
         return np.asarray(self.classes_[best])
@@ -292,23 +274,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def error_bound(self, delta: float) -> float:
         """Bound the error of all scores within the bounds, with a chance of 1 − δ.
 
-        The smallest e for which the model is (e, δ)-useful (11): ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e``
-        for all x and all classes at once.
-
-        Parameters
-        ----------
-        delta
-            δ, above 0 and below 1.
-
-        Returns
-        -------
-        float
-            In score units.
-
-        Raises
-        ------
-        InvalidInput
-            If δ is no such number.
+        The smallest e, in score units, for which the model is (e, δ)-useful (11):
+        ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e`` for all x and all classes at once; δ is above 0 and below 1.
         """
         check_is_fitted(self)
         if not 0.0 < delta < 1.0:
@@ -321,15 +288,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return MECHANISMS[self.mechanism_].reach(self.scale_, size, delta, *sizes) + solved
 
     def is_useful(self, error: float, delta: float) -> bool:
-        """Return whether the model is (error, δ)-useful (11).
-
-        Parameters
-        ----------
-        error
-            In score units.
-        delta
-            As in `error_bound`.
-        """
+        """Return whether the model is (error, δ)-useful (11), see `error_bound`."""
         return self.error_bound(delta) <= error
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

@@ -38,9 +38,7 @@ __all__ = [
     "CosineSumBounds",
     "DistanceBounds",
     "FourierMargins",
-    "diagonalised",
     "fourier_margins",
-    "metric_of",
 ]
 
 SHARE = 10
@@ -102,7 +100,7 @@ def fourier_margins(
     ends = None if target.search == "optimal" else target.prototype_point(question.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
-    is_norm, metric, movable = cost.kind is Manhattan, metric_of(cost), _movable(cases)
+    is_norm, metric, movable = cost.kind is Manhattan, _metric_of(cost), _movable(cases)
     unit = cost.absolute if is_norm else np.sqrt(np.diag(metric))
     # in units in which angles change by 1, see `CosineSumBounds`
     radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
@@ -138,18 +136,11 @@ def _movable(cases: Cases) -> BoolArray:
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
-def metric_of(cost: EncodedCost) -> FloatArray:
+def _metric_of(cost: EncodedCost) -> FloatArray:
     """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
     quadratic = cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     return np.asarray(full + np.diag(cost.absolute))
-
-
-def diagonalised(form: FloatArray, metric: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(k,) h and (k, k) T with δ = T z such that δᵀ metric δ = ‖z‖² and δᵀ form δ = Σ h z²."""
-    root = np.linalg.inv(np.linalg.cholesky(metric))
-    bends, towards = np.linalg.eigh(root @ form @ root.T)
-    return bends, root.T @ towards
 
 
 def _unit_distance(frequencies: FloatArray) -> float:
@@ -345,8 +336,10 @@ class DistanceBounds(Bounding):
         elif cost.kind is Manhattan:
             least = _at_corner(missing, np.abs(slope), np.diag(form), cost.absolute[free])
         else:
-            bends, axes = diagonalised(form, metric_of(cost)[np.ix_(free, free)])
-            least = _by_duality(missing, (axes.T @ slope) ** 2, bends)
+            # δ = T z with δᵀ metric δ = ‖z‖² and δᵀ form δ = Σ bends z²
+            root = np.linalg.inv(np.linalg.cholesky(_metric_of(cost)[np.ix_(free, free)]))
+            bends, towards = np.linalg.eigh(root @ form @ root.T)
+            least = _by_duality(missing, (towards.T @ (root @ slope)) ** 2, bends)
         # Rounding may have raised the least cost by a share far below 1e-9.
         least = np.where(missing > 0.0, (1.0 - 1e-9) * least, 0.0)
         return np.where(required > score.most, np.inf, least)

@@ -249,12 +249,12 @@ def diversity(
     counterfactual explanations, FAccT.
     """
     answers = pairs(model, factuals, counterfactuals, **read)
-    groups = (np.flatnonzero((answers.row == i) & answers.found) for i in np.unique(answers.row))
+    groups = (np.flatnonzero((answers.row == i) & answers.answered) for i in np.unique(answers.row))
     both = [(a, b) for mine in groups for k, a in enumerate(mine) for b in mine[:k]]
     first, second = np.array(both, dtype=np.intp).reshape(-1, 2).T
     answered = np.ones(len(first), dtype=bool)
     two = replace(
-        answers, row=answers.row[first], found=answered, x=answers.y[first], y=answers.y[second]
+        answers, row=answers.row[first], answered=answered, x=answers.y[first], y=answers.y[second]
     )
     sums = np.bincount(two.row, two.distances(distance), minlength=answers.count)
     with np.errstate(invalid="ignore"):
@@ -351,7 +351,7 @@ def _means(
     if explained is not None:
         values["gap"] = _gaps(model, answers, target, explained)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
-    share = len(np.unique(answers.row[answers.found])) / max(answers.count, 1)
+    share = len(np.unique(answers.row[answers.answered])) / max(answers.count, 1)
     return {"found": share, "validity": _mean(valid), **means, "diversity": _mean(diversity(*both))}
 
 

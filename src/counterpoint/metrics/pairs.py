@@ -45,7 +45,7 @@ class AnswerPairs:
     features: cp.Features  # p columns
     row: IntArray  # (m,) the positions of the factual rows
     count: int  # how many factual rows there are
-    found: BoolArray  # (m,)
+    answered: BoolArray  # (m,)
     x: FloatArray  # (m, p) codes of the factual rows; NaN for what is missing
     y: FloatArray  # (m, p) codes of the answers
     data: pd.DataFrame  # the columns of the features, of other rows
@@ -58,7 +58,7 @@ class AnswerPairs:
     @property
     def changed(self) -> BoolArray:
         """(m, p)."""
-        return _differ(self.x, self.y) & self.found[:, None]
+        return _differ(self.x, self.y) & self.answered[:, None]
 
     @property
     def spread(self) -> FloatArray:
@@ -77,7 +77,7 @@ class AnswerPairs:
 
     def masked(self, values: ArrayLike) -> FloatArray:
         """(m,) values; NaN where no answer was found."""
-        return np.where(self.found, np.asarray(values, dtype=np.float64), np.nan)
+        return np.where(self.answered, np.asarray(values, dtype=np.float64), np.nan)
 
     def costs(self, cost: cp.Cost) -> FloatArray:
         """(m,) costs; NaN also where a cell was filled in or emptied, which has no distance."""
@@ -105,7 +105,7 @@ class AnswerPairs:
         sizes = [block.stop - block.start for block in self.features.blocks]
         unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
         whole = np.asarray(~np.isnan(self.codes).any(axis=1))
-        complete = np.asarray(~np.isnan(self.y).any(axis=1) & self.found)
+        complete = np.asarray(~np.isnan(self.y).any(axis=1) & self.answered)
         most = int(whole.sum()) - 1
         if not isinstance(k, int | np.integer) or min(k, most) < 1:
             raise InvalidInput(

@@ -40,12 +40,6 @@ __all__ = ["Robust", "UncertainForm", "attainable_sentence"]
 SECONDS, IN_ALL = 0.5, 4.0
 """Time for one search for what is attainable, and for all of them."""
 
-WORDS = {
-    "guarantee": ("best", "selection", "fixed"),
-    "search": ("best", "segment", "optimal"),
-}
-"""What the words of a `Robust` may be."""
-
 
 @final
 @dataclass(frozen=True)
@@ -116,7 +110,10 @@ class Robust(Target, VaryingMargin):
                 "Expected a probability of at least 0.5, as likely as not, and below 1, which "
                 f"nothing is; got {shown(self.probability)}. 90 % is 0.9."
             )
-        for name, words in WORDS.items():
+        for name, words in (
+            ("guarantee", ("best", "selection", "fixed")),
+            ("search", ("best", "segment", "optimal")),
+        ):
             word = getattr(self, name)
             if not (isinstance(word, str) and word in words):
                 listed = " or ".join(map(repr, words))

@@ -54,13 +54,6 @@ QUIET = RLock()
 """Held while warnings are off, which they are for all threads: if a second one began before the
 first had ended, they would stay off."""
 
-READABLE = (
-    "logistic regression and the other linear classifiers, linear and quadratic discriminant "
-    "analysis, linear support vector machines, Gaussian naive Bayes, other naive Bayes and nearest "
-    "centroids where they are linear, one-vs-rest over linear ones, decision thresholds, "
-    "calibrations by one fold, linear regressors, nearest prototypes (learning vector "
-    "quantisation, the one nearest neighbour), and trees, forests and boosted trees"
-)
 NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
 """A question, a package and a class in it → who answers; see `by_name`."""
 
@@ -247,8 +240,13 @@ def _refusal(kind: type) -> UnsupportedModel:
             "first, then its rows, then the target: explain(model, rows, target)."
         )
     return UnsupportedModel(
-        f"{kind.__name__} cannot be read exactly. Counterpoint reads {READABLE}; "
-        "add a reader for your own model with @counterpoint.models.read.register(YourModel)."
+        f"{kind.__name__} cannot be read exactly. Counterpoint reads logistic regression and the "
+        "other linear classifiers, linear and quadratic discriminant analysis, linear support "
+        "vector machines, Gaussian naive Bayes, other naive Bayes and nearest centroids where they "
+        "are linear, one-vs-rest over linear ones, decision thresholds, calibrations by one fold, "
+        "linear regressors, nearest prototypes (learning vector quantisation, the one nearest "
+        "neighbour), and trees, forests and boosted trees; add a reader for your own model with "
+        "@counterpoint.models.read.register(YourModel)."
     )
 
 

@@ -9,34 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import linear_model
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.linear_model import (
-    ARDRegression,
-    BayesianRidge,
-    ElasticNet,
-    ElasticNetCV,
-    GammaRegressor,
-    HuberRegressor,
-    Lars,
-    LassoCV,
-    LinearRegression,
-    LogisticRegression,
-    OrthogonalMatchingPursuit,
-    OrthogonalMatchingPursuitCV,
-    Perceptron,
-    PoissonRegressor,
-    QuantileRegressor,
-    Ridge,
-    RidgeClassifier,
-    RidgeClassifierCV,
-    RidgeCV,
-    SGDClassifier,
-    SGDRegressor,
-    TheilSenRegressor,
-    TweedieRegressor,
-)
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import NearestCentroid
@@ -96,7 +72,7 @@ def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
     return LinearScores.of(coef, intercept, classes, link=link, **options)
 
 
-@read.register(LinearDiscriminantAnalysis | LogisticRegression)
+@read.register(LinearDiscriminantAnalysis | linear_model.LogisticRegression)
 def _(model: Any) -> Form:
     classes = classes_of(model)
     multi_class = getattr(model, "multi_class", "auto")  # gone in scikit-learn 1.8
@@ -111,7 +87,7 @@ def _(model: Any) -> Form:
     return _linear_scores(model, link, no_probabilities=ONE_VS_REST)
 
 
-@read.register(SGDClassifier)
+@read.register(linear_model.SGDClassifier)
 def _(model: Any) -> Form:
     link = {"log_loss": Link.SOFTMAX, "modified_huber": Link.CLIPPED}.get(model.loss)
     if link is None:
@@ -121,12 +97,12 @@ def _(model: Any) -> Form:
     return _linear_scores(model, link if binary else Link.NONE, no_probabilities=ONE_VS_REST)
 
 
-@read.register(LinearSVC | Perceptron)
+@read.register(LinearSVC | linear_model.Perceptron)
 def _without_probabilities(model: Any) -> LinearScores:
     return _linear_scores(model, Link.NONE, no_probabilities=f"{type(model).__name__} has none")
 
 
-@read.register(RidgeClassifier | RidgeClassifierCV)
+@read.register(linear_model.RidgeClassifier | linear_model.RidgeClassifierCV)
 def _(model: Any) -> Form:
     form = _without_probabilities(model)
     if _at_zero(model, form.width).ndim != 1:
@@ -282,25 +258,25 @@ def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
 
 
 @read.register(
-    ARDRegression
-    | BayesianRidge
-    | ElasticNet  # and Lasso
-    | ElasticNetCV
-    | HuberRegressor
-    | Lars  # and LassoLars, LarsCV, LassoLarsCV, LassoLarsIC
-    | LassoCV
-    | LinearRegression
+    linear_model.ARDRegression
+    | linear_model.BayesianRidge
+    | linear_model.ElasticNet  # and Lasso
+    | linear_model.ElasticNetCV
+    | linear_model.HuberRegressor
+    | linear_model.Lars  # and LassoLars, LarsCV, LassoLarsCV, LassoLarsIC
+    | linear_model.LassoCV
+    | linear_model.LinearRegression
     | LinearSVR
-    | OrthogonalMatchingPursuit
-    | OrthogonalMatchingPursuitCV
+    | linear_model.OrthogonalMatchingPursuit
+    | linear_model.OrthogonalMatchingPursuitCV
     | PLSRegression
-    | QuantileRegressor
-    | Ridge
-    | RidgeCV
-    | SGDRegressor
+    | linear_model.QuantileRegressor
+    | linear_model.Ridge
+    | linear_model.RidgeCV
+    | linear_model.SGDRegressor
     | SVR
     | NuSVR
-    | TheilSenRegressor
+    | linear_model.TheilSenRegressor
 )
 def _identity(model: Any) -> Form:
     kernel = getattr(fitted(model), "kernel", "linear")
@@ -312,7 +288,9 @@ def _identity(model: Any) -> Form:
     return _linear(model)
 
 
-@read.register(GammaRegressor | PoissonRegressor | TweedieRegressor)
+@read.register(
+    linear_model.GammaRegressor | linear_model.PoissonRegressor | linear_model.TweedieRegressor
+)
 def _(model: Any) -> Form:
     link = getattr(model, "link", "log")
     return _linear(model, exponential=link == "log" or (link == "auto" and model.power > 0))

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from counterpoint.caches import fields_only
 from counterpoint.errors import InvalidInput, shown
-from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray
+from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray, first_float
 from counterpoint.problem.targets import Requirement, Target
 from counterpoint.programs.conditions import MinimumChange, OneOf
 from counterpoint.programs.region import Region
@@ -37,8 +37,6 @@ __all__ = [
 ]
 
 
-DIGITS = (1 << 47) - 1
-"""The bits of a float after its first six."""
 Operations = tuple[tuple[str, float], ...]
 """Names of NumPy's functions of two numbers, each with the second, one after the other."""
 
@@ -160,17 +158,10 @@ class AffineMap:
         return x
 
     def last_up_to(self, i: int, values: FloatArray) -> FloatArray:
-        """Return the last numbers (n,) for which such an output is at most a value, by bisection.
-
-        Floats of one sign are in the order of their bits, those below 0 in the opposite one.
-        """
-        ends = _ordered(np.full((2, len(values)), [[-np.inf], [np.inf]]))
-        for _ in range(64):  # bits
-            middle = (ends[0] >> 1) + (ends[1] >> 1) + (ends[0] & ends[1] & 1)
-            above = self.output(i, _ordered(middle).view(np.float64)) > values
-            ends = np.where(above, [ends[0], middle], [middle, ends[1]])
-        last = _ordered(ends[0]).view(np.float64)
-        return np.where(np.isfinite(values), last, values)
+        """Return the last numbers (n,) for which such an output is at most a value."""
+        most = np.full(len(values), np.inf)
+        first = first_float(lambda x: self.output(i, x) > values, -most, most)
+        return np.where(np.isfinite(values), np.nextafter(first, -np.inf), values)
 
     def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
         """Return the matrix and offset of z ↦ matrix z + offset after this map."""
@@ -180,12 +171,6 @@ class AffineMap:
         """Return the map of inputs that pass ``before`` first."""
         matrix, offset = before.followed_by(self.matrix, self.offset)
         return AffineMap(matrix, offset, magnitude=self.sizes.through(before))
-
-
-def _ordered(numbers: NDArray[Any]) -> NDArray[np.int64]:
-    """Map floats to integers in the same order (their bits, from 0 on), and back."""
-    bits = numbers.view(np.int64)
-    return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
 
 class Link(Enum):
@@ -319,9 +304,9 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     bound = (magnitude.terms + AFTER) * eps * magnitude.largest(X) * 2.0
     # Six bits, rounded up: or the last ones, and with them an answer, would depend on how many
     # rows are multiplied at once. Floats of one sign are in the order of their bits.
-    bits = bound.view(np.int64)
-    bits += DIGITS
-    bits &= ~DIGITS
+    bits, digits = bound.view(np.int64), (1 << 47) - 1
+    bits += digits
+    bits &= ~digits
     return bound
 
 

@@ -8,49 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import (
-    PCA,
-    FactorAnalysis,
-    FastICA,
-    IncrementalPCA,
-    MiniBatchSparsePCA,
-    SparsePCA,
-    TruncatedSVD,
-)
+from sklearn import decomposition, kernel_approximation, preprocessing
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.feature_selection import SelectorMixin
 from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.kernel_approximation import (
-    AdditiveChi2Sampler,
-    Nystroem,
-    PolynomialCountSketch,
-    RBFSampler,
-    SkewedChi2Sampler,
-)
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    KBinsDiscretizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    PowerTransformer,
-    QuantileTransformer,
-    RobustScaler,
-    SplineTransformer,
-    StandardScaler,
-    TargetEncoder,
-)
 from sklearn.random_projection import BaseRandomProjection
 
 from counterpoint.models.categories import settle_categories
@@ -68,16 +37,15 @@ Parts = dict[int, tuple[BoolArray, Any]]
 """Feature → the outputs that vary with it, and all outputs for each of its categories."""
 
 OWN = "the model takes that for a category of its own"
-DEPENDS = "the pipeline's fill for it depends on other columns"
 INDICATED = "the model also looks at whether it is missing"
 
 
 # --- affine, column by column ---
 
 
-@read_step.register(RobustScaler | StandardScaler)
+@read_step.register(preprocessing.RobustScaler | preprocessing.StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    if isinstance(scaler, StandardScaler):
+    if isinstance(scaler, preprocessing.StandardScaler):
         center, centers, scales = scaler.mean_, scaler.with_mean, scaler.with_std
     else:
         center, centers, scales = scaler.center_, scaler.with_centering, scaler.with_scaling
@@ -86,11 +54,11 @@ def _(scaler: Any, columns: Columns) -> Columns:
     return columns.operated(*subtract, *divide)
 
 
-@read_step.register(MaxAbsScaler | MinMaxScaler)
+@read_step.register(preprocessing.MaxAbsScaler | preprocessing.MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     if getattr(scaler, "clip", False):  # of numbers, a family reads it
         return by_running(scaler, columns)
-    if isinstance(scaler, MinMaxScaler):
+    if isinstance(scaler, preprocessing.MinMaxScaler):
         return columns.operated(("multiply", dense(scaler.scale_)), ("add", dense(scaler.min_)))
     return columns.operated(("divide", dense(scaler.scale_)))
 
@@ -100,7 +68,7 @@ def _(selector: Any, columns: Columns) -> Columns:
     return replace(columns.take(selector.get_support(indices=True)), names=None)
 
 
-@read_step.register(FunctionTransformer)
+@read_step.register(preprocessing.FunctionTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     if transformer.func is None:
         return replace(columns, names=None)
@@ -121,7 +89,7 @@ def _centered(columns: Columns, axes: FloatArray, mean: FloatArray) -> Columns:
     return columns.scaled(1.0, -mean).affine(axes)
 
 
-@read_step.register(PCA | IncrementalPCA)
+@read_step.register(decomposition.PCA | decomposition.IncrementalPCA)
 def _(pca: Any, columns: Columns) -> Columns:
     axes = dense(pca.components_)
     if pca.whiten:
@@ -132,13 +100,15 @@ def _(pca: Any, columns: Columns) -> Columns:
     return _centered(columns, axes, dense(pca.mean_))
 
 
-@read_step.register(FastICA)
+@read_step.register(decomposition.FastICA)
 def _(ica: Any, columns: Columns) -> Columns:
     mean = dense(ica.mean_) if ica.whiten else np.zeros(len(columns))
     return _centered(columns, dense(ica.components_), mean)
 
 
-@read_step.register(TruncatedSVD | NeighborhoodComponentsAnalysis | BaseRandomProjection)
+@read_step.register(
+    decomposition.TruncatedSVD | NeighborhoodComponentsAnalysis | BaseRandomProjection
+)
 def _(projection: Any, columns: Columns) -> Columns:
     return columns.affine(projection.components_)
 
@@ -151,7 +121,7 @@ def _(lda: Any, columns: Columns) -> Columns:
     return _centered(columns, axes, center)
 
 
-@read_step.register(FactorAnalysis)
+@read_step.register(decomposition.FactorAnalysis)
 def _(model: Any, columns: Columns) -> Columns:
     components = dense(model.components_)
     loads = components / model.noise_variance_
@@ -159,7 +129,7 @@ def _(model: Any, columns: Columns) -> Columns:
     return _centered(columns, dense(axes), dense(model.mean_))
 
 
-@read_step.register(MiniBatchSparsePCA | SparsePCA)
+@read_step.register(decomposition.MiniBatchSparsePCA | decomposition.SparsePCA)
 def _(projection: Any, columns: Columns) -> Columns:
     """Affine, but their attributes do not say how: found from their values at unit vectors."""
     rows = np.random.default_rng(0).normal(size=(8, len(columns)))  # one would do, almost surely
@@ -173,7 +143,7 @@ def _(projection: Any, columns: Columns) -> Columns:
     return columns.affine(matrix, offset)
 
 
-@read_step.register(PolynomialFeatures)
+@read_step.register(preprocessing.PolynomialFeatures)
 def _(expansion: Any, columns: Columns) -> Columns:
     powers = expansion.powers_
     if powers.sum(axis=1).max(initial=0) > 1:
@@ -184,30 +154,15 @@ def _(expansion: Any, columns: Columns) -> Columns:
 # --- run on every category ---
 
 
-@read_step.register(OneHotEncoder | OrdinalEncoder | TargetEncoder)
+@read_step.register(
+    preprocessing.OneHotEncoder | preprocessing.OrdinalEncoder | preprocessing.TargetEncoder
+)
 def _(encoder: Any, columns: Columns) -> Columns:
     strict = getattr(encoder, "handle_unknown", "") == "error"
     settle_categories(encoder, columns, strict=strict)
     has_missing = [any(map(is_missing, listed.tolist())) for listed in encoder.categories_]
     fills = {j: Fill(why_not=OWN if has_own else "") for j, has_own in enumerate(has_missing)}
     return by_running(encoder, columns.filled(fills))
-
-
-MIXING = Normalizer | Nystroem | PolynomialCountSketch | RBFSampler | SkewedChi2Sampler
-"""Steps that bend columns, with outputs that depend on many of them."""
-
-
-@read_step.register(
-    AdditiveChi2Sampler
-    | Binarizer
-    | KBinsDiscretizer
-    | PowerTransformer
-    | QuantileTransformer
-    | SplineTransformer
-    | MIXING
-)
-def _(transformer: Any, columns: Columns) -> Columns:
-    return by_running(transformer, columns, mixes=isinstance(transformer, MIXING))
 
 
 # --- missing cells ---
@@ -219,14 +174,14 @@ _Imputer: Any = SimpleImputer.__base__
 
 @read_step.register(_Imputer | SimpleImputer | MissingIndicator)
 def _(imputer: Any, columns: Columns) -> Columns:
-    """Run a step that changes missing cells only."""
     if isinstance(imputer, SimpleImputer):
         fills = dict(_constants(imputer))
     elif isinstance(imputer, MissingIndicator):
         seen = range(len(columns)) if imputer.error_on_new else imputer.features_.tolist()
         fills = dict.fromkeys(seen, Fill(why_not=INDICATED))
     else:
-        fills = dict.fromkeys(range(len(columns)), Fill(why_not=DEPENDS))
+        why_not = "the pipeline's fill for it depends on other columns"
+        fills = dict.fromkeys(range(len(columns)), Fill(why_not=why_not))
     numeric = np.flatnonzero(columns.sources == NUMBERS)
     if len(numeric) and not is_missing(imputer.missing_values):
         raise columns.refusal(
@@ -481,3 +436,22 @@ def _with_numbers(
     pairs = zip(to.tolist(), source.tolist(), strict=True)
     computed = {i: before.computed[j] for i, j in pairs if j in before.computed}
     return replace(after, matrix=matrix, offset=offset, sizes=sizes, computed=computed)
+
+
+read_step.register(
+    kernel_approximation.AdditiveChi2Sampler
+    | preprocessing.Binarizer
+    | preprocessing.KBinsDiscretizer
+    | preprocessing.PowerTransformer
+    | preprocessing.QuantileTransformer
+    | preprocessing.SplineTransformer,
+    by_running,
+)
+read_step.register(
+    kernel_approximation.Nystroem
+    | kernel_approximation.PolynomialCountSketch
+    | kernel_approximation.RBFSampler
+    | kernel_approximation.SkewedChi2Sampler
+    | preprocessing.Normalizer,
+    partial(by_running, mixes=True),
+)

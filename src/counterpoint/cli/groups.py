@@ -116,7 +116,6 @@ def groups(
 
 
 def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
-    """The rows without the columns that are left out."""
     for name in (column, *without):
         if name not in frame:
             columns = [str(column) for column in frame]

@@ -267,7 +267,6 @@ def _nothing(labels: list[Any] | None) -> cp.Target:
 
 
 def _label(text: str, labels: list[Any] | None) -> Any:
-    """Return the label of the model with this text."""
     if labels is None:
         raise cp.InvalidInput(
             f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."

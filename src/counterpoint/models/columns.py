@@ -172,21 +172,15 @@ class Columns:
                 scale, offset = scale * factor, offset * factor
             else:
                 offset = offset + (numbers if name == "add" else -numbers)
-        after, plain = self.scaled(scale, offset), self._holds_numbers_alone
-        usable = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset)
+        plain = self.names is not None or not (self.curves or (self.sources != NUMBERS).any())
+        usable = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset) & plain
         computed = {}
-        for j in np.flatnonzero(usable).tolist() if plain else ():
+        for j in np.flatnonzero(usable).tolist():
             first = self.computed.get(j, () if self._is_raw_number(j) else None)
             if first is not None:
                 operands = ((name, float(numbers[j])) for name, numbers in operations)
                 computed[j] = (*first, *operands)
-        return replace(after, computed=computed)
-
-    @property
-    def _holds_numbers_alone(self) -> bool:
-        """Whether the columns are raw, or no step before this one made any of categories."""
-        alone = bool((self.sources == NUMBERS).all()) and not self.curves
-        return self.names is not None or alone
+        return replace(self.scaled(scale, offset), computed=computed)
 
     def _is_raw_number(self, j: int) -> bool:
         """Return whether column j holds a number as it came, never changed."""

@@ -97,18 +97,15 @@ def _compare_rows(
     after, before = codes[at], np.where(filled, np.nan, codes)[at]
     after[np.arange(len(rows), len(at)), columns] = values
     (returned,), _, x = as_returned(inputs, features, rows[at], before, after)
-    predicted, read = reading.predict(returned), reading.form.predict(x)
+    predicted = reading.predict(returned)
     eps = max(APART, 2.0 * inputs.eps)  # where a pipeline computes in the dtype of the rows
-    wrong = reading.differs(x, predicted, read, eps)
-    if wrong.any():
-        i = int(wrong.argmax())
+
+    def place(i: int) -> str:
         moved = columns[i - len(rows)] if i >= len(rows) else None
         where = "" if moved is None else f", with {features.names[moved]!r} = {after[i, moved]}"
-        raise ReaderMismatch(
-            f"{type(reading.model).__name__} predicts {predicted[i]!r} for row {rows[at[i]]} of "
-            f"data={where}, for which what was read of it predicts {read[i]!r} ({int(wrong.sum())} "
-            f"of {len(wrong)} rows). The model cannot be explained exactly; please report it."
-        )
+        return f"row {rows[at[i]]} of data={where}"
+
+    reading.check(x, predicted, eps=eps, place=place)
     _compare_probabilities(reading, returned, rows, x, eps)
     return predicted[: len(rows)]
 

@@ -222,21 +222,17 @@ def _(model: Any) -> Form:
 
 
 def _one_vs_rest_part(estimator: Any) -> LinearScores:
-    refusal = UnsupportedModel(
-        f"OneVsRestClassifier is read over linear binary classifiers with a decision_function; "
-        f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in it, "
-        "and put steps that encode categories before it."
-    )
-    if not hasattr(estimator, "decision_function"):  # it would compare probabilities or values
-        raise refusal
-    try:
-        form = read(estimator)
-    except (InvalidInput, UnsupportedModel) as error:
-        raise refusal from error
-    if not isinstance(form, LinearScores) or not form.is_binary:
-        raise refusal
-    if form.threshold != 0.0 or form.no_probabilities == OTHER_SCORES:
-        raise refusal
+    form = None
+    if hasattr(estimator, "decision_function"):  # or it would compare probabilities or values
+        with suppress(InvalidInput, UnsupportedModel):
+            form = read(estimator)
+    is_score = isinstance(form, LinearScores) and form.is_binary and form.threshold == 0.0
+    if not isinstance(form, LinearScores) or not is_score or form.no_probabilities == OTHER_SCORES:
+        raise UnsupportedModel(
+            "OneVsRestClassifier is read over linear binary classifiers with a decision_function; "
+            f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in "
+            "it, and put steps that encode categories before it."
+        )
     return form
 
 

@@ -185,17 +185,25 @@ class ReadModel:
         return values.astype(np.float64).reshape(len(table), -1)
 
     def check(
-        self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any] | None = None
+        self,
+        x: FloatArray,
+        predicted: NDArray[Any],
+        read: NDArray[Any] | None = None,
+        eps: float = APART,
+        place: Callable[[int], str] = lambda _: "a row",
     ) -> None:
-        """Raise unless what was ``read`` predicts as the model does, up to rounding at a tie."""
+        """Raise unless what was ``read`` predicts as the model does; see `differs`.
+
+        ``place`` names a row in the message.
+        """
         read = self.form.predict(x) if read is None else read
-        wrong = self.differs(x, predicted, read)
+        wrong = self.differs(x, predicted, read, eps)
         if wrong.any():
-            at = int(wrong.argmax())
+            i = int(wrong.argmax())
             raise ReaderMismatch(
-                f"{type(self.model).__name__} predicts {predicted[at]!r} for a row for which what "
-                f"was read of it predicts {read[at]!r} ({int(wrong.sum())} of {len(x)} rows). The "
-                "model cannot be explained exactly; please report it."
+                f"{type(self.model).__name__} predicts {predicted[i]!r} for {place(i)}, for which "
+                f"what was read of it predicts {read[i]!r} ({int(wrong.sum())} of {len(x)} rows). "
+                "The model cannot be explained exactly; please report it."
             )
 
     def differs(

@@ -105,8 +105,6 @@ a_label = _one("text, a number, true or false", str, int, float, bool)
 
 
 def _list_of(item: Parameter, expected: str) -> Parameter:
-    """Read a list whose entries are all of one kind."""
-
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             raise wrong(place, expected, value, "Put it in [brackets].")
@@ -121,8 +119,6 @@ _numbers = _list_of(a_number, "a list of numbers")
 
 
 def _pair_of(expected: str) -> Parameter:
-    """Read two numbers."""
-
     def read(value: Any, place: str) -> Any:
         if len(pair := _numbers(value, place)) != 2:
             raise wrong(place, expected, value)
@@ -142,8 +138,6 @@ def _matrix(value: Any, place: str) -> Any:
 
 
 def _table_of(item: Parameter, expected: str) -> Parameter:
-    """Read a table from feature names to values of one kind."""
-
     def read(value: Any, place: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise wrong(place, expected, value)

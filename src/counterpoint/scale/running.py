@@ -219,7 +219,6 @@ def _missing_extra(error: ImportError) -> MissingExtra:
 
 
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:
-    """Return a file system, and a path in it."""
     try:
         import_module("pyarrow")
         url_to_fs = import_module("fsspec.core").url_to_fs

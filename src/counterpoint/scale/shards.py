@@ -197,7 +197,6 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
 
 
 def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in the schema of the data set."""
     import pyarrow as pa
 
     needed, columns = {str(name) for name in job.explainer.features.names}, []
@@ -331,7 +330,6 @@ def _answers(
 
 
 def _put_records(job: Job, answers: Counterfactuals, name: str) -> None:
-    """Put the records of a block beside the shard."""
     with TemporaryDirectory() as folder:
         local = Path(folder, name)
         answers.to_records(local)

@@ -73,12 +73,10 @@ def check_form(
 
 
 def _clear(form: Form, X: FloatArray, margin: FloatArray) -> BoolArray:
-    """Return whether points are away from the boundary."""
     return np.abs(margin) > CLOSE * form.noise(X)
 
 
 def _inside(form: Form, target: Target, X: FloatArray) -> BoolArray:
-    """Return whether points are in one of the regions of a target."""
     inside = np.zeros(len(X), dtype=bool)
     for region in form.regions(target):
         inside |= region.violation(X, X) == 0.0

@@ -1,12 +1,12 @@
-"""What linear inequalities prove of a price over a domain of columns that are free of each other.
+"""What linear inequalities prove of a cost over a domain of columns that are free of each other.
 
 With normal · y <= offset for all points y of a region, each of them costs at least
 
-    min over the domain of  price(y − x) + normal · y − offset                       (weak duality)
+    min over the domain of  cost(y − x) + normal · y − offset                       (weak duality)
 
-The minimum is exact, integrality included, because price is separable over the domain: a sum over
-columns. (A full matrix is split into a diagonal and a convex rest; any tangent of the rest bounds
-it.) With price 0 the same minimum, if positive, proves that the region is empty (Farkas).
+The minimum is exact, integrality included, because the cost is separable over the domain: a sum
+over columns. (A full matrix is split into a diagonal and a convex rest; any tangent of the rest
+bounds it.) With cost 0 the same minimum, if positive, proves that the region is empty (Farkas).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class NonConvexDuality(ABC):
         at: FloatArray | None,
         margin: FloatArray | None,
     ) -> FloatArray:
-        """(n,) lower bounds on the price, with what everything convex adds up to.
+        """(n,) lower bounds on the cost, with what everything convex adds up to.
 
         The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
         """
@@ -85,11 +85,11 @@ class NonConvexDuality(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class Duality:
-    """A price over a separable domain."""
+    """A cost over a separable domain."""
 
     encoded_cost: EncodedCost  # what a change costs
     domain: SeparableDomain  # where each column may be
-    # whether charges are added to the price, which then counts as each row weighs it
+    # whether a log-loss is added to the cost, which then counts as each row weighs it
     weighed: bool
     nonconvex: NonConvexDuality | None  # what conditions that are not convex prove besides
 
@@ -98,9 +98,9 @@ class Duality:
     ) -> FloatArray:
         """(n,) what all points cost at least that meet what was cut, rounding included.
 
-        On a column that has neither a price nor a bound, what is faint counts as 0, see `refutes`.
+        On a column that has neither a cost nor a bound, what is faint counts as 0, see `refutes`.
         The sizes are those of the terms of the normals; at (n, d) points, by default x, a full
-        quadratic price is bounded by its tangent.
+        quadratic cost is bounded by its tangent.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             bound = self._bound(cases, cut, sizes, at)
@@ -143,7 +143,7 @@ class Duality:
 
     @cached_property
     def diagonal(self) -> Diagonal:
-        """The price, or what a diagonal leaves of it."""
+        """The cost, or what a diagonal leaves of it."""
         encoded_cost = self.encoded_cost
         return Diagonal(
             encoded_cost.absolute, encoded_cost.floor, encoded_cost.transitions, encoded_cost.levels
@@ -217,7 +217,7 @@ class Duality:
 
 @final
 class LinearRows:
-    """What single linear rows (s, d) prove of a separable price over columns without bounds.
+    """What single linear rows (s, d) prove of a separable cost over columns without bounds.
 
     Columns that are not ``free`` stay where they are.
     """
@@ -263,7 +263,7 @@ class LinearRows:
 
 @final
 class LossBound:
-    """What shares of a log-loss prove of a separable quadratic price over columns without bounds.
+    """What shares of a log-loss prove of a separable quadratic cost over columns without bounds.
 
     The answer moves by −P⁻¹Aᵀv / 2w in the rows A of the loss, so that G = A P⁻¹ Aᵀ is all that
     the least objective needs: it is found in as many dimensions as the loss has, not columns.

@@ -1,4 +1,4 @@
-"""Conditions on softmax probabilities: at least so high, and a charge for low ones."""
+"""Conditions on softmax probabilities: at least so high, and the log-loss of low ones."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class LogSumExp(Coupling):
 @final
 @dataclass(frozen=True, eq=False)
 class LogLoss(Coupling):
-    """A charge of log(1 + Σᵢ exp(M y + c)ᵢ), −log of a softmax probability; it excludes nothing.
+    """log(1 + Σᵢ exp(M y + c)ᵢ), −log of a softmax probability: a term of the objective.
 
-    Multipliers v >= 0 with Σ v <= 1 (others are scaled to it) bound the charge from below by
+    Multipliers v >= 0 with Σ v <= 1 (others are scaled to it) bound it from below by
     vᵀ(M y + c) + H(v, 1 − Σ v), H the entropy: the conjugate of log-sum-exp.
     """
 
@@ -70,12 +70,12 @@ class LogLoss(Coupling):
         return self.matrix
 
     def amount(self, y: FloatArray) -> FloatArray:
-        """(n,): what points are charged, at least 0."""
+        """(n,): its values at points, at least 0."""
         return self.of(y @ self.matrix.T + self.offset)
 
     @staticmethod
     def of(z: FloatArray) -> FloatArray:
-        """(n, m) score differences → (n,) what they are charged."""
+        """(n, m) score differences → (n,) values."""
         top = np.maximum(z.max(axis=1), 0.0)
         total = np.exp(z - top[:, None]).sum(axis=1)
         return np.where(top == 0.0, np.log1p(total), top + np.log(total + np.exp(-top)))

@@ -1,13 +1,13 @@
 """Programs: one cost over one region, without the row in it, and what bounds them.
 
-A program is minimise price(y, x) over y in the region. Its region is a *domain* D (intervals,
+A program is minimise cost(y, x) over y in the region. Its region is a *domain* D (intervals,
 whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
 rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
 their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
 they are: see `counterpoint.programs.duality`. A condition that is not convex has no such
 inequality; what its multipliers prove it says itself, see `NonConvexDuality`.
-A *charge*, such as −log of a probability, adds to the weighed price; its multipliers bound it from
-below by normal · y − offset, and the same sum bounds the objective.
+A *term of the objective*, such as −log of a probability, adds to the weighted cost; its multipliers
+bound it from below by normal · y − offset, and the same sum bounds the objective.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def tightened(program: Program, margin: FloatArray) -> Region:
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Minimise price(y − x) over y in a region."""
+    """Minimise cost(y − x) over y in a region."""
 
     encoded_cost: EncodedCost  # what a change costs
     region: Region  # where y may be, relative to x
@@ -103,7 +103,7 @@ class Program:
 
     @cached_property
     def condition_types(self) -> frozenset[type]:
-        """The kinds of its price and the types of its conditions: what a solver must take."""
+        """The kinds of its cost and the types of its conditions: what a solver must take."""
         return self.region.condition_types | self.encoded_cost.condition_types | {Box}
 
     @cached_property
@@ -203,7 +203,7 @@ class Program:
         return low, high
 
     def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
-        """(n,) what is minimised: the cost; with charges, the weighed cost and what they take."""
+        """(n,) what is minimised: the cost, or the weighted cost and the terms beside it."""
         cost = self.encoded_cost(y, cases.x)
         if not self._objective_terms:
             return cost
@@ -259,7 +259,7 @@ class Program:
         return height, unit * (1.0 + 8.0 * UNIT)
 
     def cut(self, multipliers: FloatArray, x: FloatArray) -> Cut:
-        """What the couplings and charges add up to, for rows x (n, d), or (1, d) for all.
+        """What the couplings add up to, for rows x (n, d), or (1, d) for all.
 
         The multipliers of conditions that are not convex have no part in it.
         """
@@ -283,9 +283,16 @@ class Program:
         )
 
     @cached_property
-    def _one_row(self) -> LinearRows:
-        """What its only row proves."""
-        return LinearRows(self.encoded_cost, self.affine.matrix)
+    def _shortcut(self) -> LinearRows | LossBound | None:
+        """What its only row, or log-loss, proves of a separable cost without bounds."""
+        if self.condition_types <= {Manhattan, SquaredEuclidean, Box, LinearBounds, LogLoss}:
+            if self.size == self.affine.size == 1:
+                return LinearRows(self.encoded_cost, self.affine.matrix)
+            (*further, last) = self._objective_terms or (None,)
+            quadratic = self.encoded_cost.quadratic.all() and not further
+            if last is not None and quadratic and self.size == last.size:
+                return LossBound(self.encoded_cost, last)
+        return None
 
     def bound(
         self,
@@ -295,15 +302,15 @@ class Program:
     ) -> FloatArray:
         """(n,) lower bounds on the objective at every point of the region: weak duality.
 
-        Multipliers (n, size) may be any finite numbers. A full quadratic price is bounded by its
+        Multipliers (n, size) may be any finite numbers. A full quadratic cost is bounded by its
         tangent ``at`` any (n, d) points (x itself by default): the nearer to the optimum, the
         better. The margin of the cases is not used. Infinite where the domain alone is empty.
         """
-        if self._is_one_row and cases.unbounded:
-            weighed = self.affine.cut_weights(multipliers)
-            return self._one_row.bound(cases.x, *weighed)[:, 0]
-        if self._is_plain_loss and cases.unbounded:
-            return self._loss_bound.bound(cases, multipliers)
+        if self._shortcut is not None and cases.unbounded:
+            if isinstance(self._shortcut, LossBound):
+                return self._shortcut.bound(cases, multipliers)
+            weights = self.affine.cut_weights(multipliers)
+            return self._shortcut.bound(cases.x, *weights)[:, 0]
         cut = self.cut(multipliers, cases.x)
         height, unit = self._units
         sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
@@ -314,28 +321,6 @@ class Program:
         further = multipliers[:, len(self._normals) :]
         return np.maximum(bound, beyond.bound(cases, further, cut, at, None))
 
-    @cached_property
-    def _loss_bound(self) -> LossBound:
-        """What its loss proves, without a look at each column."""
-        return LossBound(self.encoded_cost, self._objective_terms[0])
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        """Whether there are only linear rows, losses, a box, and a price for each column."""
-        plain = {Manhattan, SquaredEuclidean, Box, LinearBounds, LogLoss}
-        return self.condition_types <= plain
-
-    @cached_property
-    def _is_plain_loss(self) -> bool:
-        """Whether a loss alone is traded off against a separable quadratic price."""
-        loss = len(self._objective_terms) == 1 and self.size == self._objective_terms[0].size
-        return loss and self._is_plain and bool(self.encoded_cost.quadratic.all())
-
-    @cached_property
-    def _is_one_row(self) -> bool:
-        """Whether there is one linear row, a separable price, and nothing integral."""
-        return self._is_plain and self.size == self.affine.size == 1
-
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).
 
@@ -343,10 +328,10 @@ class Program:
         of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
         as far away as the factual one. All other rounding is allowed for.
         """
-        if self._objective_terms:  # no charge excludes anything
-            charged = sum(objective_term.size for objective_term in self._objective_terms)
+        if self._objective_terms:  # these exclude nothing
+            end, count = len(self._normals), sum(term.size for term in self._objective_terms)
             multipliers = np.array(multipliers)
-            multipliers[:, len(self._normals) - charged : len(self._normals)] = 0.0
+            multipliers[:, end - count : end] = 0.0
         cut, further = self.cut(multipliers, cases.x), multipliers[:, len(self._normals) :]
         refuted, beyond = self.duality.refutes(cases, cut), self.duality.nonconvex
         return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)

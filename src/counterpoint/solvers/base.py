@@ -15,14 +15,26 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, SolverFailure, check_number, shown
 from counterpoint.numerics import EPS, FloatArray, IntArray
+from counterpoint.programs.conditions import Box, ChangeBounds, LinearBounds, Transitions
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.proof import ProofTrees
     from counterpoint.programs.region import Cases
 
-__all__ = ["DEFAULT_GAP", "Effort", "Optimality", "Outcome", "Solution", "Solver", "translated"]
+__all__ = [
+    "DEFAULT_GAP",
+    "LINEAR",
+    "Effort",
+    "Optimality",
+    "Outcome",
+    "Solution",
+    "Solver",
+    "translated",
+]
 
+LINEAR = frozenset({Box, ChangeBounds, LinearBounds, Transitions})
+"""What every solver of linear rows takes."""
 DEFAULT_GAP = 1e-6
 """The relative gap: what SCIP is accurate to, and ten times what the other solvers are at worst."""
 
@@ -128,7 +140,7 @@ class Solver(ABC):
     program: Program
 
     accepts: ClassVar[frozenset[type]]
-    """The kinds of price and the types of conditions that it takes."""
+    """The kinds of cost and the types of conditions that it takes; others are refused."""
     accuracy: ClassVar[float]
     """The relative gap that its answers are to reach."""
     complete: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Branch and bound over whole steps, categories and the number of changes, for any price and cone.
+"""Branch and bound over whole steps, categories and the number of changes, for any cost and cone.
 
 Every node is the program within narrower bounds. Its relaxation is solved by whichever solver takes
 it; its lower bound is the *program's own*, recomputed from the multipliers with integrality taken
@@ -20,22 +20,13 @@ import numpy as np
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import (
-    INTEGRAL,
-    AtMost,
-    Box,
-    ChangeBounds,
-    Cone,
-    LinearBounds,
-    Transitions,
-    Whole,
-)
+from counterpoint.programs.conditions import INTEGRAL, AtMost, Cone, Whole
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
 from counterpoint.programs.proof import ProofTrees, node_size, pick
 from counterpoint.programs.region import Cases
 from counterpoint.rows import lattice
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
@@ -79,25 +70,14 @@ class Branching(Solver):
     """Best-first branch and bound around a solver for the relaxations."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {
-            Manhattan,
-            SquaredEuclidean,
-            Mahalanobis,
-            Box,
-            LinearBounds,
-            ChangeBounds,
-            Transitions,
-            Cone,
-        }
-        | {LogLoss, LogSumExp, *INTEGRAL}
+        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-7
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.condition_types <= cls.accepts and bool(
-            program.condition_types & set(INTEGRAL)
-        )
+        types = program.condition_types
+        return types <= cls.accepts and bool(types & {*INTEGRAL})
 
     @cached_property
     def relaxation(self) -> Solver:
@@ -114,7 +94,7 @@ class Branching(Solver):
 
     @cached_property
     def linear(self) -> tuple[Solver, ...]:
-        """Solvers of the same region at a linear price, which find points where others give up."""
+        """Solvers of the same region at a linear cost, which find points where others give up."""
         encoded_cost, d = self.program.encoded_cost, self.program.width
         linear = EncodedCost(encoded_cost.absolute + np.sqrt(encoded_cost.diagonal), np.zeros(d))
         return tuple(_solvers(Program(linear, self.program.region)))

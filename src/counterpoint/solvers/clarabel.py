@@ -1,6 +1,6 @@
 """Clarabel: any convex program here, cones and log-sum-exp included.
 
-The variables of a conic program are the change of each column; for each absolute price a bound on
+The variables of a conic program are the change of each column; for each absolute cost a bound on
 the size of a change; for each log-sum-exp a share for each of its terms; for a log-loss its value
 besides. Interior-point answers are followed by their multipliers, from which the program recomputes
 its bound; and, where features ought to stay, by a second run that holds them still.
@@ -20,17 +20,11 @@ from scipy import sparse
 
 from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import (
-    Box,
-    ChangeBounds,
-    Cone,
-    LinearBounds,
-    Transitions,
-)
+from counterpoint.programs.conditions import Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Coupling, Region
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.solvers.standard_form import StandardForm
@@ -59,17 +53,7 @@ class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {
-            Manhattan,
-            SquaredEuclidean,
-            Mahalanobis,
-            Box,
-            LinearBounds,
-            ChangeBounds,
-            Transitions,
-            Cone,
-        }
-        | {LogLoss, LogSumExp}
+        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7
 
@@ -86,7 +70,7 @@ class Clarabel(Solver):
 
     @cached_property
     def absolute(self) -> IntArray:
-        """The columns with an absolute price."""
+        """The columns with an absolute cost."""
         return np.flatnonzero(self.form.absolute)
 
     @cached_property
@@ -281,7 +265,7 @@ class Clarabel(Solver):
     def _sparse(self, case: Cases, point: FloatArray, effort: Effort) -> FloatArray:
         """The point without the traces that an interior point leaves on features that stay.
 
-        Under an absolute price most features do not move at the optimum. The program is solved
+        Under an absolute cost most features do not move at the optimum. The program is solved
         again with the ones that hardly moved held still, if that costs no more.
         """
         paid = self.program.encoded_cost.absolute * np.abs(point - case.x[0])
@@ -333,7 +317,7 @@ class ConicProgram:
 
     All changes are divided by ``scale``, about the size of the answer, and the objective by
     ``cutoff``, about its cost, so that tolerances mean the same for small and large answers. With a
-    ``model``, that stands for what is charged.
+    ``model``, that stands for the log-loss.
     """
 
     def __init__(
@@ -369,20 +353,20 @@ class ConicProgram:
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
         """Half a quadratic form (its upper triangle) and a linear one, in units of ``cutoff``."""
-        charged, d, absolute = self.owner.has_loss, self.program.width, self.owner.absolute
-        weight = float(self.case.weights[0]) if charged else 1.0
+        d, absolute = self.program.width, self.owner.absolute
+        weight = float(self.case.weights[0]) if self.owner.has_loss else 1.0
         i, j, values = self.owner.hessian
         entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
         linear = np.zeros(self.width)
-        prices = self.form.absolute[absolute]
-        linear[d : d + len(absolute)] = prices * (weight * self.scale / self.cost_cutoff)
+        scale = weight * self.scale / self.cost_cutoff
+        linear[d : d + len(absolute)] = self.form.absolute[absolute] * scale
         if self.model is not None:
             curvature, slope = self.model.form(self._score_unit)
             curvature, slope = curvature / self.cost_cutoff, slope / self.cost_cutoff
             at = self.width - len(slope)
             linear[at:] = slope
             entries.append(entries_of(np.triu(curvature), at, at))
-        elif charged:
+        elif self.owner.has_loss:
             linear[-1] = 1.0 / self.cost_cutoff
         return sparse_columns(entries, (self.width, self.width)), linear
 

@@ -1,7 +1,7 @@
-"""Wide programs at a Manhattan price: at the optimum only a few columns move.
+"""Wide programs at a Manhattan cost: at the optimum only a few columns move.
 
 So the program is solved over a few columns, all others held where they are. Multipliers of that are
-multipliers of the whole: where their slope on a column that is held exceeds its price, it pays to
+multipliers of the whole: where their slope on a column that is held exceeds its cost, it pays to
 move it, and it joins them (column generation). If there is none, the optimum is that of the whole.
 """
 
@@ -32,7 +32,7 @@ FEW = 4
 
 
 def is_wide(program: Program) -> bool:
-    """Whether a program has so many columns, each with a price, that a few at a time are faster."""
+    """Whether a program has so many columns, each with a cost, that a few at a time are faster."""
     accepts = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
     return (
         program.condition_types <= accepts
@@ -43,7 +43,7 @@ def is_wide(program: Program) -> bool:
 
 def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
     """The answer to one row, by a solver of narrower programs."""
-    prices = program.encoded_cost.absolute
+    unit_costs = program.encoded_cost.absolute
     weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
     held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
@@ -61,7 +61,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
             return None
         normal = program.cut(multipliers[None, :], case.x).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
-        gain = np.where(room & free & ~columns, np.abs(normal) / prices, 0.0)
+        gain = np.where(room & free & ~columns, np.abs(normal) / unit_costs, 0.0)
         better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
         if outcome is Outcome.NOTHING or (refuted and not better.any()):
             return free  # all of them may tell more
@@ -72,7 +72,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
         larger[most[better[most]]] = True
         return larger
 
-    rates = np.where(free, np.abs(normals(program)) / prices, 0.0)
+    rates = np.where(free, np.abs(normals(program)) / unit_costs, 0.0)
     columns = np.zeros(program.width, dtype=bool)
     columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
     columns, (outcome, point, multipliers) = refined(columns & free, narrow, extend)

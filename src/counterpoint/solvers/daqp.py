@@ -1,6 +1,6 @@
 """DAQP: small dense quadratic programs.
 
-Changes are measured in units in which the price has a unit diagonal. Of relaxed categories, a
+Changes are measured in units in which the cost has a unit diagonal. Of relaxed categories, a
 column's share of the weight, w/2 |δ|, enters as w/2 δ²: the same at 0 and ±1, and less between.
 """
 
@@ -16,15 +16,9 @@ import numpy as np
 from counterpoint.caches import Memo
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, SquaredEuclidean
-from counterpoint.programs.conditions import (
-    Box,
-    ChangeBounds,
-    LinearBounds,
-    Transitions,
-)
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import BatchBounds, StandardForm
 
@@ -50,9 +44,7 @@ terms). The limit of iterations ends what cycles."""
 class Daqp(Solver):
     """Continuous quadratic programs, by DAQP; `Branching` proves those with categories."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {SquaredEuclidean, Mahalanobis, Box, LinearBounds, ChangeBounds, Transitions}
-    )
+    accepts: ClassVar[frozenset[type]] = frozenset(LINEAR | {SquaredEuclidean, Mahalanobis})
     accuracy: ClassVar[float] = 1e-8
 
     @classmethod
@@ -61,7 +53,7 @@ class Daqp(Solver):
 
     @cached_property
     def form(self) -> StandardForm:
-        """The program in the standard form, in units in which the price has a unit diagonal."""
+        """The program in the standard form, in units in which the cost has a unit diagonal."""
         encoded_cost = self.program.encoded_cost
         unit = 1.0 / np.sqrt(2.0 * (encoded_cost.diagonal + encoded_cost.absolute))
         return StandardForm(self.program, unit, norm=2)

@@ -32,19 +32,13 @@ from counterpoint.numerics import (
     gamma,
 )
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import (
-    INTEGRAL,
-    Box,
-    ChangeBounds,
-    LinearBounds,
-    Transitions,
-)
+from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds
 from counterpoint.programs.duality import LinearRows
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Cut, Region
 from counterpoint.rows import lattice
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace", "NearestHalfSpace"]
 
@@ -63,8 +57,7 @@ class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Box, LinearBounds, ChangeBounds, Transitions}
-        | {*INTEGRAL}
+        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, *INTEGRAL}
     )
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
@@ -252,11 +245,11 @@ class NearestHalfSpace:
         It takes boxes and upper limits of rows.
         """
         encoded_cost = program.encoded_cost
-        prices = {Manhattan: encoded_cost.absolute, SquaredEuclidean: encoded_cost.diagonal}
-        priced = encoded_cost.kind in prices and prices[encoded_cost.kind].all()
+        linear = encoded_cost.kind is Manhattan
+        costly = (encoded_cost.absolute if linear else encoded_cost.diagonal).all()
         plain = program.condition_types <= {Manhattan, SquaredEuclidean, Box}
         limited = np.isneginf(rows.low) & np.isfinite(rows.high)
-        return cls(program, rows) if priced and plain and limited.all() else None
+        return cls(program, rows) if costly and plain and limited.all() else None
 
     def solve(
         self, cases: Cases, gap: float
@@ -278,12 +271,12 @@ class NearestHalfSpace:
                 i, s = rows[first : first + size], sides[first : first + size]
                 y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], missed[i, s], s)
                 proved[i, s], unsolved[i, s] = np.maximum(bound, proved[i, s]), False
-                price = self.program.encoded_cost(y, cases.x[i])
-                price = np.where(np.isnan(y[:, 0]), np.inf, price)
-                order = np.lexsort((price, i))
+                distance = self.program.encoded_cost(y, cases.x[i])
+                distance = np.where(np.isnan(y[:, 0]), np.inf, distance)
+                order = np.lexsort((distance, i))
                 best = order[np.unique(i[order], return_index=True)[1]]  # of each row
-                best = best[price[best] < cost[i[best]]]
-                points[i[best]], cost[i[best]], piece[i[best]] = y[best], price[best], s[best]
+                best = best[distance[best] < cost[i[best]]]
+                points[i[best]], cost[i[best]], piece[i[best]] = y[best], distance[best], s[best]
             cutoff = np.where(piece < 0, np.inf, cost * (1.0 - gap))
             rows, sides = np.nonzero(unsolved & (proved < cutoff[:, None]))
         return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
@@ -414,7 +407,7 @@ def _filled(
         width = min(width, used)
         which: int | IntArray = 0 if alike else open_[:, None]
         ways = order[0, :width] if alike else order[open_, :width]
-        unit, price = demand[which, ways], costs[which, ways]
+        unit, unit_cost = demand[which, ways], costs[which, ways]
         remaining = cases if len(open_) == len(start) else cases.take(open_)
         indices = np.arange(len(open_))
         current, low, high = (
@@ -434,7 +427,7 @@ def _filled(
         moved = np.minimum(np.maximum(current + change, low), high)
         filled = open_[satisfied]
         points[filled[:, None], np.broadcast_to(ways, moved.shape)[satisfied]] = moved[satisfied]
-        worths[filled] = np.broadcast_to(price, moved.shape)[indices, last][satisfied]
+        worths[filled] = np.broadcast_to(unit_cost, moved.shape)[indices, last][satisfied]
         open_ = open_[~satisfied]
         if width == used:
             points[open_] = np.nan

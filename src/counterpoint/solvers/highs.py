@@ -1,6 +1,6 @@
 """HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
 
-Each change is a rise less a fall, both at least 0, so that prices are linear; under a bound on the
+Each change is a rise less a fall, both at least 0, so that costs are linear; under a bound on the
 number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
 passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
 remembers of the last one is cleared), so that an answer does not depend on the rows before.
@@ -20,18 +20,10 @@ import numpy as np
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
-from counterpoint.programs.conditions import (
-    AtMost,
-    Box,
-    ChangeBounds,
-    LinearBounds,
-    OneOf,
-    Transitions,
-    Whole,
-)
+from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 __all__ = ["Highs", "Pool"]
@@ -88,9 +80,7 @@ class Data:
 class Highs(Solver):
     """Linear and mixed-integer linear programs by HiGHS, and the relaxations of the latter."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        {Manhattan, Box, LinearBounds, ChangeBounds, Transitions, OneOf, Whole, AtMost}
-    )
+    accepts: ClassVar[frozenset[type]] = frozenset(LINEAR | {Manhattan, *INTEGRAL})
     accuracy: ClassVar[float] = 1e-9
 
     units: FloatArray | None = None  # (d,) for one row for which the usual ones did not do
@@ -132,9 +122,9 @@ class Highs(Solver):
 
     @cached_property
     def encoded_cost(self) -> FloatArray:
-        """The prices of the model's columns."""
-        prices = self.form.absolute / self.normal
-        return np.concatenate([prices, prices, np.zeros(len(self.switches))])
+        """The costs of the model's columns."""
+        costs = self.form.absolute / self.normal
+        return np.concatenate([costs, costs, np.zeros(len(self.switches))])
 
     @cached_property
     def matrix(self) -> FloatArray:

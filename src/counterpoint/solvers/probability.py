@@ -1,12 +1,12 @@
-"""One softmax probability, charged or demanded, for whole batches: closed forms and Newton.
+"""One softmax probability, traded off or demanded, for whole batches: closed forms and Newton.
 
-With two classes all that a charge says to the columns is one number, v = 1 − p at the optimum: each
-column then settles by itself, and the score z falls as v grows. Under squared prices the columns
-that do not end at a bound give the equation v = 1 / (1 + exp(αv + β)), whose root is known; which
-do is found by trying. Under absolute prices one column after the other is used up, in the order of
-score gained for a unit of cost, until the next one is not worth its price.
+With two classes all that a log-loss says to the columns is one number, v = 1 − p at the optimum:
+each column then settles by itself, and the score z falls as v grows. Under squared costs the
+columns that do not end at a bound give the equation v = 1 / (1 + exp(αv + β)), whose root is known;
+which do is found by trying. Under absolute costs one column after the other is used up, in the
+order of score gained for a unit of cost, until the next one is not worth its cost.
 
-With more classes, or where the probability is demanded, the answer under a quadratic price moves
+With more classes, or where the probability is demanded, the answer under a quadratic cost moves
 within the span of the score rows: Newton's method in as many dimensions as there are classes, see
 `counterpoint.models.softmax`. A row whose answer breaks a bound is solved again for the columns
 that end within their bounds, until these stay the same; the few for which they do not are left to
@@ -54,21 +54,14 @@ class Logistic(Solver):
         return program.condition_types <= cls.accepts and alike and alone
 
     @cached_property
-    def _loss(self) -> tuple[FloatArray, float]:
+    def _score(self) -> tuple[FloatArray, float]:
         """Row and offset of the only score."""
         (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
         return loss.matrix[0], float(loss.offset[0])
 
-    @property
-    def _row(self) -> FloatArray:
-        return self._loss[0]
-
-    @property
-    def _offset(self) -> float:
-        return self._loss[1]
-
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        score = cases.x @ self._row + self._offset
+        row, offset = self._score
+        score = cases.x @ row + offset
         meet = self._absolute if self.program.encoded_cost.absolute.any() else self._squared
         points, share = meet(cases, score)
         empty = cases.empty
@@ -77,9 +70,10 @@ class Logistic(Solver):
         return Solution(points, share[:, None], outcomes, np.zeros(len(points)))
 
     def _squared(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) points and (n,) v under a squared price."""
-        direction = -0.5 * self._row / self.program.encoded_cost.quadratic
-        pull = -float(self._row @ direction)
+        """(n, d) points and (n,) v under a squared cost."""
+        row, _ = self._score
+        direction = -0.5 * row / self.program.encoded_cost.quadratic
+        pull = -float(row @ direction)
         share = logistic_root(pull / cases.weights, -score)[0]
         if not cases.unbounded:
             share = self._within(direction, cases, score, share)
@@ -96,8 +90,8 @@ class Logistic(Solver):
 
         What v would have to be falls as v grows, so each try also narrows where v is.
         """
-        row, rates = self._row, -self._row * direction
-        low, high = cases.low - cases.x, cases.high - cases.x
+        row, _ = self._score
+        rates, low, high = -row * direction, cases.low - cases.x, cases.high - cases.x
         least, most = np.zeros(len(share)), np.ones(len(share))
         open_ = np.flatnonzero(~cases.empty)
         for _ in range(100):  # each halves where v is at least
@@ -120,8 +114,8 @@ class Logistic(Solver):
         return share
 
     def _absolute(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) points and (n,) v under an absolute price."""
-        row, encoded_cost = self._row, self.program.encoded_cost.absolute
+        """(n, d) points and (n,) v under an absolute cost."""
+        (row, offset), encoded_cost = self._score, self.program.encoded_cost.absolute
         start = np.minimum(np.maximum(cases.x, cases.low), cases.high)
         used = np.flatnonzero(row)
         order = used[np.argsort(encoded_cost[used] / np.abs(row[used]), kind="stable")]
@@ -137,7 +131,7 @@ class Logistic(Solver):
             amount = np.minimum(np.maximum((before - floor) / gain, 0.0), room)
         points = np.array(start)
         points[:, order] -= np.sign(row[order]) * amount
-        last = points @ row + self._offset
+        last = points @ row + offset
         with np.errstate(over="ignore"):
             return points, 1.0 / (1.0 + np.exp(-last))
 
@@ -150,7 +144,7 @@ def _sums_before(values: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class Newton(Solver):
-    """One softmax probability, charged or demanded, under a quadratic price."""
+    """One softmax probability, traded off or demanded, under a quadratic cost."""
 
     accepts: ClassVar[frozenset[type]] = frozenset(
         {SquaredEuclidean, Mahalanobis, Box, LogLoss, LogSumExp}
@@ -161,12 +155,8 @@ class Newton(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        alone = len(program.couplings) == 1
-        return (
-            program.condition_types <= cls.accepts
-            and alone
-            and not program.encoded_cost.absolute.any()
-        )
+        quadratic = len(program.couplings) == 1 and not program.encoded_cost.absolute.any()
+        return program.condition_types <= cls.accepts and quadratic
 
     @cached_property
     def _condition(self) -> LogLoss | LogSumExp:
@@ -181,7 +171,7 @@ class Newton(Solver):
 
     @cached_property
     def _directions(self) -> FloatArray:
-        """(m, d) the rows times the inverse of the price: 0 in columns that may not change."""
+        """(m, d) the rows times the inverse of the cost: 0 in columns that may not change."""
         matrix, quadratic = self._condition.matrix, self.program.encoded_cost.quadratic
         if quadratic.ndim == 1:
             return np.where(self._free, matrix / quadratic, 0.0)
@@ -192,7 +182,7 @@ class Newton(Solver):
 
     @cached_property
     def _gram(self) -> FloatArray:
-        """(m + 1, m + 1) products of the rows in the metric of the price; the label is last, 0."""
+        """(m + 1, m + 1) products of the rows in the metric of the cost; the label is last, 0."""
         m = self._condition.size
         gram = np.zeros((m + 1, m + 1))
         gram[:m, :m] = self._directions @ self._condition.matrix.T

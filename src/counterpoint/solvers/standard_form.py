@@ -58,7 +58,7 @@ class StandardForm:
 
     @cached_property
     def absolute(self) -> FloatArray:
-        """(d,) the price of |v|."""
+        """(d,) the cost of |v|."""
         return np.asarray(self.program.encoded_cost.absolute * self.unit)
 
     @cached_property

@@ -69,9 +69,8 @@ def lack(program: Program) -> str:
         )
 
     for count in (1, 2):
-        ways = [
-            way for way in combinations(_simpler(program), count) if _is_taken(_by(way, program))
-        ]
+        combined = combinations(_simpler(program), count)
+        ways = [way for way in combined if _is_taken(_by(way, program))]
         if ways:
             names = dict.fromkeys(name for way in ways for name, _, _ in way)
             advice = dict.fromkeys(" and ".join(advice for _, advice, _ in way) for way in ways)
@@ -103,23 +102,15 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
 
 def _simpler(program: Program) -> Iterator[Simpler]:
     """The ways in which a user can make a program simpler by one part."""
-    encoded_cost, kinds = program.encoded_cost, program.region.condition_types
-    square, size = (
-        EncodedCost(encoded_cost.absolute, encoded_cost.diagonal),
-        np.sqrt(encoded_cost.diagonal),
-    )
-    if encoded_cost.kind is Mahalanobis:
-        yield (
-            "a Mahalanobis cost",
-            "use a squared Euclidean cost",
-            partial(replace, encoded_cost=square),
-        )
-    if encoded_cost.kind is not Manhattan:
-        cost = (
-            "a Mahalanobis cost" if encoded_cost.kind is Mahalanobis else "a squared Euclidean cost"
-        )
-        manhattan = EncodedCost(encoded_cost.absolute + size, np.zeros(program.width))
-        yield cost, "use a Manhattan cost", partial(replace, encoded_cost=manhattan)
+    cost, kinds = program.encoded_cost, program.region.condition_types
+    square = EncodedCost(cost.absolute, cost.diagonal)
+    linear = EncodedCost(cost.absolute + np.sqrt(cost.diagonal), np.zeros(program.width))
+    full = cost.kind is Mahalanobis
+    name = "a Mahalanobis cost" if full else "a squared Euclidean cost"
+    if full:
+        yield name, "use a squared Euclidean cost", partial(replace, encoded_cost=square)
+    if cost.kind is not Manhattan:
+        yield name, "use a Manhattan cost", partial(replace, encoded_cost=linear)
     taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
     unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
     for kind, (name, advice) in (DISPENSABLE | unknown).items():

@@ -98,9 +98,13 @@ class Daqp(Solver):
         for mask, indices in rows_by_mask.items():
             rows, movable = np.array(indices), np.frombuffer(mask, dtype=bool)
             row_limits = BatchBounds(*(limit[rows] for limit in limits))
-            solved, flags[rows], unit_duals = self._run(mask, change[rows], row_limits, seconds)
-            change[np.ix_(rows, movable)], duals[rows] = solved, unit_duals / size[rows]
-        return self._solution(cases, flags, duals, change, lengths)
+            moved, flags[rows], unit_duals = self._run(mask, change[rows], row_limits, seconds)
+            change[np.ix_(rows, movable)], duals[rows] = moved, unit_duals / size[rows]
+        outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
+        solved = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
+        points = np.where(solved, self.form.points(change, cases, lengths), np.nan)
+        multipliers = self.form.multipliers(duals * lengths[:, None])
+        return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 
     def _run(
         self, mask: bytes, held: FloatArray, limits: BatchBounds, seconds: dict[str, float]
@@ -112,7 +116,7 @@ class Daqp(Solver):
         movable = np.frombuffer(mask, dtype=bool)
         low, high, n = limits.low[:, movable], limits.high[:, movable], len(held)
         linear = held @ self._hessian[:, movable]
-        hessian, matrix = self._restricted(mask)
+        hessian, matrix = self._restrictions.made(mask, lambda: self._restricted(mask))
         first = low.shape[1]  # the first row, after the bounds
         # DAQP reads the numbers of a row one after the other, wherever the row lies.
         low = np.ascontiguousarray(np.hstack([low, limits.row_low]))
@@ -128,21 +132,6 @@ class Daqp(Solver):
             if flags[i] > 0:  # else it may be infinite
                 out[i], duals[i] = point, info["lam"][first:]
         return out, flags, duals
-
-    def _solution(
-        self,
-        cases: Cases,
-        flags: IntArray,
-        duals: FloatArray,
-        change: FloatArray,
-        lengths: FloatArray,
-    ) -> Solution:
-        """What DAQP said of changes in units of some lengths, by its own flags and duals."""
-        outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
-        solved = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
-        points = np.where(solved, self.form.points(change, cases, lengths), np.nan)
-        multipliers = self.form.multipliers(duals * lengths[:, None])
-        return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 
     def _doubted(self, cases: Cases, effort: Effort, solution: Solution) -> None:
         """Rows that DAQP holds to be infeasible: refuted, or solved in units of a feasible point.
@@ -165,15 +154,11 @@ class Daqp(Solver):
             solution.put(rows[row], other)
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
-        """Hessian and unit rows over the free columns; rows often share what is fixed."""
-
-        def made() -> tuple[FloatArray, FloatArray]:
-            mask = np.frombuffer(free, dtype=bool)
-            size = self._sizes(mask[None, :])[0]
-            matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
-            return self._hessian[np.ix_(mask, mask)], matrix
-
-        return self._restrictions.made(free, made)
+        """Hessian and unit rows over the free columns."""
+        mask = np.frombuffer(free, dtype=bool)
+        size = self._sizes(mask[None, :])[0]
+        matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
+        return self._hessian[np.ix_(mask, mask)], matrix
 
     def _sizes(self, free: BoolArray) -> FloatArray:
         """(n, rows) what is left of each row's length over the free columns.
@@ -185,7 +170,7 @@ class Daqp(Solver):
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
-        return Memo()
+        return Memo()  # rows often share what is fixed
 
     @cached_property
     def _refuter(self) -> Highs:

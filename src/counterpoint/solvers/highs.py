@@ -137,12 +137,10 @@ class Highs(Solver):
         return np.vstack([rows, uses, np.repeat([0.0, 1.0], [2 * d, s])])
 
     @cached_property
-    def _linear(self) -> Pool[Engine]:
-        return Pool(partial(Engine, self, integral=False))
-
-    @cached_property
-    def _integral(self) -> Pool[Engine]:
-        return Pool(partial(Engine, self, integral=True))
+    def _engines(self) -> tuple[Pool[Engine], Pool[Engine]]:
+        """Engines of the linear relaxation, and of the program with its integers."""
+        linear, integral = (partial(Engine, self, integral=kind) for kind in (False, True))
+        return Pool(linear), Pool(integral)
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
@@ -150,9 +148,8 @@ class Highs(Solver):
             row = slice(i, i + 1)
             case = cases.take(row)
             balanced = Highs(self.program, balanced_units(self.program, case))
-            solution.put(
-                row, balanced._solved(case, effort, None if cutoff is None else cutoff[row])
-            )
+            reached = None if cutoff is None else cutoff[row]
+            solution.put(row, balanced._solved(case, effort, reached))
         return solution
 
     def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
@@ -199,21 +196,22 @@ class Highs(Solver):
         self, data: Data, i: int, _: Effort
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
         """Outcome, values of columns, duals of rows (>= 0 for a lower bound), reported bound."""
-        with self._linear.lease() as engine:
+        with self._engines[0].lease() as engine:
             status = engine.run(data, i)
             if status == STATUS.kOptimal:
                 return Outcome.FOUND, *engine.solution(), 0.0
-            blocked = status == STATUS.kInfeasible
-            ray = engine.dual_ray() if blocked else np.zeros(len(self.matrix))
-        return Outcome.INFEASIBLE if blocked else Outcome.NOTHING, None, ray, 0.0
+            if status == STATUS.kInfeasible:
+                return Outcome.INFEASIBLE, None, engine.dual_ray(), 0.0
+        return Outcome.NOTHING, None, np.zeros(len(self.matrix)), 0.0
 
     def _branch_and_bound(
         self, data: Data, i: int, effort: Effort
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
         """The same of an integer program, whose duals refute it if they are not 0."""
-        with self._integral.lease() as engine:
+        with self._engines[1].lease() as engine:
             status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
-            bound, values = engine.dual_bound(), engine.incumbent()
+            bound, solution = engine.highs.getInfo().mip_dual_bound, engine.highs.getSolution()
+            values = np.asarray(solution.col_value) if solution.value_valid else None
         none = np.zeros(len(self.matrix))
         if status == STATUS.kInfeasible:
             outcome, _, ray, _ = self._simplex(data, i, effort)
@@ -233,7 +231,7 @@ class Highs(Solver):
         if whole.all():
             return values
         low, high = np.where(whole, values, data.low[i]), np.where(whole, values, data.high[i])
-        with self._linear.lease() as engine:
+        with self._engines[0].lease() as engine:
             if engine.run(data, i, within=(low, high)) != STATUS.kOptimal:
                 return None
             return np.where(whole, values, engine.solution()[0])
@@ -293,15 +291,6 @@ class Engine:
         """Values of the columns, and duals of the rows."""
         solution = self.highs.getSolution()
         return np.asarray(solution.col_value), np.asarray(solution.row_dual)
-
-    def incumbent(self) -> FloatArray | None:
-        """Values of the best integer point, if there is one."""
-        solution = self.highs.getSolution()
-        return np.asarray(solution.col_value) if solution.value_valid else None
-
-    def dual_bound(self) -> float:
-        """The lower bound of branch and bound, as an objective value."""
-        return float(self.highs.getInfo().mip_dual_bound)
 
     def dual_ray(self) -> FloatArray:
         """A ray of the dual that shows the rows to be contradictory, up to its sign; else zeros."""

@@ -23,7 +23,7 @@ from counterpoint.problem.constraints import (
     named,
 )
 from counterpoint.problem.costs import Cost, Manhattan
-from counterpoint.problem.targets import as_target
+from counterpoint.problem.targets import Target, as_target
 from counterpoint.problem.weights import described, ranges, spreads
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import (
@@ -39,9 +39,8 @@ from counterpoint.rows.table import Table
 from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 if TYPE_CHECKING:
-    from counterpoint.models.reading import ReadModel
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.query import Query
+    from counterpoint.search.query import Query, Task
 
 __all__ = ["Explainer", "diversify", "explain", "trace"]
 
@@ -261,14 +260,11 @@ class Explainer:
             If ``"global"`` needs SCIP and it is not installed.
         """
         from counterpoint.search.answering import answers_to
-        from counterpoint.search.query import Task
 
         effort = Effort.asked(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
-        wanted = as_target(target)
-        reading, question, tables, eps = self._read(X)
-        task = Task(reading, question, wanted, effort, eps, witnesses=self._witnesses)
+        task, tables = self._task(X, as_target(target), effort)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -303,12 +299,9 @@ class Explainer:
         -------
         Path
         """
-        from counterpoint.search.query import Task
-
-        wanted, effort = checked_targets(targets), Effort.asked(gap, time_limit)
-        reading, question, tables, eps = self._read(X)
-        task = Task(reading, question, wanted[0], effort, eps, witnesses=self._witnesses)
-        return traced(task, tables, wanted, self.cost, progress=progress)
+        checked, effort = checked_targets(targets), Effort.asked(gap, time_limit)
+        task, tables = self._task(X, checked[0], effort)
+        return traced(task, tables, checked, self.cost, progress=progress)
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
@@ -397,12 +390,14 @@ class Explainer:
         among = [WithinObserved.by_default(unseen, add)] if unseen else []
         return among if extrapolate else within + among
 
-    def _read(self, X: object) -> tuple[ReadModel, Query, tuple[Table, Table], float]:
-        """What is asked of rows but for the target; they as they came, the model's columns of them.
+    def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
+        """Say what is asked of rows; and read them, as they came and the model's columns of them.
 
-        And the distance from 1 to the next number where the model computes, or the rows are kept:
-        steps of a pipeline compute in the precision of either, and the coarsest of them counts.
+        Steps of a pipeline compute in the precision of the model or of the rows: the coarsest
+        counts.
         """
+        from counterpoint.search.query import Task
+
         table = Table.read(X)
         inputs = match_columns(table, self.reading.features, named=self.reading.named)
         if table.is_array or inputs.labels is not None:
@@ -413,7 +408,8 @@ class Explainer:
         question = self._question(whole, eps)
         same = question.form is self.reading.form
         reading = self.reading if same else replace(self.reading, form=question.form)
-        return reading, question, (table, inputs), eps
+        task = Task(reading, question, target, effort, eps, witnesses=self._witnesses)
+        return task, (table, inputs)
 
     def _question(self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS) -> Query:
         """What does not depend on the target, made once for whole columns and a precision."""

@@ -31,6 +31,7 @@ from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical
 from counterpoint.search.feasibility import FeasibilityOracle
 from counterpoint.search.query import Query
+from counterpoint.search.search import highest_probability
 
 __all__ = ["Conflict", "Relaxation", "conflict_of"]
 
@@ -360,7 +361,7 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
         return None, []
     end = 0.5 * (thread_time() + possible.end)
     if required.chance is None:
-        reached = question.highest_probability(Tradeoff(required.labels[0], 1.0), x, end)
+        reached = highest_probability(question.union(Tradeoff(required.labels[0], 1.0)), x, end)
     else:
         reached = required.chance.attainable(question, x, end)
     if reached is None:

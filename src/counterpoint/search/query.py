@@ -22,7 +22,7 @@ from counterpoint.rows import lattice
 from counterpoint.rows.encoding import RowBatch, encode
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
-from counterpoint.search.search import SafetyMargins, Subproblem, Union, highest_probability
+from counterpoint.search.search import SafetyMargins, Subproblem, Union
 from counterpoint.solvers import Effort
 
 if TYPE_CHECKING:
@@ -124,10 +124,6 @@ class Query:
         chance = target.requirement.chance
         return None if chance is None else chance.safety_margins(self, x)
 
-    def highest_probability(self, target: Target, x: FloatArray, end: float) -> float | None:
-        """The highest probability of a `Tradeoff`'s label that one row can reach by ``end``."""
-        return highest_probability(self.union(target), x, end)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -190,11 +186,9 @@ class Task:
     def already_satisfied(self, x: FloatArray, outputs: NDArray[Any]) -> BoolArray:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
         satisfied = self.target.satisfied(self.model.form, x, outputs)
-        chance = self.target.requirement.chance
-        if chance is not None and satisfied.any():
-            points = x[satisfied]
-            margins = chance.safety_margins(self.question, points)
-            if margins is not None:
-                required = margins.required(points, np.zeros(len(points)))
-                satisfied[satisfied] = self.model.form.margin(points, self.target) >= required
+        points = x[satisfied]
+        margins = self.question.safety_margins(self.target, points) if len(points) else None
+        if margins is not None:
+            required = margins.required(points, np.zeros(len(points)))
+            satisfied[satisfied] = self.model.form.margin(points, self.target) >= required
         return satisfied

@@ -1027,3 +1027,21 @@ def test_no_rows_give_no_answers():
         given.model, given.data[:0], cp.Tradeoff(4, 0.1), data=given.data, extrapolate=True
     )
     assert len(answers) == len(answers.to_frame()) == len(answers.report()) == 0
+
+
+class RoundedProbabilities(LogisticRegression):
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        return super().predict_proba(X).round(1)
+
+
+def test_rows_that_are_searched_apart_are_compared_with_their_own_predictions():
+    # Rows with whole numbers and rows between them are searched apart, and asked about together.
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.integers(0, 9, 60).astype(float), "b": rng.normal(size=60)})
+    model = RoundedProbabilities().fit(X, X.a + X.b > 4.0)
+    features = [cp.Integer("a"), cp.Continuous("b")]
+    explainer = cp.Explainer(model, features=features, cost=cp.SquaredEuclidean())
+    rows = X.head(4)
+    rows.loc[[1, 3], "a"] += 0.5
+    answers = explainer.explain(rows, cp.Tradeoff(True, 1.0))
+    assert (answers.status == "unproved").all()  # its probabilities are not those that were read

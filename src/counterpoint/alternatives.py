@@ -291,7 +291,7 @@ def _gathered(
     columns = {name: column(name, certificates_each) for name in COLUMNS}
     columns["bound"] = np.array([choice.bound for choice in choices], dtype=np.float64)
     columns["claims"] = np.array([choice.claim.code for choice in choices], dtype=np.int8)
-    resolution = max(part.resolution for part in certificates_each)
+    resolution = max(certificates.resolution for certificates in certificates_each)
     certificates, status = Certificates(**columns, resolution=resolution), column("statuses")
     reopened = (status == Status.OPTIMAL.code) & (certificates.gap > gap)
     reopened &= certificates.bound < column("bound", certificates_each)

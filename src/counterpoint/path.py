@@ -233,8 +233,8 @@ class Path:
         """How many answers have which status, and from where to where the path goes."""
         n, count = self.found.shape
         size = f"{several(n, 'row')}, {several(count, 'target')}"
-        shown = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
-        lines = [f"{size}: {', '.join(shown) or 'none'}", f"targets: {self._described()}"]
+        counts = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
+        lines = [f"{size}: {', '.join(counts) or 'none'}", f"targets: {self._described()}"]
         if not self.found.any():
             return "\n".join(lines)
         ends = np.flatnonzero(self.found.any(axis=0))[[0, -1]]
@@ -255,8 +255,8 @@ class Path:
         """The number that varies, from where to where; else the first targets."""
         targets, varied = self.targets, self.varied
         if varied is None or len(targets) == 1:
-            more = f"; and {len(targets) - 3} more" if len(targets) > 3 else ""
-            return "; ".join(map(_words, targets[:3])) + more
+            remainder = f"; and {len(targets) - 3} more" if len(targets) > 3 else ""
+            return "; ".join(map(_words, targets[:3])) + remainder
         first, last = getattr(targets[0], varied), getattr(targets[-1], varied)
         return f"{_words(targets[0], varied)} with {varied} from {first:g} to {last:g}"
 
@@ -303,8 +303,8 @@ def _words(target: Target, without: str = "") -> str:
     """A target as one would write it, but for fields that are as they always are."""
     usual = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
     values = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
-    shown = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in values.items())
-    return f"{type(target).__name__}({', '.join(shown)})"
+    texts = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in values.items())
+    return f"{type(target).__name__}({', '.join(texts)})"
 
 
 # Tracing

@@ -363,7 +363,7 @@ class Found:
         return np.where(none, np.inf, np.where(none, 0.0, self.objective) * (1.0 - self.effort.gap))
 
     def offer(self, s: int, rows: IntArray, points: FloatArray, objective: FloatArray) -> None:
-        """Points of a piece; the ones that are better are kept."""
+        """Take points of a piece that are better than those so far."""
         better = np.flatnonzero(objective < self.objective[rows])
         self.points[rows[better]] = points[better]
         self.piece[rows[better]] = s
@@ -377,12 +377,11 @@ def search(
     safety_margins: SafetyMargins | None = None,
     incumbents: Incumbents = _none,
 ) -> Found:
-    """The best point of any piece, for each row.
+    """Search for the cheapest point of any piece, for each row.
 
-    Rows are as programs see them, but for what pieces say of features one by one;
-    ``safety_margins`` are
-    those that are needed where points are, if the union does not say all; ``incumbents`` are points
-    that meet target and constraints, for a search that takes long.
+    Rows are as programs see them, but for what pieces say of features one by one. Points lead by
+    ``safety_margins`` besides, if these depend on where they are; ``incumbents`` are points that
+    meet target and constraints, for a search that takes long.
     """
     incumbent = Found(cases, effort, incumbents=incumbents)
     kinds = pieces.condition_types | {type(safety_margins)}
@@ -408,7 +407,7 @@ def _nearest_half_space(incumbent: Found, half_spaces: NearestHalfSpace) -> bool
 
 
 def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
-    """Pieces that are all written down: closed forms, then complete solvers where they leave a gap.
+    """Search pieces that are all written down: by closed forms, then by complete solvers.
 
     The time of each row is shared evenly among the pieces.
     """
@@ -511,7 +510,7 @@ class _Listed:
                 self._solve(s, rows, self.pieces[s].complete(exhaustive=False), self.effort)
 
     def exhaust(self, i: int) -> None:
-        """Exhaustive solvers for one row; the pieces that are left share the time that is left."""
+        """Call exhaustive solvers for one row; the unsearched pieces share the remaining time."""
         row, seconds = np.array([i]), self.found.effort.seconds
         end = np.inf if seconds is None else perf_counter() + seconds
         searched = np.zeros(len(self.pieces), dtype=bool)

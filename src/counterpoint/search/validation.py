@@ -1,6 +1,6 @@
 """Validation: answers are decoded as they will be returned, and the model itself is asked.
 
-The way of the rows that are searched together, in one `RowSearch`:
+The way of the rows that are searched together, in one `AnswerSearch`:
 
 1. `first_search` looks for the cheapest points that lead by the model's rounding error.
 2. `ask_about` asks the model about them as they will be returned, several searches at once.
@@ -38,7 +38,7 @@ from counterpoint.search.query import Task
 from counterpoint.search.search import Found, SafetyMargins, Union, search
 from counterpoint.search.witnesses import TRIED, Witnesses, shortened
 
-__all__ = ["SPARE", "NotForeseen", "RowSearch", "ask_about", "first_search", "settle"]
+__all__ = ["SPARE", "AnswerSearch", "NotForeseen", "ask_about", "first_search", "settle"]
 
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
@@ -75,7 +75,7 @@ class NotForeseen(Exception):
 
 @final
 @dataclass(eq=False)
-class RowSearch:
+class AnswerSearch:
     """What is asked of n rows that are searched together, and the answers so far."""
 
     task: Task
@@ -104,7 +104,7 @@ class RowSearch:
 # First the cheapest points
 
 
-def first_search(task: Task, rows: RowBatch, union: Union) -> RowSearch:
+def first_search(task: Task, rows: RowBatch, union: Union) -> AnswerSearch:
     """Search for the cheapest points of a union that lead by the model's rounding error."""
     x, n, question, required = rows.x, len(rows.index), task.question, task.target.requirement
     # A bound by weak duality holds for any margin. What a branch and bound reports holds for its
@@ -122,7 +122,7 @@ def first_search(task: Task, rows: RowBatch, union: Union) -> RowSearch:
         cases = cases.holding(np.repeat(rows.held, width, axis=1), x)
     varying = None if required.chance is None else question.safety_margins(task.target, x)
     data = task.witnesses if task.target.demanding and task.piece is None else None
-    state = RowSearch(task, rows, union, cases, margin, varying, data, np.full(n, np.inf))
+    state = AnswerSearch(task, rows, union, cases, margin, varying, data, np.full(n, np.inf))
     state.solution = solution = _search(state, np.arange(n), margin)
     if (solution.piece < 0).any():
         _search_without_margin(state)
@@ -133,7 +133,7 @@ def first_search(task: Task, rows: RowBatch, union: Union) -> RowSearch:
 
 
 def _search(
-    state: RowSearch, rows: IntArray, margin: FloatArray, held: BoolArray | None = None
+    state: AnswerSearch, rows: IntArray, margin: FloatArray, held: BoolArray | None = None
 ) -> Found:
     """Search for the cheapest points of some rows with other margins, perhaps with entries held."""
     task, cases = state.task, state.cases.take(rows).with_margin(margin)
@@ -157,7 +157,7 @@ def _search(
     return search(state.union, cases, effort, varying, incumbents)
 
 
-def _search_without_margin(state: RowSearch) -> None:
+def _search_without_margin(state: AnswerSearch) -> None:
     """Search again for rows that have no point with a margin, though nothing refutes them."""
     solution = state.solution
     unsolved = np.flatnonzero((solution.piece < 0) & ~solution.limited & state.margin.any(axis=1))
@@ -175,7 +175,7 @@ def _search_without_margin(state: RowSearch) -> None:
 # Points become rows
 
 
-def _proposed(state: RowSearch, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
+def _proposed(state: AnswerSearch, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
     """Return which of some rows have a point that the model takes, and their (m, p) codes."""
     points, task = solution.points, state.task
     positions = np.flatnonzero(~np.isnan(points[:, 0]))
@@ -192,7 +192,7 @@ def _proposed(state: RowSearch, rows: IntArray, solution: Found) -> tuple[IntArr
     return positions, _codes(state, rows[positions], y)
 
 
-def _snapped(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
+def _snapped(state: AnswerSearch, rows: IntArray, y: FloatArray) -> FloatArray:
     """Put values that solvers left a hair from the factual value, or a bound, onto it."""
     x, encoded_cost = state.cases.x[rows], state.task.question.encoded_cost
     length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
@@ -204,7 +204,7 @@ def _snapped(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
     return y
 
 
-def _codes(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
+def _codes(state: AnswerSearch, rows: IntArray, y: FloatArray) -> FloatArray:
     """(m, p) codes of points for some rows.
 
     Numbers of float32 columns are rounded to float32, towards the inside of their bounds.
@@ -233,7 +233,7 @@ def _codes(state: RowSearch, rows: IntArray, y: FloatArray) -> FloatArray:
 
 
 def ask_about(
-    task: Task, rows: RowBatch, searches: list[RowSearch], foreseen: NDArray[Any] | None
+    task: Task, rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None
 ) -> None:
     """Ask the model about the first answers of some searches, which are of one kind, in one table.
 
@@ -267,7 +267,7 @@ def ask_about(
 
 
 def _joined(
-    rows: RowBatch, searches: list[RowSearch]
+    rows: RowBatch, searches: list[AnswerSearch]
 ) -> tuple[IntArray, FloatArray, list[IntArray | slice]]:
     """Return which rows have an answer, their codes, and where those of each search are in them."""
     if len(searches) == 1:
@@ -285,7 +285,7 @@ def _joined(
 
 def _compare(
     rows: RowBatch,
-    searches: list[RowSearch],
+    searches: list[AnswerSearch],
     foreseen: NDArray[Any],
     predicted: NDArray[Any],
 ) -> None:
@@ -298,7 +298,9 @@ def _compare(
             raise NotForeseen
 
 
-def _take_verdict(state: RowSearch, codes: FloatArray, y: FloatArray, verdict: Validation) -> None:
+def _take_verdict(
+    state: AnswerSearch, codes: FloatArray, y: FloatArray, verdict: Validation
+) -> None:
     """Take what was proposed as it is returned, and what the model says of it."""
     n, positions = state.rows.index.size, state.positions
     state.codes, state.y, state.verdict = codes, y, verdict
@@ -310,7 +312,7 @@ def _take_verdict(state: RowSearch, codes: FloatArray, y: FloatArray, verdict: V
 
 
 def _asked(
-    state: RowSearch, rows: IntArray, codes: FloatArray
+    state: AnswerSearch, rows: IntArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, Validation]:
     """Ask the model about answers to some rows: (m, p) as they are returned, the same encoded."""
     task, index = state.task, state.rows.at[rows]
@@ -323,14 +325,16 @@ def _asked(
 
 
 def _asked_as_answers(
-    state: RowSearch, i: int, points: FloatArray
+    state: AnswerSearch, i: int, points: FloatArray
 ) -> tuple[FloatArray, FloatArray, Validation]:
     """Ask the model about points as answers to one row, as `_asked` does."""
     rows = np.full(len(points), i)
     return _asked(state, rows, _codes(state, rows, points))
 
 
-def _verdict(state: RowSearch, rows: IntArray, y: FloatArray, outputs: NDArray[Any]) -> Validation:
+def _verdict(
+    state: AnswerSearch, rows: IntArray, y: FloatArray, outputs: NDArray[Any]
+) -> Validation:
     """Judge what the model says of answers to some rows: whether they lead by what is asked for."""
     task = state.task
     verdict = task.target.verdict(task.model.form, y, outputs, task.eps)
@@ -344,7 +348,7 @@ def _verdict(state: RowSearch, rows: IntArray, y: FloatArray, outputs: NDArray[A
 # Answers are improved, and certified
 
 
-def settle(state: RowSearch) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
+def settle(state: AnswerSearch) -> tuple[FloatArray, WordArray, Certificates, BoolArray]:
     """Search again for rows whose answers are not confirmed, and certify what there is.
 
     Return (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
@@ -379,7 +383,7 @@ def settle(state: RowSearch) -> tuple[FloatArray, WordArray, Certificates, BoolA
     return state.codes, judge(certificates, effort.gap, limited), certificates, solution.closed
 
 
-def _search_again(state: RowSearch) -> None:
+def _search_again(state: AnswerSearch) -> None:
     """Search with larger margins for rows that the model does not confirm, or that lead too little.
 
     A tie of whole columns and categories that the model confirms is an answer, for the next point
@@ -414,7 +418,7 @@ def _search_again(state: RowSearch) -> None:
                 improvable[rows[(valid[mask] & ~better) | other.limited]] = False
 
 
-def _search_off_the_edge(state: RowSearch, rows: IntArray, margin: FloatArray) -> Found:
+def _search_off_the_edge(state: AnswerSearch, rows: IntArray, margin: FloatArray) -> Found:
     """Search for the same answers with a margin: whole columns and categories held, others free."""
     actionable, points, x = state.task.question.actionable, state.exact[rows], state.rows.x[rows]
     cost = actionable.encoded_cost
@@ -426,7 +430,7 @@ def _search_off_the_edge(state: RowSearch, rows: IntArray, margin: FloatArray) -
     return result
 
 
-def _keep_better(state: RowSearch, rows: IntArray, other: Found) -> BoolArray:
+def _keep_better(state: AnswerSearch, rows: IntArray, other: Found) -> BoolArray:
     """Write the answers of another search that lead by more, or alone are confirmed; which."""
     positions, codes = _proposed(state, rows, other)
     which, valid = rows[positions], state.verdict.valid[rows]
@@ -447,7 +451,7 @@ def _keep_better(state: RowSearch, rows: IntArray, other: Found) -> BoolArray:
     return better
 
 
-def _lower_least(state: RowSearch, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
+def _lower_least(state: AnswerSearch, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
     """Note what points cost that the model confirms, for no bound is above it."""
     program, cases = state.union.asked, state.cases.take(rows)
     inside = valid & (program.violation(y, cases.x) <= VIOLATION)
@@ -458,7 +462,7 @@ def _lower_least(state: RowSearch, rows: IntArray, y: FloatArray, valid: BoolArr
 # Rows of the data are answers, too
 
 
-def _witnesses(state: RowSearch, i: int, end: float) -> FloatArray:
+def _witnesses(state: AnswerSearch, i: int, end: float) -> FloatArray:
     """(m, d) rows of the data that the model gives the target, moved towards a row once."""
     if state.data is None:
         return np.empty((0, 0))
@@ -475,7 +479,7 @@ def _witnesses(state: RowSearch, i: int, end: float) -> FloatArray:
     return state.witnesses[i]
 
 
-def _learn_from_data(state: RowSearch) -> list[int]:
+def _learn_from_data(state: AnswerSearch) -> list[int]:
     """Answer rows by witnesses that are cheaper than what the search left; which.
 
     Rows of a batch for which closed forms found the answer are passed over.
@@ -505,7 +509,7 @@ def _learn_from_data(state: RowSearch) -> list[int]:
     return replaced
 
 
-def _answer_by_witness(state: RowSearch, i: int, points: FloatArray, cutoff: float) -> bool:
+def _answer_by_witness(state: AnswerSearch, i: int, points: FloatArray, cutoff: float) -> bool:
     """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
     program, row = state.union.asked, np.array([i])
     codes, y, verdict = _asked_as_answers(state, i, points)
@@ -521,7 +525,7 @@ def _answer_by_witness(state: RowSearch, i: int, points: FloatArray, cutoff: flo
     return True
 
 
-def _judge_witness(state: RowSearch, i: int, certificates: Certificates) -> None:
+def _judge_witness(state: AnswerSearch, i: int, certificates: Certificates) -> None:
     """Certify a row that a witness answers: a proof that excludes the witness is none.
 
     A bound that rests on the word of a solver is one on points that lead by a margin.

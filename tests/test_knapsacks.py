@@ -15,9 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
 from counterpoint.families.additive.curves import Curve
-from counterpoint.families.additive.dual import inverted
+from counterpoint.families.additive.dual import inverted, repaired
 from counterpoint.families.additive.knapsack import Knapsack, KnapsackLagrangian, KnapsackRows
-from counterpoint.families.additive.repair import repaired
 from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.problem.costs import EncodedCost, PercentileCost, TransitionCost

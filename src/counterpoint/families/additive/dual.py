@@ -3,6 +3,8 @@
 A basis holds one column more than there are demands: points, what a demand has too much of, and
 what it has too little of, at a high price. It gives multipliers; the point that is least by these
 enters it, until none improves on it. For one demand, these are secants of a concave function.
+
+Points that miss a demand are mended by replacing one feature, as cheaply as can be.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from typing import NamedTuple, final
 import numpy as np
 
 from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangian
-from counterpoint.families.additive.repair import repaired
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import pick, put
 
-__all__ = ["Basis", "maximize_dual"]
+__all__ = ["Basis", "maximize_dual", "repaired"]
 
 STEPS = 60
 """How many multipliers are tried for a box, at most; some four do."""
@@ -30,6 +31,8 @@ SHY = 1.0 - 1e-13
 FEW = 32
 """So many boxes are bounded together to the end; of more, those that are done leave when they are
 half of all, since the overhead of an array operation is worth some 30 boxes."""
+HALVINGS = 36
+"""How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 POINT, SURPLUS, MISSING = 0, 1, 2
 """What a column of a basis stands for."""
 
@@ -39,6 +42,7 @@ class Basis(NamedTuple):
     """The bases of m boxes for s demands, and the bounds that they led to, written in place."""
 
     matrix: FloatArray  # (m, s + 1, s + 1) what each column adds to demands, and to the mixture
+    target: FloatArray  # (m, s + 1) what they are to add up to
     cost: FloatArray  # (m, s + 1) of each column
     kind: IntArray  # (m, s + 1)
     points: Candidates  # (m, s + 1) those that columns stand for
@@ -90,8 +94,9 @@ def _first(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) ->
     points = Candidates._make([np.repeat(v[:, None], s + 1, axis=1) for v in first])
     bound = value + (start * boxes.missing).sum(axis=1)
     done, raises = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp)
-    end = matrix, cost, kind, points, shares, np.array(start), bound, raises, done
-    return Basis(*end, ceiling, _steepest(boxes))
+    target, best = np.hstack([boxes.missing, np.ones((n, 1))]), np.array(start)
+    columns = matrix, target, cost, kind, points, shares
+    return Basis(*columns, best, bound, raises, done, ceiling, _steepest(boxes))
 
 
 def _steepest(boxes: KnapsackLagrangian) -> FloatArray:
@@ -128,23 +133,22 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
 
     It changes nothing for boxes that are done, whose last multipliers are tried again.
     """
-    (n, s), missing = basis.multipliers.shape, boxes.missing
-    inverse = inverted(basis.matrix)
+    s, inverse = basis.multipliers.shape[1], inverted(basis.matrix)
     duals = (basis.cost[:, None] @ inverse)[:, 0]
-    basis.shares[:] = (inverse @ np.hstack([missing, np.ones((n, 1))])[:, :, None])[:, :, 0]
+    basis.shares[:] = (inverse @ basis.target[:, :, None])[:, :, 0]
     lam, height = duals[:, :s], duals[:, s]
     in_cost = lam * np.abs(basis.matrix[:, :s]).max(axis=2)
     surplus = in_cost.argmin(axis=1)
     loose = in_cost.min(axis=1) < -NEAR * np.abs(basis.cost).max(axis=1)
     lam = np.minimum(np.maximum(lam, 0.0), basis.steepest[:, None])
     value, points = boxes.least(lam)
-    bound = value + (lam * missing).sum(axis=1)
+    bound = value + (lam * boxes.missing).sum(axis=1)
     better = bound > basis.bound
     np.copyto(basis.bound, bound, where=better)
     np.copyto(basis.multipliers, lam, where=better[:, None])
 
     size = np.abs(points.cost) + (lam * np.abs(points.gain)).sum(axis=1) + np.abs(height)
-    tolerance = 1e-11 * (1.0 + np.abs(missing).max(axis=1, keepdims=True))
+    tolerance = 2e-11 * np.abs(basis.target).max(axis=1, keepdims=True)
     missed = ((basis.kind == MISSING) & (basis.shares > tolerance)).any(axis=1)
     mixed = (basis.cost * basis.shares).sum(axis=1)
     optimal = ~loose & (value >= height - CLOSE * size)
@@ -217,3 +221,104 @@ def inverted(matrix: FloatArray) -> FloatArray:
         if len(matrix) > 1:
             return np.concatenate([inverted(matrix[[i]]) for i in range(len(matrix))])
         return np.asarray(np.linalg.pinv(matrix))
+
+
+# --- points that meet their demands ---
+
+
+def repaired(boxes: KnapsackLagrangian, points: Candidates) -> Candidates:
+    """Replace one feature of each point, as cheaply as can be, so that all demands are met.
+
+    A point stays as it is if that cannot be done, or if it meets them already and none is cheaper.
+    """
+    k, every = boxes.knapsack, np.arange(len(points.cost))
+    missing = boxes.missing - points.gain
+    counted = full = None
+    if k.at_most is not None:
+        counted = boxes.changed(points)
+        full = counted.sum(axis=1) >= k.at_most
+    change = _least_changes(boxes, points, missing)
+    possible = np.isfinite(change)
+    change = np.where(possible, change, 0.0)
+    increase = np.where(possible, boxes.paid(change) - boxes.paid(points.change), np.inf)
+    if counted is not None and full is not None:
+        increase[(change != 0.0) & ~counted[:, : len(k.numbers)] & full[:, None]] = np.inf
+    if k.tables:
+        swaps = _swaps(boxes, points, missing)
+        if counted is not None and full is not None:
+            new = full[:, None] & ~counted[:, len(k.numbers) :]
+            swaps[new[:, :, None] & (boxes.boxes.option_cost > 0.0)] = np.inf
+        increase = np.hstack([increase, swaps.reshape(len(swaps), -1)])
+    item = increase.argmin(axis=1)
+    best = increase[every, item]
+    helps = np.isfinite(best) & (~boxes.satisfied(points) | (best < 0.0))
+    changes, choice = np.array(points.change), np.array(points.choice)
+    number = np.flatnonzero(helps & (item < len(k.numbers)))
+    changes[number, item[number]] = change[number, item[number]]
+    swap = np.flatnonzero(helps & (item >= len(k.numbers)))
+    if len(swap):
+        table, option = np.divmod(item[swap] - len(k.numbers), boxes.boxes.option_cost.shape[2])
+        choice[swap, table] = option
+    return boxes.points(changes, choice)
+
+
+def _least_changes(
+    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+) -> FloatArray:
+    """Return the change (m, c) of each column nearest to none that meets all demands alone.
+
+    NaN where there is none.
+    """
+    k, (low, high) = boxes.knapsack, boxes.boxes[1:3]
+    possible = np.ones(points.change.shape, dtype=bool)
+    for r, gains in enumerate(k.gains):
+        need = points.change + missing[:, r, None] / gains
+        low = np.where(gains > 0.0, np.maximum(low, need), low)
+        high = np.where(gains < 0.0, np.minimum(high, need), high)
+        possible &= (gains != 0.0) | (missing[:, r] <= boxes.slack[:, r])[:, None]
+    low = np.where(k.whole, np.ceil(low - STEP_SLACK), low)
+    high = np.where(k.whole, np.floor(high + STEP_SLACK), high)
+    change = np.minimum(np.maximum(low, 0.0), high)
+    possible &= (low <= change) & (change <= high)
+    if k.smooth is not None:
+        at, (low, high) = k.smooth_columns, boxes.boxes[1:3]
+        change[:, at], possible[:, at] = _taken_back(boxes, points, missing)
+        possible[:, at] &= ((low <= change) & (change <= high))[:, at]
+    return np.where(possible & np.isfinite(change), change, np.nan)
+
+
+def _taken_back(
+    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+) -> tuple[FloatArray, BoolArray]:
+    """Return changes (m, k) of smooth columns, as small as met demands allow; and where all are.
+
+    None is more than the change that the column has.
+    """
+    k, at = boxes.knapsack, boxes.knapsack.smooth_columns
+    change, linear = points.change[:, at], k.gains[:, at].T
+    enough = (missing - boxes.slack)[:, None]
+    held = change[:, :, None] * linear + boxes.smooth_gains(change)
+
+    def gain(changes: FloatArray) -> FloatArray:
+        return changes[:, :, None] * linear + boxes.smooth_gains(changes) - held
+
+    low, high = np.zeros(change.shape), np.ones(change.shape)  # shares of the change
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        meets = ((gain(middle * change) >= enough) | (enough > 0.0)).all(axis=2)
+        high, low = np.where(meets, middle, high), np.where(meets, low, middle)
+    changes = high * change
+    away = np.copysign(np.ceil(np.abs(changes)), change)
+    changes = np.where(k.whole[at], away, changes)
+    return changes, np.asarray((gain(changes) >= enough).all(axis=2))
+
+
+def _swaps(boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray) -> FloatArray:
+    """Return what it costs more to choose another option (m, t, k); infinite if demands stay."""
+    cost = boxes.boxes.option_cost
+    increase = cost - boxes.chosen(cost, points.choice)[:, :, None]
+    for r in range(len(boxes.knapsack.gains)):
+        gain = boxes.chosen_gains(points.choice, r)
+        enough = missing[:, r, None] + gain - boxes.slack[:, r, None]
+        increase = np.where(boxes.gains_of(r) >= enough[:, :, None], increase, np.inf)
+    return increase

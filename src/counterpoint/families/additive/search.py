@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.dual import Basis, maximize_dual
+from counterpoint.families.additive.dual import Basis, maximize_dual, repaired
 from counterpoint.families.additive.knapsack import (
     Boxes,
     Candidates,
@@ -21,7 +21,6 @@ from counterpoint.families.additive.knapsack import (
     KnapsackLagrangian,
     KnapsackRows,
 )
-from counterpoint.families.additive.repair import repaired
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.proof import ProofTrees, pick, put
 from counterpoint.programs.region import Cases

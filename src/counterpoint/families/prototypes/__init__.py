@@ -1,1 +1,1 @@
-"""Wing: nearest prototypes and Gaussians; cells, metrics of their own, quadratic conditions."""
+"""Family: nearest prototypes and Gaussians; cells, metrics of their own, quadratic conditions."""

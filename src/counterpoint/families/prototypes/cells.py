@@ -256,10 +256,8 @@ class CellRelaxation(Bounding):
         best = np.arange(len(costs)), costs.argmax(axis=1)
         better = costs[best] > self.unrefuted[positions]
         positions = positions[better]
-        self.rivals[positions], self.weights[positions] = (
-            rivals[best[1]][better],
-            weights[best][better],
-        )
+        self.rivals[positions] = rivals[best[1]][better]
+        self.weights[positions] = weights[best][better]
         self.unrefuted[positions] = self._bounds_of(positions, 0.0)
 
     def _bounds_of(self, positions: slice | IntArray, reached: float) -> FloatArray:

@@ -67,12 +67,11 @@ class Translations:
         names: Sequence[Hashable] | None = None,
         *,
         costs: ArrayLike | None = None,
-        truncate: int | None = None,
     ) -> Translations:
         """Make translations of offsets (l, d) in feature units for l groups.
 
         The d features are named x0, x1 … and cost 1 a unit, unless ``names`` and ``costs`` say
-        otherwise; ``truncate`` is how many of them are kept for each pair.
+        otherwise.
         """
         D = np.array(offsets, dtype=np.float64)
         if D.ndim != 2 or len(D) != len(groups) or not np.isfinite(D).all():
@@ -89,9 +88,7 @@ class Translations:
                 f"{unit_costs.size}. Pass as many as there are columns."
             )
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-        return cls(
-            tuple(groups), named, columns, D[:, columns], unit_costs[columns], truncate=truncate
-        )
+        return cls(tuple(groups), named, columns, D[:, columns], unit_costs[columns])
 
     def truncated(self, k: int) -> Translations:
         """Keep the k features of the largest cost for each pair, so that changes do not add up."""

@@ -11,6 +11,7 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, shown
 from counterpoint.metrics.pairs import (
+    ROUNDING,
     AnswerPairs,
     ReadOptions,
     is_other,
@@ -171,7 +172,7 @@ def constraint_violation(
         if isinstance(feature, cp.Integer):
             steps = np.nan_to_num((answers.y[:, j] - answers.x[:, j]) / feature.step)
             worst = np.maximum(worst, np.abs(steps - np.round(steps)))
-    return answers.masked(np.where(worst > answers.rounding, worst, 0.0))
+    return answers.masked(np.where(worst > ROUNDING, worst, 0.0))
 
 
 def ynn(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "ROUNDING",
     "AnswerPairs",
     "ReadOptions",
     "frame_of",
@@ -27,6 +28,10 @@ __all__ = [
     "valid_rows",
     "wanted_of",
 ]
+
+
+ROUNDING = 1e-6
+"""The relative difference of numbers up to which they are the same."""
 
 
 @final
@@ -53,7 +58,6 @@ class AnswerPairs:
     is_array: bool  # whether the factual rows came as an array
     before: pd.DataFrame
     after: pd.DataFrame
-    rounding: float  # the relative difference of numbers up to which they are the same
 
     @property
     def changed(self) -> BoolArray:
@@ -128,12 +132,8 @@ def pairs(
     counterfactuals: object,
     data: object | None = None,
     row: ArrayLike | None = None,
-    rounding: float = 1e-6,
 ) -> AnswerPairs:
-    """ReadOptions both sides; the parameters are those of `validity`, and what counts as the same.
-
-    What was read already stays as it is.
-    """
+    """Read both sides, with the parameters of `validity`; what was read already stays as it is."""
     if isinstance(counterfactuals, AnswerPairs):
         return counterfactuals
     if row is None and isinstance(counterfactuals, cp.Alternatives):
@@ -164,12 +164,12 @@ def pairs(
     before = factual[at]
     answered = ~y[names].isna().all(axis=1).to_numpy()
     size = np.fmax(_spreads(features, codes), np.abs(before))
-    near = features.is_numeric & (np.abs(after - before) <= rounding * size)
+    near = features.is_numeric & (np.abs(after - before) <= ROUNDING * size)
     after = np.where(near | ~answered[:, None], before, after)
     rows = x[names].iloc[at].reset_index(drop=True)
     answers = _decoded(features, rows, before, after)
     numbers = features, at, len(x), answered, before, after, shows[names], codes
-    return AnswerPairs(*numbers, isinstance(factuals, np.ndarray), rows, answers, rounding)
+    return AnswerPairs(*numbers, isinstance(factuals, np.ndarray), rows, answers)
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:

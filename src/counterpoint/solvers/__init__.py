@@ -42,6 +42,7 @@ __all__ = [
     "all_solvers",
     "applicable",
     "lack",
+    "require_known",
 ]
 
 
@@ -112,14 +113,27 @@ def _simpler(program: Program) -> Iterator[Simpler]:
     if cost.kind is not Manhattan:
         yield name, "use a Manhattan cost", partial(replace, encoded_cost=linear)
     taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
-    unknown = {kind: (kind.__name__, f"leave out {kind.__name__}") for kind in kinds - taken}
-    for kind, (name, advice) in (DISPENSABLE | unknown).items():
+    for kind in (*DISPENSABLE, *(kinds - taken)):
         if kind in kinds:
-            yield name, advice, partial(_without, kind)
+            yield *_dispensable(kind), partial(_without, kind)
 
 
 def _without(kind: type, program: Program) -> Program:
     return relaxed(program, kind)
+
+
+def _dispensable(kind: type) -> tuple[str, str]:
+    """What a type of condition is called, and what to do about it."""
+    return DISPENSABLE.get(kind, (kind.__name__, f"leave out {kind.__name__}"))
+
+
+def require_known(program: Program, known: frozenset[type]) -> None:
+    """Raise `NoSolver` for a condition of a type that a search does not know."""
+    for kind in sorted(program.condition_types - known, key=lambda kind: kind.__name__):
+        name, advice = _dispensable(kind)
+        raise NoSolver(
+            f"This model cannot be searched with {name}. {advice[0].upper()}{advice[1:]}."
+        )
 
 
 def _by(ways: Iterable[Simpler], program: Program) -> Program:

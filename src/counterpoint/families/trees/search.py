@@ -18,9 +18,19 @@ from counterpoint.families.trees.leaf_bound import LeafBound
 from counterpoint.families.trees.proofs import BoxProofs, needed, refuted, require_rows
 from counterpoint.families.trees.relations import Relations, without_trees
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
+from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
+from counterpoint.programs.conditions import (
+    INTEGRAL,
+    Box,
+    ChangeBounds,
+    LinearBounds,
+    MinimumChange,
+    Transitions,
+)
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.proof import NUMBER, SET, ProofTrees, pick, stacked
 from counterpoint.search.search import Found, SafetyMargins, Union
+from counterpoint.solvers import require_known
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
@@ -30,6 +40,10 @@ from counterpoint.solvers.branch_and_bound import (
 
 __all__ = ["search_trees"]
 
+ACCEPTS: frozenset[type] = frozenset(
+    {Manhattan, SquaredEuclidean, TransitionCost, PercentileCost, Box, Transitions, LinearBounds}
+).union({ChangeBounds, MinimumChange, LeafSums}, INTEGRAL)
+"""The types of costs and conditions that boxes of cells know."""
 NODES = 100_000
 """Boxes that are bounded for a row without a time limit; then its bound is the least open one."""
 SEARCHING = 0.8
@@ -429,6 +443,7 @@ def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Seque
         program, cases = piece.program, piece.sees(result.cases)
         condition = next(c for c in program.region if isinstance(c, LeafSums))
         require_rows(program)
+        require_known(program, ACCEPTS)
         seconds = result.effort.shared(len(pieces.listed)).seconds
         proofs, reported = list[ProofTrees](), np.zeros(len(cases))
         related = without_trees(program) if program.size else None

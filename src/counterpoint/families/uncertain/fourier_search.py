@@ -25,15 +25,28 @@ from counterpoint.families.uncertain.fourier_bounds import (
     FourierMargins,
 )
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
-from counterpoint.problem.costs import Manhattan
-from counterpoint.programs.conditions import AtMost, OneOf, Whole
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import (
+    AtMost,
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
 from counterpoint.search.search import Found, StartHint, Subproblem, Union
-from counterpoint.solvers import Effort, Optimality, Outcome
+from counterpoint.solvers import Effort, Optimality, Outcome, require_known
 
 __all__ = ["RowSearch", "search_fourier"]
+
+ACCEPTS: frozenset[type] = frozenset(
+    {Manhattan, SquaredEuclidean, Mahalanobis, Box, Transitions, LinearBounds, Cone}
+).union({FourierConstraint, Whole, OneOf})
+"""The types of costs and conditions that descents know."""
 
 
 def search_fourier(
@@ -57,6 +70,7 @@ def search_fourier(
                 "Expected no MaxChanges for a model with random features: its answers move all "
                 "columns a little. Hold columns with Immutable instead."
             )
+        require_known(program, ACCEPTS)
         constraint, cases = _constraint_of(program), subproblem.sees(result.cases)
         evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
         # Descents are smooth: they cannot change categories or columns in whole steps.

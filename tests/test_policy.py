@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from conformance.test_constraints import DEFINED
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -61,11 +62,11 @@ CONSTRAINTS = [
     cp.Linear.parse("a + b == 3"),
     cp.Linear({"a": 1.0, "b": 0.1 + 0.2}, low=-1.0, high=1.0),
     cp.Linear({"debt - to - income": 1.0, "x <= y": 2.0}, low=0.0),
-    cp.SameChange("age", "years as a customer"),
     cp.Ellipsoid({"a": 0.0, "b": 1.0}, np.eye(2), radius=2.0),
     cp.MaxChanges(3),
     cp.WithinObserved(),
     cp.WithinObserved("age"),
+    *DEFINED,
 ]
 FEATURES = [
     cp.Continuous("income"),

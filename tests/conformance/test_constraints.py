@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,6 @@ CONSTRAINTS = [
     cp.Linear({"income": 1.0, "debt": -2.0}, high=1.0),
     cp.Linear({"income": 1.0, "years": 0.5, "rooms": -1.0}, low=-2.0, high=3.0),
     cp.Linear.parse("income <= 2 * rooms - 3"),
-    cp.SameChange("income", "debt"),
-    cp.SameChange("income", "years"),
     cp.Ellipsoid({"income": 1.0, "debt": 0.5}, [[0.3, 0.1], [0.1, 1.0]], 1.5),
     cp.Ellipsoid({"debt": 0.0, "years": 0.0}, np.diag([1.0, 0.1]), 2.0),
     cp.MaxChanges(1),
@@ -54,6 +52,19 @@ CONSTRAINTS = [
     cp.WithinObserved(),
     cp.WithinObserved("debt", "home"),
 ]
+Row = Mapping[Any, Any]
+DEFINED: dict[cp.Constraint, Callable[[Row, Row], bool]] = {
+    cp.SameChange("income", "years"): lambda old, new: bool(
+        np.isclose(new["income"] - old["income"], new["years"] - old["years"])
+    ),
+}
+"""Constraints and their definitions, from rows before and after."""
+
+
+@pytest.mark.parametrize("constraint", DEFINED, ids=repr)
+def test_a_constraint_permits_what_its_definition_permits(constraint: cp.Constraint):
+    for features in (FEATURES, cp.Features(list(FEATURES)[::-1])):
+        check_constraint(constraint, features, allows=DEFINED[constraint])
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)

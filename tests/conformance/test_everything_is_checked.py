@@ -39,7 +39,11 @@ def checked() -> dict[type, set[type]]:
     return {
         Form: {type(form) for form in forms},
         cp.Cost: {type(make(rng, plain)) for make in COSTS.values()}.union(test_costs.TABLED),
-        cp.Constraint: {type(c) for c in [*test_constraints.CONSTRAINTS, *test_constraints.CLEAR]},
+        cp.Constraint: {
+            *map(type, test_constraints.CONSTRAINTS),
+            *map(type, test_constraints.DEFINED),
+            *map(type, test_constraints.CLEAR),
+        },
         Solver: {*test_solvers.BY_NAME.values()},
         Target: {type(t) for form in forms for t in test_forms.targets(form)},
     }

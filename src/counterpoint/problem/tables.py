@@ -16,18 +16,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput, InvalidSpec, by_name
 from counterpoint.families.registry import family_modules
-from counterpoint.problem.constraints import (
-    Bounds,
-    Clearance,
-    Constraint,
-    Ellipsoid,
-    Immutable,
-    Linear,
-    MaxChanges,
-    Monotone,
-    SameChange,
-    WithinObserved,
-)
+from counterpoint.problem.constraints import CONSTRAINTS, Constraint, Linear
 from counterpoint.problem.costs import (
     Cost,
     Mahalanobis,
@@ -182,6 +171,24 @@ def _weights(value: Any, place: str) -> Any:
     return (_numbers if isinstance(value, list | tuple) else by_name)(value, place)
 
 
+READERS: dict[str, Parameter] = {
+    "Hashable": a_text,
+    "str": a_text,
+    "int": a_count,
+    "float": a_number,
+    "Mapping[Hashable, float]": _by_name,
+    "ArrayLike": _matrix,
+}
+"""How a parameter of a constraint is read, by its annotation."""
+
+
+def _by_annotation(cls: type) -> dict[str, Parameter]:
+    """Return the readers of the parameters of a constraint."""
+    parameters = inspect.signature(cls).parameters.items()
+    several = inspect.Parameter.VAR_POSITIONAL
+    return {name: _names if p.kind is several else READERS[p.annotation] for name, p in parameters}
+
+
 @cache
 def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
     """Return key of a policy file → class that may stand there → readers of its parameters."""
@@ -205,17 +212,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Mahalanobis: {"matrix": _matrix},
             PercentileShift: {"ranks": _ranks, "weights": _weights},
         },
-        "constraint": {
-            Immutable: {"features": _names},
-            Bounds: {"feature": a_text, **ends, "fall": a_number, "rise": a_number},
-            Monotone: {"feature": a_text, "direction": a_text},
-            Clearance: {"feature": a_text, "margin": a_number},
-            Linear: {"coefficients": _by_name, **ends},
-            Ellipsoid: {"center": _by_name, "matrix": _matrix, "radius": a_number},
-            SameChange: {"first": a_text, "second": a_text},
-            MaxChanges: {"count": a_count},
-            WithinObserved: {"features": _names},
-        },
+        "constraint": {cls: _by_annotation(cls) for cls in CONSTRAINTS},
         "feature": {
             Continuous: {"observed": _pair},
             Integer: {"step": a_number, "observed": _pair},

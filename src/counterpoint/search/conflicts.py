@@ -15,14 +15,11 @@ import numpy as np
 
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.constraints import (
+    CONSTRAINTS,
     Bounds,
-    Clearance,
     Constraint,
-    Ellipsoid,
     Immutable,
-    Linear,
     MaxChanges,
-    Monotone,
     WithinObserved,
 )
 from counterpoint.problem.costs import EncodedCost
@@ -41,19 +38,6 @@ SECONDS, IN_ALL = 0.8, 1.2
 so that what is told does not depend on what else a machine does."""
 CLOSE = 1e-4
 """How closely a bound that the row itself breaks is found, relative to how far it moves."""
-FIRST_TO_GO: tuple[type[Constraint], ...] = (
-    WithinObserved,
-    Ellipsoid,
-    Clearance,
-    Linear,
-    Monotone,
-    MaxChanges,
-    Immutable,
-    Bounds,
-)
-"""Which constraints to try to do without first: the ones that say least about the person."""
-
-
 EXISTS = "an answer exists if "
 """How the text of a relaxation begins."""
 
@@ -213,7 +197,7 @@ def _without(
 
 def _rank(atom: Constraint) -> int:
     kind = type(atom)
-    return FIRST_TO_GO.index(kind) if kind in FIRST_TO_GO else len(FIRST_TO_GO)
+    return CONSTRAINTS.index(kind) if kind in CONSTRAINTS else len(CONSTRAINTS)
 
 
 def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:

@@ -136,9 +136,16 @@ def check_constraint(
 
 
 def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray, FloatArray]:
-    """Return codes (n, p) before and after, of which about half of the cells change."""
+    """Return codes (n, p) before and after, of which about half of the cells change.
+
+    In every fourth row numbers rise and fall by one amount, as far as their steps allow.
+    """
     rng = np.random.default_rng(random_state)
     before, after = _codes(features, n, rng), _codes(features, n, rng)
+    steps = [f.step if isinstance(f, Integer) else 1.0 for f in features]
+    amount = max(steps) * rng.integers(1, 4, (n, 1)) * rng.choice([-1.0, 1.0], before.shape)
+    alike = features.is_numeric & (amount % steps == 0.0) & (np.arange(n) % 4 == 0)[:, None]
+    after = np.where(alike, before + amount, after)
     return before, np.where(rng.random(before.shape) < 0.5, before, after)
 
 

@@ -13,7 +13,22 @@ from counterpoint.problem.constraints.features import (
 )
 from counterpoint.problem.constraints.relations import Ellipsoid, Linear, SameChange
 
+CONSTRAINTS: tuple[type[Constraint], ...] = (
+    WithinObserved,
+    Ellipsoid,
+    Clearance,
+    Linear,
+    SameChange,
+    Monotone,
+    MaxChanges,
+    Immutable,
+    Bounds,
+)
+"""What a policy file may hold; first those that say least about the person, which a conflict tries
+to do without first."""
+
 __all__ = [
+    "CONSTRAINTS",
     "Bounds",
     "Clearance",
     "Constraint",

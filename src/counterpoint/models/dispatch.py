@@ -39,7 +39,6 @@ __all__ = [
     "finish",
     "finish_alone",
     "fitted",
-    "fitted_inputs",
     "inputs_of",
     "quiet",
     "read",
@@ -170,20 +169,20 @@ class Inputs:
     needed: tuple[int, ...] | None = None  # the positions that the model takes anything from
     ranges: tuple[tuple[float, float], ...] | None = None  # of each, if the model was told
 
+    @classmethod
+    def of(cls, model: Any) -> Inputs | None:
+        """Return them by the attributes that estimators of scikit-learn have."""
+        count = getattr(model, "n_features_in_", None)
+        names = getattr(model, "feature_names_in_", None)
+        return None if count is None else cls(int(count), None if names is None else tuple(names))
+
 
 @singledispatch
 def inputs_of(model: Any) -> Inputs | None:
     """Return the columns that a model or step was fitted on; None if it kept no note of them."""
     families()
     reader = _reader(inputs_of, type(model))
-    return fitted_inputs(model) if reader is None else reader(model)
-
-
-def fitted_inputs(model: Any) -> Inputs | None:
-    """Return the columns by the attributes that estimators of scikit-learn have."""
-    count = getattr(model, "n_features_in_", None)
-    names = getattr(model, "feature_names_in_", None)
-    return None if count is None else Inputs(int(count), None if names is None else tuple(names))
+    return Inputs.of(model) if reader is None else reader(model)
 
 
 # --- who answers ---

@@ -24,7 +24,6 @@ from counterpoint.programs.conditions import MinimumChange, OneOf
 from counterpoint.programs.region import Region
 
 __all__ = [
-    "EPS",
     "AffineMap",
     "Form",
     "Link",

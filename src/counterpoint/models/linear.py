@@ -18,7 +18,6 @@ from scipy.special import expit
 from counterpoint.caches import Memo, fields_only
 from counterpoint.errors import InvalidInput
 from counterpoint.models.form import (
-    EPS,
     AffineMap,
     Form,
     Link,
@@ -30,6 +29,7 @@ from counterpoint.models.form import (
 )
 from counterpoint.numerics import (
     AFTER,
+    EPS,
     LARGEST,
     LIBRARY,
     BoolArray,

@@ -27,8 +27,8 @@ from counterpoint.models.categories import (
 )
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import Inputs, finish, inputs_of, read, through_step
-from counterpoint.models.form import EPS, Form
-from counterpoint.numerics import MISSING, BoolArray, FloatArray
+from counterpoint.models.form import Form
+from counterpoint.numerics import EPS, MISSING, BoolArray, FloatArray
 from counterpoint.problem.targets import APART, Label
 from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
 from counterpoint.rows.features import Continuous, Features, unknown_name

@@ -29,7 +29,7 @@ from counterpoint.models.form import Magnitude
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 
-__all__ = ["OWN", "block", "by_running", "run"]
+__all__ = ["OWN", "by_running", "run"]
 
 Run = Callable[[IntArray], NDArray[Any]]
 """(n, p) category codes → (n, m') what a step makes of these rows."""
@@ -214,7 +214,8 @@ NOT_A_SUM = (
 
 
 def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
-    """Run a fitted step on rows, and make a dense array of what it returns."""
+    """Run a fitted step on rows, or cells by column, and make a dense array of what it returns."""
+    rows = _block(step, rows) if isinstance(rows, list) else rows
     try:
         with quiet():
             out = getattr(step, method)(rows)
@@ -266,7 +267,7 @@ def by_running(
         for table, source, mark in zip(tables, sources.tolist(), marks[row], strict=True):
             held = np.array([mark]) if table is None else table
             cells.append(held[codes[:, source]] if source >= 0 else np.repeat(held, len(codes)))
-        return run(step, block(step, cells), columns, method)
+        return run(step, cells, columns, method)
 
     used = np.unique(sources[sources >= 0]).tolist()
     zero = np.zeros((1, len(columns.features)), dtype=np.intp)
@@ -283,7 +284,7 @@ def by_running(
     return _with_numbers(step, out, columns, marks, (base, ask(zero, 1)[0]))
 
 
-def block(step: Any, cells: list[NDArray[Any]]) -> Any:
+def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
     """Arrange cells as the step got its input: a frame with names, or an array."""
     encoded = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
     names = getattr(step, "feature_names_in_", None)

@@ -26,13 +26,12 @@ from counterpoint.models.dispatch import (
     dense,
     finish,
     fitted,
-    fitted_inputs,
     inputs_of,
     read_step,
     through_step,
 )
-from counterpoint.models.form import Form
-from counterpoint.models.linear import LinearRegressor, LinearScores, Link
+from counterpoint.models.form import Form, Link
+from counterpoint.models.linear import LinearRegressor, LinearScores
 from counterpoint.models.transformers import OWN
 from counterpoint.numerics import FloatArray
 
@@ -115,7 +114,7 @@ def _require_a_sum(model: Any) -> None:
 @by_name("interpret", *BOOSTED, question=inputs_of)
 def _(model: Any) -> Inputs | None:
     """Where it was fitted on an array, it made up names."""
-    inputs = fitted_inputs(fitted(model))
+    inputs = Inputs.of(fitted(model))
     made_up = [f"feature_{j:04}" for j in range(len(model.feature_names_in_))]
     if inputs is not None and list(model.feature_names_in_) == made_up:
         return Inputs(inputs.count)

@@ -25,8 +25,8 @@ from scipy import sparse
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.sums import SumBounds, lifted
-from counterpoint.models.form import EPS, AffineMap, Form, Link
-from counterpoint.numerics import AFTER, FloatArray, IntArray
+from counterpoint.models.form import AffineMap, Form, Link
+from counterpoint.numerics import AFTER, EPS, FloatArray, IntArray
 from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Condition, Region

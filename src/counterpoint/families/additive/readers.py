@@ -28,7 +28,7 @@ from counterpoint.families.additive.curves import Curve
 from counterpoint.families.additive.form import Additive
 from counterpoint.models.columns import NUMBERS, Columns
 from counterpoint.models.dispatch import read_step
-from counterpoint.models.transformers import SAME, block, by_running, run
+from counterpoint.models.transformers import SAME, by_running, run
 from counterpoint.numerics import EPS, FloatArray, IntArray, first_float
 
 __all__ = ["by_pieces", "numbers_in", "through_curves"]
@@ -206,7 +206,7 @@ def by_pieces(
             np.resize(rows[j].ravel() if j in rows else columns.values(j)[:1], count)
             for j in range(len(columns))
         ]
-        return run(step, block(step, cells), columns).astype(np.float64)
+        return run(step, cells, columns).astype(np.float64)
 
     out = ask(points) if numbers else np.zeros(0)
     if numbers and not degree:

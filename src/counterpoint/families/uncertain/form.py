@@ -24,7 +24,6 @@ from counterpoint.models.dispatch import (
     by_name,
     dense,
     fitted,
-    fitted_inputs,
     inputs_of,
     read,
 )
@@ -240,7 +239,7 @@ def _(model: Any) -> Form:
 
 @by_name("counterpoint", "PrivateSVC", question=inputs_of)
 def _(model: Any) -> Inputs | None:
-    inputs = fitted_inputs(model)
+    inputs = Inputs.of(model)
     if inputs is None or model.bounds is None:
         return inputs
     low, high = (dense(bound).tolist() for bound in model.bounds_)

@@ -130,8 +130,8 @@ def shown(value: object, most: int = 120) -> str:
 def some(values: Iterable[Any], most: int = 8, show: Callable[[Any], str] = repr) -> str:
     """``'a', 'b' and 3 more``, for a message."""
     values = list(values)
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(map(show, values[:most])) + more
+    remaining = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(show, values[:most])) + remaining
 
 
 def several(count: int, noun: str) -> str:
@@ -298,9 +298,9 @@ def listed(what: str, values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def all_of(kind: Any, given: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
+def all_of(kind: Any, values: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
     """One thing or several as a tuple; what is not of the kind is an `InvalidInput`."""
-    items = tuple(given) if is_listed(given) else (given,)
+    items = tuple(values) if is_listed(values) else (values,)
     for item in items:
         if not isinstance(item, kind):
             raise InvalidInput(

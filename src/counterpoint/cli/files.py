@@ -37,11 +37,11 @@ STDOUT = Path("-")
 
 
 def option(
-    says: str, metavar: str | None = None, *names: str, panel: str | None = None, **more: Any
+    says: str, metavar: str | None = None, *names: str, panel: str | None = None, **settings: Any
 ) -> Any:
     """An option of a command, which shows no default."""
     return typer.Option(
-        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False, **more
+        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False, **settings
     )
 
 

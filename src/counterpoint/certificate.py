@@ -365,7 +365,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     objective = cost = np.zeros(len(points)) if stays else program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
     if LogLoss in program.condition_types:
-        objective = program.objective(points, cases)
+        objective = program.objective(points, cases, cost)
     holds = verdict.valid & (violation <= resolution)
     if evidence is None:
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)

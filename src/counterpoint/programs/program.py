@@ -202,9 +202,9 @@ class Program:
         )
         return low, high
 
-    def objective(self, y: FloatArray, cases: Cases) -> FloatArray:
+    def objective(self, y: FloatArray, cases: Cases, cost: FloatArray | None = None) -> FloatArray:
         """(n,) what is minimised: the cost, or the weighted cost and the terms beside it."""
-        cost = self.encoded_cost(y, cases.x)
+        cost = self.encoded_cost(y, cases.x) if cost is None else cost
         if not self._objective_terms:
             return cost
         return np.asarray(cases.weights * cost + sum(c.amount(y) for c in self._objective_terms))

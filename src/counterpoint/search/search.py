@@ -341,7 +341,6 @@ class Found:
     ) -> None:
         n = len(cases.x)
         self.cases, self.effort, self.incumbents = cases, effort, incumbents
-        self.points = np.full(cases.x.shape, np.nan)
         # how columns of lower precision are to hold some points, if not as the nearest numbers
         self.written: dict[int, FloatArray] = {}
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
@@ -351,6 +350,11 @@ class Found:
         self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
         # the same of pieces that were searched together, for records
         self.kept_of_pieces: list[Kept | None] | None = None
+
+    @cached_property
+    def points(self) -> FloatArray:
+        """(n, d) the best points; NaN where there is none."""
+        return np.full(self.cases.x.shape, np.nan)
 
     @property
     def kept(self) -> list[Kept | None]:
@@ -365,7 +369,10 @@ class Found:
     def offer(self, s: int, rows: IntArray, points: FloatArray, objective: FloatArray) -> None:
         """Take points of a piece that are better than those so far."""
         better = np.flatnonzero(objective < self.objective[rows])
-        self.points[rows[better]] = points[better]
+        if len(better) == len(self.cases) and (np.diff(rows) == 1).all():  # then nothing is copied
+            self.points = points
+        else:
+            self.points[rows[better]] = points[better]
         self.piece[rows[better]] = s
         self.objective[rows[better]] = objective[better]
 
@@ -473,7 +480,7 @@ class _Listed:
     def __init__(self, incumbent: Found, pieces: Sequence[Subproblem]) -> None:
         self.found, self.pieces = incumbent, pieces
         self.effort = incumbent.effort.shared(len(pieces))
-        self.open = np.ones((len(pieces), len(incumbent.points)), dtype=bool)
+        self.open = np.ones((len(pieces), len(incumbent.cases)), dtype=bool)
         self.bounds = np.zeros(self.open.shape)
         seen = (
             piece.sees(incumbent.cases) if piece.narrows else incumbent.cases for piece in pieces

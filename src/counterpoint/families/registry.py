@@ -5,17 +5,16 @@ The rest imports no family. It meets their conditions, unions and bounds as type
 that module registers readers. ``SOLVERS`` are the family's solvers, ``SEARCHES`` says how unions
 with conditions or margins of its own, and its lazy unions, are searched, ``TABLES`` whether that
 holds for costs with tables, and ``PROOFS`` how its proofs are read from records, by condition or
-lazy union. A module ``policy`` writes its targets to the policy file, if it has any.
+lazy union. ``TARGETS`` are targets of its own, which the policy file takes too.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 
-__all__ = ["FAMILIES", "families", "family_modules"]
+__all__ = ["FAMILIES", "families"]
 
 FAMILIES = ("additive", "prototypes", "uncertain", "trees")
 """Their folders."""
@@ -24,12 +23,6 @@ FAMILIES = ("additive", "prototypes", "uncertain", "trees")
 @cache
 def families() -> tuple[ModuleType, ...]:
     """Return the module ``family`` of each family; one whose folder is not there is left out."""
-    return family_modules("family")
-
-
-@cache
-def family_modules(name: str) -> tuple[ModuleType, ...]:
-    """Return the module of this name in each family that has one."""
     modules = []
     for family in FAMILIES:
         folder = f"counterpoint.families.{family}"
@@ -39,6 +32,5 @@ def family_modules(name: str) -> tuple[ModuleType, ...]:
             if error.name != folder:
                 raise
         else:
-            if find_spec(f"{folder}.{name}") is not None:
-                modules.append(import_module(f"{folder}.{name}"))
+            modules.append(import_module(f"{folder}.family"))
     return tuple(modules)

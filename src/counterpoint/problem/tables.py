@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import InvalidInput, InvalidSpec, by_name
-from counterpoint.families.registry import family_modules
+from counterpoint.families.registry import families
 from counterpoint.problem.constraints import CONSTRAINTS, Constraint, Linear
 from counterpoint.problem.costs import (
     Cost,
@@ -179,14 +179,21 @@ READERS: dict[str, Parameter] = {
     "Mapping[Hashable, float]": _by_name,
     "ArrayLike": _matrix,
 }
-"""How a parameter of a constraint is read, by its annotation."""
+"""How a parameter of a constraint, or of a family's target, is read, by its annotation."""
+OF_TARGETS: dict[str, Parameter] = {"label": a_label, "prototype": a_row}
+"""And those of targets that may be of any type, by their names."""
 
 
 def _by_annotation(cls: type) -> dict[str, Parameter]:
-    """Return the readers of the parameters of a constraint."""
-    parameters = inspect.signature(cls).parameters.items()
-    several = inspect.Parameter.VAR_POSITIONAL
-    return {name: _names if p.kind is several else READERS[p.annotation] for name, p in parameters}
+    """Return the readers of the parameters of a class."""
+
+    def reader(parameter: inspect.Parameter) -> Parameter:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return _names
+        annotation = "str" if "Literal[" in parameter.annotation else parameter.annotation
+        return READERS[annotation] if annotation in READERS else OF_TARGETS[parameter.name]
+
+    return {name: reader(p) for name, p in inspect.signature(cls).parameters.items()}
 
 
 @cache
@@ -199,11 +206,7 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             OtherLabel: {"than": one_or_more, "margin": a_number},
             Probability: {"label": a_label, "at_least": a_number},
             Tradeoff: {"label": a_label, "weight": a_number},
-            **{
-                cls: keys
-                for module in family_modules("policy")
-                for cls, keys in module.TARGETS.items()
-            },
+            **{cls: _by_annotation(cls) for family in families() for cls in family.TARGETS},
             Interval: ends,
         },
         "cost": {

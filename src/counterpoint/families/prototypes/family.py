@@ -28,11 +28,12 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.programs.evidence import Bounding
 from counterpoint.solvers.base import Solver
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
 
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
 TABLES = False
+TARGETS: tuple[type, ...] = ()
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {VoronoiCells: search_cells}
 
 MOST_NEIGHBORS = 100_000

@@ -11,10 +11,11 @@ from counterpoint.families.trees.proofs import evidence_of
 from counterpoint.families.trees.search import search_trees
 from counterpoint.programs.evidence import Bounding
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
 
 SOLVERS: tuple[Any, ...] = ()
 """No solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = True
+TARGETS: tuple[type, ...] = ()
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {LeafSums: search_trees}
 PROOFS: dict[type, Callable[..., Bounding]] = {LeafSums: evidence_of}

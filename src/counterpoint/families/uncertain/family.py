@@ -11,13 +11,15 @@ from counterpoint.families.uncertain.fourier_bounds import FourierMargins
 from counterpoint.families.uncertain.fourier_search import search_fourier
 from counterpoint.families.uncertain.linear_margins import Chance, DistanceMargin, LinearMargins
 from counterpoint.families.uncertain.refine import cutting_planes
+from counterpoint.families.uncertain.target import Robust
 from counterpoint.programs.evidence import Bounding
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES"]
+__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
 
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = False
+TARGETS: tuple[type, ...] = (Robust,)
 SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {
     **dict.fromkeys((Chance, DistanceMargin, LinearMargins), cutting_planes),
     **dict.fromkeys((FourierConstraint, FourierMargins), search_fourier),

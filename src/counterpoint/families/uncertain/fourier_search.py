@@ -39,7 +39,8 @@ from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
 from counterpoint.search.search import Found, StartHint, Subproblem, Union
-from counterpoint.solvers import Effort, Optimality, Outcome, require_known
+from counterpoint.solvers import require_known
+from counterpoint.solvers.base import Effort, Optimality, Outcome
 
 __all__ = ["RowSearch", "search_fourier"]
 

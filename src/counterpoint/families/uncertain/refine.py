@@ -21,7 +21,7 @@ from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.programs.region import Cases, Region
 from counterpoint.search.search import Found, Subproblem, Union
-from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
 __all__ = ["Refinement", "cutting_planes", "purified_evidence"]

@@ -33,7 +33,7 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins, StartHint, Union, search
-from counterpoint.solvers import Effort
+from counterpoint.solvers.base import Effort
 
 __all__ = ["Robust", "UncertainForm", "attainable_sentence"]
 

@@ -262,3 +262,29 @@ def test_clients_use_public_names_alone(part: str):
                 assert {alias.name for alias in node.names} <= {*public, "__version__"}, (
                     ast.unparse(node)
                 )
+
+
+TAKEN = Path(__file__).parent / "names_for_families.txt"
+"""What families take from the rest, a line a module: ``models.form: Form, Link``."""
+
+
+def names_for_families() -> dict[str, set[str]]:
+    """Module → names that families import from it."""
+    taken: dict[str, set[str]] = {}
+    for file in FILES:
+        if part_of(module_name(file)) not in FAMILIES:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(), str(file))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE}."):
+                module = node.module.removeprefix(f"{PACKAGE}.")  # type: ignore[union-attr]
+                if module.split(".")[0] != "families":
+                    taken.setdefault(module, set()).update(alias.name for alias in node.names)
+    return taken
+
+
+def test_families_take_the_names_that_are_listed_and_no_others():
+    """The list is what the rest promises to families: a new name needs a line, and a reason."""
+    now = [
+        f"{module}: {', '.join(sorted(names))}" for module, names in names_for_families().items()
+    ]
+    assert TAKEN.read_text().splitlines() == sorted(now), "\n".join(sorted(now))

@@ -57,33 +57,36 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     large: int = 10 * FEW,
     short: int = 40,
 ) -> Fit:
-    """Minimise loss and penalty from a start, on a set of features that grows."""
-    # Until no feature would join (`Fusion.excess`), the proximal gradient is short, relative to the
-    # one at zero, and so is the gap, if convex. Steps on ``large`` sets are slow: ``short``.
-    D, steps, reach, L = start.copy(), 0, tol * task.scale, task.least_curvature
-    # A task of many features that is not convex has many ends: none is worth many steps; nor
-    # are there many where each is a task of its own.
-    short_enough = task.shape[1] <= FEW and not task.by_tangents
-    most = 20_000 if task.is_convex or short_enough else 150
+    """Minimise loss and penalty from a start, by descents on a working set of features that grows.
+
+    Ends where the residual of all features is at most 2 ``tol`` and the gap at most ``gap``, both
+    as in `Fit`. While a set of more than ``large`` features grows, a descent has ``short`` steps.
+    """
+    D, steps, tolerance, L = start.copy(), 0, tol * task.scale, task.least_curvature
+    # A task of many features that is not convex has many local minima, none worth many steps; and
+    # by tangents each step is a linearised task of its own.
+    few = task.shape[1] <= FEW and not task.by_tangents
+    max_steps = 20_000 if task.is_convex or few else 150
     for _ in range(60):  # far more than it takes: the set may double each time
-        work = _working(task, strength, D, reach)
-        grows = len(work) > max(large, len(moving(D)))
+        working = _working(task, strength, D, tolerance)
+        grows = len(working) > max(large, len(moving(D)))
         offsets, _, L, taken = descend(
-            task.of(work),
+            task.of(working),
             strength,
-            D[:, work],
+            D[:, working],
             L,
-            tol=reach,
-            max_iter=short if grows else most - steps,
+            tol=tolerance,
+            max_iter=short if grows else max_steps - steps,
             rounding=task.rounding,
         )
         D = np.zeros_like(D)
-        D[:, work] = offsets
+        D[:, working] = offsets
         steps += taken
-        ended = task.residual(D, strength, L) <= 2.0 * tol
-        if steps >= most or task.by_tangents or (ended and not task.gap(D, strength) > gap):
+        stationary = task.residual(D, strength, L) <= 2.0 * tol
+        closed = stationary and not task.gap(D, strength) > gap  # a NaN if not convex
+        if closed or steps >= max_steps or task.by_tangents:
             break
-        reach = reach / 10.0 if ended else reach  # stationary enough, but the gap is still wide
+        tolerance = tolerance / 10.0 if stationary else tolerance  # the gap is still too wide
     return _measured(task, strength, D, L, steps)
 
 

@@ -91,18 +91,19 @@ def draw(path: Any, features: Any, ax: Any) -> Figure:
 
 
 def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -> None:
-    """Weights on the curve, written where there is room; those of the ends come first.
+    """Write weights on the curve where there is room; those at its ends come first.
 
-    Of few answers all; of many those nearest to the decades, if they are near.
+    Of few answers all; of many, those within a factor of 1.26 of a power of ten, as that power.
+    Weights fall along the curve, and y is a probability.
     """
     words = [f"{value:.2g}" for value in weights]
     if len(weights) > FEW:
         logs, near = np.log10(weights), 0.1
         decades = np.arange(np.floor(logs[0] + near), np.ceil(logs[-1] - near) - 1.0, -1.0)
-        away = np.abs(decades[:, None] - logs)
-        close = away.min(axis=1) <= near
-        x, y = (end[away.argmin(axis=1)[close]] for end in (x, y))
-        words = [f"{value:g}" for value in 10.0 ** decades[close]]
+        distance = np.abs(decades[:, None] - logs)
+        marked = distance.min(axis=1) <= near
+        nearest = distance.argmin(axis=1)[marked]
+        x, y, words = x[nearest], y[nearest], [f"{value:g}" for value in 10.0 ** decades[marked]]
     if not words:
         return
     colour = COLOURS[0]

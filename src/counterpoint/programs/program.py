@@ -248,7 +248,7 @@ class Program:
 
     @cached_property
     def _units(self) -> tuple[FloatArray, FloatArray]:
-        """(m,) r and (d,) c, with no number of `_normals` larger than r_i c_j."""
+        """Sizes of rows (m,) and columns (d,): no number of `_normals` exceeds their product."""
         sizes = self._sizes
         column = sizes.max(axis=0, initial=0.0)
         used = column > 0.0
@@ -300,7 +300,7 @@ class Program:
         multipliers: FloatArray,
         at: FloatArray | None = None,
     ) -> FloatArray:
-        """(n,) lower bounds on the objective at every point of the region: weak duality.
+        """Return lower bounds (n,) on the objective over the whole region, by weak duality.
 
         Multipliers (n, size) may be any finite numbers. A full quadratic cost is bounded by its
         tangent ``at`` any (n, d) points (x itself by default): the nearer to the optimum, the
@@ -312,14 +312,13 @@ class Program:
             weights = self.affine.cut_weights(multipliers)
             return self._shortcut.bound(cases.x, *weights)[:, 0]
         cut = self.cut(multipliers, cases.x)
-        height, unit = self._units
-        sizes = Sizes((cut.weights @ height)[:, None], unit[None], cut.roundings)
-        bound = self.duality.bound(cases, cut, sizes, at)
-        beyond = self.duality.nonconvex
-        if beyond is None or self._objective_terms:
+        row_sizes, column_sizes = self._units  # from them the rounding of the cut is bounded
+        sizes = Sizes((cut.weights @ row_sizes)[:, None], column_sizes[None], cut.roundings)
+        bound, nonconvex = self.duality.bound(cases, cut, sizes, at), self.duality.nonconvex
+        if nonconvex is None or self._objective_terms:  # it bounds the cost, not other terms
             return bound
-        further = multipliers[:, len(self._normals) :]
-        return np.maximum(bound, beyond.bound(cases, further, cut, at, None))
+        nonconvex_multipliers = multipliers[:, len(self._normals) :]
+        return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at, None))
 
     def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).

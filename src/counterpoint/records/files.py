@@ -138,45 +138,44 @@ def _misshapen(record: Any) -> str:
 
 
 def _readable(
-    records: list[dict[str, Any]], at: Sequence[int], problems: dict[int, list[str]]
+    records: list[dict[str, Any]], positions: Sequence[int], problems: dict[int, list[str]]
 ) -> Iterator[RecordBatch]:
-    """Records in columns; if that fails, each half by itself."""
+    """Yield records in columns; if that fails, each half by itself."""
     try:
-        batch = _of_json(records, at)
+        batch = _of_json(records, positions)
     except BROKEN as error:
         if len(records) > 1:
-            for half in (slice(len(at) // 2), slice(len(at) // 2, None)):
-                yield from _readable(records[half], at[half], problems)
+            middle = len(positions) // 2
+            for half in (slice(middle), slice(middle, None)):
+                yield from _readable(records[half], positions[half], problems)
             return
-        problems.setdefault(at[0], []).append(f"It cannot be read: {sentence_of(error)}.")
+        problems.setdefault(positions[0], []).append(f"It cannot be read: {sentence_of(error)}.")
     else:
         yield batch
 
 
-def _of_json(records: Sequence[dict[str, Any]], at: Sequence[int]) -> RecordBatch:
-    """Records that share what was asked, in columns; ValueError if they are none."""
+def _of_json(records: Sequence[dict[str, Any]], positions: Sequence[int]) -> RecordBatch:
+    """Return records that share a question as columns; raise ValueError if they are malformed."""
     import pandas as pd
 
     first = records[0]
     names = [record["name"] for record in first["asked"]["features"]]
     if any(record["valid"] is not (record["answer"] is not None) for record in records):
         raise ValueError("there is an answer if and only if it is valid")
-    if isinstance(first["row"], str):  # answers hold what changes
-        empty = dict.fromkeys(names)
-        after = [{**empty, **(record["answer"] or {})} for record in records]
-        frames = [pd.DataFrame({HASHED: [record["row"] for record in records]})]
+    originals, answers = [[record[key] for record in records] for key in ("row", "answer")]
+    if isinstance(first["row"], str):  # a hash: the answer holds only what changes
+        rows = pd.DataFrame({HASHED: originals})
+        answers = [{**dict.fromkeys(names), **(answer or {})} for answer in answers]
     else:
-        after = [
-            record["row"] if record["answer"] is None else record["answer"] for record in records
-        ]
-        frames = [_frame([record["row"] for record in records], names)]
-    frames.append(_frame(after, names))
+        rows = _frame(originals, names)
+        pairs = zip(originals, answers, strict=True)
+        answers = [row if answer is None else answer for row, answer in pairs]
     columns: dict[str, Any] = {k: numbers([record[k] for record in records]) for k in NUMBERS}
     columns |= {k: np.array([record[k] for record in records], dtype=object) for k in WORDS}
     columns["valid"] = np.array([record["valid"] for record in records])
     proofs = [record["proof"] for record in records]
     shared = {k: first[k] for k in SHARED}
-    return RecordBatch(shared, frames[0], frames[1], columns, proofs, np.array(at))
+    return RecordBatch(shared, rows, _frame(answers, names), columns, proofs, np.array(positions))
 
 
 def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:

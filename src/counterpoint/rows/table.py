@@ -389,20 +389,22 @@ class Table:
         return pd.DataFrame({n: as_they_are(v) for n, v in columns.items()}, index=index)
 
     def beside(self, columns: Mapping[str, Any], rows: IntArray, answers: Table) -> Any:
-        """`sibling` with answers to its right; what goes by the name of one of theirs gets a _."""
+        """Return the frame of `sibling` with answers to its right, under the labels that came.
 
-        def free(name: str) -> str:
-            return free(f"{name}_") if name in answers.names else name
+        A column whose name is one of theirs gets underscores at its end.
+        """
 
-        front = self.sibling({free(name): values for name, values in columns.items()}, rows)
+        def unused(name: str) -> str:
+            return unused(f"{name}_") if name in answers.names else name
+
+        left = self.sibling({unused(name): values for name, values in columns.items()}, rows)
         if not self.is_array and not self.is_pandas:
-            both = [_wrapped(front), answers.frame]
-            return nw.concat(both, how="horizontal").to_native()
+            return nw.concat([_wrapped(left), answers.frame], how="horizontal").to_native()
         import pandas as pd
 
-        names = list(answers.names) if self.labels is None else self.labels
-        right = pd.DataFrame(answers.native).set_axis(names, axis=1).set_axis(front.index)
-        return pd.concat([front, right], axis=1)
+        labels = list(answers.names) if self.labels is None else self.labels
+        right = pd.DataFrame(answers.native).set_axis(labels, axis=1).set_axis(left.index)
+        return pd.concat([left, right], axis=1)
 
     def _made(self, columns: dict[str, Any]) -> Any:
         """A native frame in the library of this one."""

@@ -54,9 +54,9 @@ __all__ = [
 LISTED = 2048
 """A lazy union is listed if all its regions together have at most this many rows."""
 TRACE = 1e-7
-"""What the price counts beside −log of a probability that is to be as high as can be."""
+"""The share of the cost in the objective, relative to −log of a probability to be maximised."""
 TIMES = 3
-"""How many such prices are tried, each a trace of what the last one left."""
+"""Searches for the highest probability; each weighs the cost by the point of the one before."""
 CLOSELY = 1e-6
 """The relative gap of each of these searches."""
 SHORTEST = 1e-6
@@ -449,13 +449,15 @@ def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
 
 
 def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | None:
-    """The highest probability of a label that is traded off, but for a trace of the cost.
+    """Return the highest probability that points reach of a label which is traded off, or None.
 
-    −log of it, which the pieces charge, is minimised with a price that is next to nothing beside
-    it: without any, the highest may be reached at infinity only. Stops at ``end`` of `thread_time`.
+    Minimises −log of it, the objective term of the pieces, and the cost with a weight so small
+    that it hardly counts: without a cost, the highest may be reached at infinity only. Stops at
+    ``end`` of `thread_time`; None if there is no point by then.
     """
     program = pieces[0].program
-    cases, weight, best = program.cases(x), np.full(1, TRACE), None
+    terms = [term for term in program.couplings if isinstance(term, LogLoss)]
+    cases, weight, highest = program.cases(x), np.full(1, TRACE), None
     for _ in range(TIMES):
         remaining = end - thread_time()
         if remaining <= 0.0:
@@ -464,13 +466,13 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
         if solution.piece[0] < 0:
             break
         y = solution.points
-        charged = float(sum(c.amount(y)[0] for c in program.couplings if isinstance(c, LogLoss)))
-        reached = float(np.exp(-charged))
-        if best is not None and reached <= best * (1.0 + CLOSELY):
+        loss = float(sum(term.amount(y)[0] for term in terms))
+        probability = float(np.exp(-loss))
+        if highest is not None and probability <= highest * (1.0 + CLOSELY):
             break
-        best = reached
-        weight = TRACE * max(charged, TRACE) / np.maximum(program.encoded_cost(y, x), TRACE)
-    return best
+        highest = probability
+        weight = TRACE * max(loss, TRACE) / np.maximum(program.encoded_cost(y, x), TRACE)
+    return highest
 
 
 @final

@@ -88,7 +88,7 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
         claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
         for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
             rows = [row, row.charging(multipliers)][not multipliers.any() :]
-            for k, leaves in _open(rows, pick(boxes, chunk), values, shift, claim):
+            for k, leaves in _unclosed(rows, pick(boxes, chunk), values, shift, claim):
                 box = pick(boxes, chunk[k : k + 1])
                 related = relations is not None and relations.bound(box, multipliers) >= claim
                 if not related and not refuted(condition, grid, leaves):
@@ -119,30 +119,32 @@ def _chunks(vectors: FloatArray, most: int) -> Iterator[tuple[FloatArray, IntArr
             yield multipliers, same[begin : begin + together]
 
 
-def _open(
+def _unclosed(
     rows: Sequence[RowCosts],
     boxes: CellBoxes,
     values: FloatArray,
     shift: FloatArray,
     bound: float,
 ) -> Iterator[tuple[int, IntArray]]:
-    """Yield the boxes that leaves do not close, and their leaves below a bound.
+    """Yield each box (its index) that may hold an answer below a bound, with its cheap leaves.
 
-    By what each of some rows is charged, with multipliers of relations and without.
+    Cheap are the model's leaves that meet the box below the bound by all ``rows``, which are one
+    row's costs without and with multipliers of relations. The best cheap leaf of each tree adds
+    ``values`` (r, leaves) to the demands; with ``shift`` (r,) none of them may be negative.
     """
     grid, leaves = rows[0].grid, np.arange(len(rows[0].grid.tests))
     if len(boxes.low) > 1:
         leaves = leaves[_cheaper(rows, boxes.hull, leaves, bound)[:, 0]]
-    begin = np.searchsorted(leaves, grid.tree)
-    if (np.diff(begin, append=len(leaves)) == 0).any():
-        return  # a tree has no leaf here
-    near = _cheaper(rows, boxes, leaves, bound)
-    reaches = np.ones(near.shape[1], dtype=bool)
+    starts = np.searchsorted(leaves, grid.tree)
+    if (np.diff(starts, append=len(leaves)) == 0).any():
+        return  # a tree has no cheap leaf in any of the boxes
+    cheap = _cheaper(rows, boxes, leaves, bound)
+    feasible = np.ones(cheap.shape[1], dtype=bool)
     for value, offset in zip(values[:, leaves], shift, strict=True):
-        top = np.maximum.reduceat(np.where(near, value[:, None], -np.inf), begin)
-        reaches &= top.sum(axis=0) + offset >= 0.0
-    for k in np.flatnonzero(reaches).tolist():
-        yield k, leaves[near[:, k]]
+        best = np.maximum.reduceat(np.where(cheap, value[:, None], -np.inf), starts)
+        feasible &= best.sum(axis=0) + offset >= 0.0
+    for k in np.flatnonzero(feasible).tolist():
+        yield k, leaves[cheap[:, k]]
 
 
 def _cheaper(

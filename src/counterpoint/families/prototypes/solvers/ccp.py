@@ -217,9 +217,10 @@ class LocalSearch:
     def _held(
         self, point: FloatArray, low: FloatArray, high: FloatArray
     ) -> tuple[BoolArray, list[FloatArray]] | None:
-        """(d,) the columns to hold next, and at what, the likeliest first.
+        """Return the columns (d,) to hold next, and their values to try, the likeliest first.
 
-        None if nothing is undecided.
+        First features that move although too many do, at x; then a category; then whole steps.
+        None if all are decided.
         """
         program, x, free = self.program, self.case.x[0], low < high
         held = self._superfluous(point) & free
@@ -237,12 +238,11 @@ class LocalSearch:
         undecided = distance > DECIDED
         if not undecided.any():
             return None
-        held = undecided & (
-            distance <= max(0.15, distance[undecided].min())
-        )  # at once if nearly there
-        away = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
-        values = (lattice.number(x, rounded, program.domain.steps) for rounded in (nearest, away))
-        return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in values]
+        # Columns nearly at a whole step are held together: each round is a descent.
+        held = undecided & (distance <= max(0.15, distance[undecided].min()))
+        other_side = np.where(counts > nearest, np.ceil(counts), np.floor(counts))
+        points = (lattice.number(x, side, program.domain.steps) for side in (nearest, other_side))
+        return held, [np.clip(y, self.case.low[0], self.case.high[0])[held] for y in points]
 
     def _superfluous(self, point: FloatArray) -> BoolArray:
         """(d,) the columns of features that move least, where too many move."""

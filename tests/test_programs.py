@@ -73,7 +73,7 @@ def test_a_region_with_a_point_is_never_refuted(case: Planted, seed: int):
 @given(planted(), seeds)
 def test_every_cut_keeps_every_point_of_the_region(case: Planted, seed: int):
     given = multipliers(np.random.default_rng(seed), case.program.size, TRIES)
-    normals, offsets = case.program.cut(given)[:2]
+    normals, offsets = case.program.cut(given, case.x)[:2]
     slack = ROUNDING * size_of_terms(case, given, np.zeros((TRIES, case.program.width)))
     assert (normals @ case.points.T <= (offsets + slack)[:, None]).all()
 
@@ -105,7 +105,7 @@ def test_the_bound_is_the_exact_minimum_over_the_domain(case: Planted, seed: int
     program = bounded(case)
     cases = program.cases(case.x)
     given = multipliers(rng, program.size, 1) * 0.1
-    normal, offset = program.cut(given)[:2]
+    normal, offset = program.cut(given, case.x)[:2]
     values = []
     for y in domain(case, program, normal[0]):
         change = (y - case.x[0])[None, :]

@@ -343,21 +343,22 @@ class LinearBounds(Coupling):
         return np.stack([self.tight, self.lost])
 
     def ties_resolved(self, units: FloatArray) -> LinearBounds:
-        """The same points of a lattice, with each tie lost that is lost there.
+        """Return rows that exclude lost ties by their limits, for points of a lattice.
 
-        Over columns that are multiples of their units, a row takes multiples of one number, so an
-        upper limit at which a tie is lost may move halfway down to the next of them. Only rows
-        whose numbers are short enough for that to be exact are changed. Units are (d,), 0 for a
-        column that may have any value.
+        Over columns that are multiples of their units, a row takes multiples of one number only,
+        its gap. So an upper limit at which a tie would be lost moves down by half a gap, and the
+        row needs no margin for ties. Rows for which that is not exact stay as they are. Units are
+        (d,), 0 for a column that may have any value.
         """
-        longest = 0.5 / UNIT  # what whole numbers stay below to be exact
-        fine = np.ldexp(self.matrix * units, FINE)
+        largest = 0.5 / UNIT  # whole numbers below it are exact
+        terms = np.ldexp(self.matrix * units, FINE)
         limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
-        short = (fine == np.rint(fine)).all(axis=1) & (np.abs(fine).sum(axis=1) < longest)
-        short &= (limit == np.rint(limit)) & (np.abs(limit) < longest)
-        alone = (self.lost > 0.0) & np.isneginf(self.low) & ~self.matrix[:, units == 0].any(axis=1)
-        rows = np.flatnonzero(short & alone & np.isfinite(self.high))
-        gap = np.gcd.reduce(fine[rows].astype(np.int64), axis=1)
+        exact = (terms == np.rint(terms)).all(axis=1) & (np.abs(terms).sum(axis=1) < largest)
+        exact &= (limit == np.rint(limit)) & (np.abs(limit) < largest)
+        on_lattice = ~self.matrix[:, units == 0].any(axis=1)
+        loses_ties = (self.lost > 0.0) & np.isneginf(self.low) & np.isfinite(self.high)
+        rows = np.flatnonzero(exact & on_lattice & loses_ties)
+        gap = np.gcd.reduce(terms[rows].astype(np.int64), axis=1)
         rows, gap = rows[gap > 0], gap[gap > 0]
         high, ties = np.array(self.high), np.array(self.lost)
         tied = np.fmod(limit[rows], gap) == 0.0

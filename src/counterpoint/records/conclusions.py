@@ -101,20 +101,24 @@ class ProvedRows(NamedTuple):
 def _proved(
     query: RecordedQuery, rows: ProvedRows, proofs: list[Any]
 ) -> tuple[FloatArray, BoolArray]:
-    """(n,) what multipliers and trees prove, and whether that settles the row."""
+    """Return the bounds (n,) that recorded proofs give, and whether they settle the rows."""
     question, pieces = query.question, query.question.union(query.target)
     piece_proofs = kept_of(proofs, pieces.proof_programs)
     bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
-    on = question.on_lattice(rows.x) if question.is_discrete else np.zeros(len(proofs), dtype=bool)
-    ties_resolved = question.ties_resolved(query.target, pieces) if on.any() else pieces
-    for mask, union in ((~on, pieces), (on, ties_resolved)):
-        mine = np.flatnonzero(mask)
-        if len(mine):
-            chosen = rows.take(mine)
-            both = zip(union.proof_programs, piece_proofs, strict=True)
-            evidence = [_evidence(query, union, p, chosen, proof.take(mine)) for p, proof in both]
-            bound[mine], settled[mine] = _settled(query, chosen, evidence)
+    on_lattice = np.zeros(len(proofs), dtype=bool)
+    if question.is_discrete:
+        on_lattice = question.on_lattice(rows.x)
+    ties_resolved = question.ties_resolved(query.target, pieces) if on_lattice.any() else pieces
+    for mask, union in ((~on_lattice, pieces), (on_lattice, ties_resolved)):
+        block = np.flatnonzero(mask)
+        if len(block):
+            subset = rows.take(block)
+            evidence = [
+                _evidence(query, union, program, subset, proof.take(block))
+                for program, proof in zip(union.proof_programs, piece_proofs, strict=True)
+            ]
+            bound[block], settled[block] = _settled(query, subset, evidence)
     return bound, settled
 
 

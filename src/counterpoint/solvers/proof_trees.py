@@ -88,31 +88,29 @@ def _columns(program: Program) -> IntArray:
 
 
 def _splits(program: Program, boxes: SearchedBoxes, inner: IntArray) -> SplitNodes:
-    """Return how the children of inner nodes part what they make up."""
+    """Return the splits of inner nodes, by the first column in which their two children differ.
+
+    A feature that has to change in the second alone comes before numbers, and these before
+    categories. Children that are alike are split so that all is in the first.
+    """
     first, second = boxes.children[inner].T
-    m, every = len(inner), np.arange(len(inner))
-    newly = boxes.forced[second] & ~boxes.forced[first]
-    options, others = _options(program, boxes.high[first]), _options(program, boxes.high[second])
-    differs = (boxes.low[first] != boxes.low[second]) | (boxes.high[first] != boxes.high[second])
-    numbers = differs & program.domain.numeric
-    where = boxes.high[first]
-    # children that are alike: all is in the first, and nothing in the second
-    what = np.where(numbers.any(axis=1), numbers.argmax(axis=1), program.domain.numeric.argmax())
-    where = np.where(numbers.any(axis=1), where[every, what], np.minimum(where[every, what], FAR))
-    kind = np.full(m, NUMBER)
-    columns = _columns(program)
-    if len(columns):
-        hot = (options != others).any(axis=1) | ~program.domain.numeric.any()
-        hot &= ~numbers.any(axis=1)
-        kind[hot] = SET
-        what = np.where(hot, columns[(options != others).argmax(axis=1)], what)
-    kind = np.where(newly.any(axis=1), CHANGE, kind)
-    what = np.where(newly.any(axis=1), newly.argmax(axis=1), what)
+    low, high, numeric = boxes.low, boxes.high, program.domain.numeric
+    forced = boxes.forced[second] & ~boxes.forced[first]
+    numbers = ((low[first] != low[second]) | (high[first] != high[second])) & numeric
+    categories = ((high[first] > 0.5) != (high[second] > 0.5)) & ~numeric
+    is_forced, is_number = forced.any(axis=1), numbers.any(axis=1)
+    is_set = ~is_number & (categories.any(axis=1) | ~numeric.any())
+    column = np.where(is_number, numbers.argmax(axis=1), numeric.argmax())
+    where = high[first, column]
+    where = np.where(is_number, where, np.minimum(where, FAR))
+    column = np.where(is_set, categories.argmax(axis=1), column)
+    column = np.where(is_forced, forced.argmax(axis=1), column)
+    kind = np.where(is_forced, CHANGE, np.where(is_set, SET, NUMBER))
     starts = np.arange(program.width)
     for group in program.domain.groups:
         starts[group] = group.start
-    how = Splits(kind, starts[what], where, options)
-    return SplitNodes(inner, how, np.zeros(m, dtype=bool))
+    how = Splits(kind, starts[column], where, _options(program, high[first]))
+    return SplitNodes(inner, how, np.zeros(len(inner), dtype=bool))
 
 
 def _beyond(

@@ -191,14 +191,14 @@ def by_pieces(
     *,
     blurred: bool = False,
 ) -> Columns:
-    """The columns after a step that is a polynomial between the starts of its pieces.
+    """Return the columns after a step that is a polynomial between the starts of its pieces.
 
     ``owner`` is the input of each output; ``starts`` are those of each input, but the first.
     They are ``blurred`` if it computes with numbers, and not with their distances from starts.
     """
     numbers = numbers_in(columns).tolist()
-    inner = {j: np.unique(starts[j]) if len(starts[j]) else np.zeros(1) for j in numbers}
-    points = {j: _points(inner[j], degree) for j in numbers}
+    knots = {j: np.unique(starts[j]) if len(starts[j]) else np.zeros(1) for j in numbers}
+    points = {j: _points(knots[j], degree) for j in numbers}
 
     def ask(rows: dict[int, FloatArray]) -> FloatArray:
         count = max(values.size for values in rows.values())
@@ -208,29 +208,33 @@ def by_pieces(
         ]
         return run(step, cells, columns).astype(np.float64)
 
-    out = ask(points) if numbers else np.zeros(0)
+    outputs = ask(points) if numbers else np.zeros(0)
     if numbers and not degree:
-        inner = _cuts(ask, owner, points, out)
+        knots = _cuts(ask, owner, points, outputs)
 
-    def of(j: int) -> Curve:
+    def curve_of(j: int) -> Curve:
+        """Return an input's curve, through all points of its pieces but the last, which check it.
+
+        There is a value for each point and each output, (pieces, degree + 2, o).
+        """
         inputs = points[j]
-        values = out[: inputs.size, owner == j].reshape(*inputs.shape, -1)
+        values = outputs[: inputs.size, owner == j].reshape(*inputs.shape, -1)
         if not np.isfinite(values).all():
-            at = inputs[tuple(np.argwhere(~np.isfinite(values))[0][:2])]
+            number = inputs[tuple(np.argwhere(~np.isfinite(values))[0][:2])]
             raise columns.refusal(
                 step,
-                f"it gives no finite number for {at:.6g} in {columns.label(j)}. Let it encode "
+                f"it gives no finite number for {number:.6g} in {columns.label(j)}. Let it encode "
                 "every bin as a number.",
             )
-        curve = _interpolated(inner[j], inputs[:, :-1], values[:, :-1])
-        value, size = curve(inputs[:, -1]), np.abs(values).max(axis=(0, 1))
-        if (np.abs(value - values[:, -1]) > SAME * size).any():
+        curve = _interpolated(knots[j], inputs[:, :-1], values[:, :-1])
+        size = np.abs(values).max(axis=(0, 1))
+        if (np.abs(curve(inputs[:, -1]) - values[:, -1]) > SAME * size).any():
             raise columns.refusal(
                 step, f"what it makes of {columns.label(j)} is not a polynomial between its knots."
             )
         return replace(curve, blurred=blurred)
 
-    return through_curves(step, columns, owner, of)
+    return through_curves(step, columns, owner, curve_of)
 
 
 def _cuts(

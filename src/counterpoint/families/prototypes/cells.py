@@ -441,17 +441,19 @@ class CellSearch:
             if perf_counter() > self.end:
                 self.state.limited[self.row] = True
                 break
-            if compared[s] == len(self.pool) or np.isinf(cutoff):
+            if compared[s] == len(self.pool) or np.isinf(cutoff):  # no bound excludes it yet
                 self._open(s)
                 self.bounds[s] = np.inf
                 continue
+            # A bound by the rivals that are new in the pool may exclude the cell for less; the
+            # next cells that lack the same rivals are bounded with it, as many as a block holds.
             rivals = np.array(self.pool[compared[s] :])
-            promising = np.flatnonzero((self.bounds < cutoff) & (compared == compared[s]))
-            promising = promising[np.argsort(self.bounds[promising], kind="stable")]
-            promising = promising[next(blocks(len(promising), len(rivals) * self.program.width))]
-            self.relaxation.sharpen(promising, rivals)
-            self.bounds[promising] = self.relaxation.unrefuted[promising]
-            compared[promising] = len(self.pool)
+            batch = np.flatnonzero((self.bounds < cutoff) & (compared == compared[s]))
+            batch = batch[np.argsort(self.bounds[batch], kind="stable")]
+            batch = batch[next(blocks(len(batch), len(rivals) * self.program.width))]
+            self.relaxation.sharpen(batch, rivals)
+            self.bounds[batch] = self.relaxation.unrefuted[batch]
+            compared[batch] = len(self.pool)
         return self.relaxation
 
     def _open(self, s: int) -> None:

@@ -171,3 +171,20 @@ def test_other_models_refuse_it_in_a_sentence() -> None:
     explainer = cp.Explainer(model, data=PEOPLE, constraints=cp.SameChange("a", "b"))
     with pytest.raises(cp.NoSolver, match="changes that depend on one another"):
         explainer.explain(PEOPLE.head(2), 1)
+
+
+def test_of_few_changes_a_half_has_the_leaf_of_its_nearest_point() -> None:
+    """With multipliers, the nearest point of half a box changes more features than may change."""
+    model, row = fitted("forest"), PEOPLE.iloc[15]
+    total = float(row["a"] + row["b"])
+    explainer = cp.Explainer(
+        model,
+        data=PEOPLE,
+        constraints=[cp.Linear({"a": 1.0, "b": 1.0}, low=total, high=total), cp.MaxChanges(2)],
+        cost=cp.SquaredEuclidean(),
+    )
+    answer = explainer.explain(PEOPLE.iloc[[15]], 1)[0]
+    change = GRID[model.predict(GRID) == 1] - row
+    keeps = (change["a"] == -change["b"]) & ((change != 0).sum(axis=1) <= 2)
+    assert answer.status == "optimal", answer
+    assert answer.cost == pytest.approx((change[keeps] ** 2).sum(axis=1).min())

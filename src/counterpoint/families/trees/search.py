@@ -314,7 +314,11 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
                 half = pick(halves, slice(k, k + 1))
                 holds = box.cheapest is not None and half.hold(*box.cheapest)
                 tied = (box.cheapest, box.reported) if holds else (None, 0.0)
-                inherited = box.leaves, box.multipliers, box.bound, (0, 0, 0), None, None
+                # of all leaves: with multipliers the nearest point of a half may change too many
+                # features, and so be in a leaf that the count of changes excludes in the whole box
+                counted = self.row.most is not None and box.multipliers.any()
+                leaves = self.all_leaves if counted else box.leaves
+                inherited = leaves, box.multipliers, box.bound, (0, 0, 0), None, None
                 children.append(OpenBox(half, *inherited, *tied))
             sides.append(OpenBoxes.of(children))
         return sides[0], sides[1], splits[:, 0] > 0

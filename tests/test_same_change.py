@@ -1,4 +1,4 @@
-"""Constraints on the change: two numbers change by the same amount."""
+"""Constraints on the change: two numbers change by the same amount, or by opposite amounts."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ COSTS = {
     "by MAD": None,
     "squared": cp.SquaredEuclidean(),
 }
+Relation = type[cp.SameChange] | type[cp.OppositeChange]
+SIGNS: dict[Relation, int] = {cp.SameChange: 1, cp.OppositeChange: -1}
+"""The change of the first number is the sign times that of the second."""
+relations = pytest.mark.parametrize("relation", SIGNS, ids=lambda relation: relation.__name__)
 FURTHER: dict[str, list[cp.Constraint]] = {
     "alone": [],
     "few": [cp.MaxChanges(2)],
@@ -55,9 +59,11 @@ def fitted(name: str) -> Any:
 def cheapest(explainer: cp.Explainer, row: pd.Series, points: pd.DataFrame) -> float:
     """The least cost of a point of the grid that keeps all constraints; infinite for none."""
     change = points - row
-    keeps = change["a"] == change["b"]
+    keeps = pd.Series(True, index=points.index)
     for constraint in explainer.constraints:
         match constraint:
+            case cp.SameChange() | cp.OppositeChange():
+                keeps &= change["a"] == SIGNS[type(constraint)] * change["b"]
             case cp.MaxChanges(count=count):
                 keeps &= (change != 0).sum(axis=1) <= count
             case cp.Bounds(fall=fall):
@@ -74,9 +80,12 @@ def cheapest(explainer: cp.Explainer, row: pd.Series, points: pd.DataFrame) -> f
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("further", FURTHER)
 @pytest.mark.parametrize("name", MODELS)
-def test_answers_are_those_of_brute_force_and_proved(name: str, further: str, cost: str) -> None:
+@relations
+def test_answers_are_those_of_brute_force_and_proved(
+    relation: Relation, name: str, further: str, cost: str
+) -> None:
     model = fitted(name)
-    constraints = [cp.SameChange("a", "b"), *FURTHER[further]]
+    constraints = [relation("a", "b"), *FURTHER[further]]
     explainer = cp.Explainer(model, data=PEOPLE, constraints=constraints, cost=COSTS[cost])
     rows = PEOPLE.head(20)
     answers = explainer.explain(rows, 1)
@@ -91,18 +100,22 @@ def test_answers_are_those_of_brute_force_and_proved(name: str, further: str, co
             assert answer.status == "optimal", answer
             assert answer.cost == pytest.approx(best)
     change = answers.to_frame() - rows
-    assert (change["a"] == change["b"]).all()
+    assert (change["a"] == SIGNS[relation] * change["b"]).all()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("cost", [cp.Manhattan(), cp.SquaredEuclidean()], ids=repr)
-def test_continuous_answers_are_those_of_cvxpy(cost: cp.Cost, dtype: str) -> None:
+@relations
+def test_continuous_answers_are_those_of_cvxpy(
+    relation: Relation, cost: cp.Cost, dtype: str
+) -> None:
+    sign = SIGNS[relation]
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.normal(size=(200, 4)) * [1.0, 3.0, 0.1, 10.0], columns=list("abcd"))
     labels = (data @ [1.0, 0.2, -5.0, 0.05] > 0.3).astype(int)
     data = data.astype(dtype)
     model = LogisticRegression(C=100.0, max_iter=5000).fit(data, labels)
-    explainer = cp.Explainer(model, data=data, constraints=cp.SameChange("a", "b"), cost=cost)
+    explainer = cp.Explainer(model, data=data, constraints=relation("a", "b"), cost=cost)
     rows = data[model.predict(data) == 0].head(10)
     answers = explainer.explain(rows, 1)
     weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
@@ -110,10 +123,10 @@ def test_continuous_answers_are_those_of_cvxpy(cost: cp.Cost, dtype: str) -> Non
         x, y = rows.iloc[i].to_numpy(float), cvxpy.Variable(4)
         price = cvxpy.norm1(y - x) if isinstance(cost, cp.Manhattan) else cvxpy.sum_squares(y - x)
         ends = data.min().to_numpy(float), data.max().to_numpy(float)
-        keeps = [y[0] - x[0] == y[1] - x[1], weights @ y + intercept >= 0.0]
+        keeps = [y[0] - x[0] == sign * (y[1] - x[1]), weights @ y + intercept >= 0.0]
         problem = cvxpy.Problem(cvxpy.Minimize(price), [*keeps, y >= ends[0], y <= ends[1]])
         least = problem.solve(solver="CLARABEL")
-        # of numbers of float32 few are the same change away, or none that is near
+        # of numbers of float32 few are such a change away, or none that is near
         if dtype == "float32" and answer.status == "unproved":
             continue
         assert answer.cost == pytest.approx(least, rel=1e-6 if dtype == "float64" else 1e-3)
@@ -121,54 +134,67 @@ def test_continuous_answers_are_those_of_cvxpy(cost: cp.Cost, dtype: str) -> Non
         after = answers.to_frame().iloc[i].to_numpy(float)
         eps = np.finfo(dtype).eps
         off = 8.0 * eps * (np.abs(after[:2]) + np.abs(x[:2])).sum()
-        assert abs((after[0] - x[0]) - (after[1] - x[1])) <= off
+        assert abs((after[0] - x[0]) - sign * (after[1] - x[1])) <= off
 
 
-def test_steps_of_two_columns_that_differ_meet() -> None:
-    """Of steps 2 and 3, only multiples of 6 are the same change."""
+@relations
+def test_steps_of_two_columns_that_differ_meet(relation: Relation) -> None:
+    """Of steps 2 and 3, only multiples of 6 are the same or the opposite change."""
     features = [cp.Integer("a", step=2.0), cp.Integer("b", step=3.0), cp.Continuous("c")]
     data = PEOPLE * [2, 3, 1.0]
     model = LogisticRegression().fit(data, data["a"] > 8)
-    constraints = [cp.SameChange("a", "b"), cp.Immutable("c")]
+    constraints = [relation("a", "b"), cp.Immutable("c")]
     explainer = cp.Explainer(model, data=data, features=features, constraints=constraints)
     rows = data[(model.predict(data) == 0) & (data["b"] < 12)].head(10)
     answers = explainer.explain(rows, True)
-    change = answers.to_frame() - rows
-    assert (change["a"] == change["b"]).all()
+    change = (answers.to_frame() - rows).dropna()
+    assert (change["a"] == SIGNS[relation] * change["b"]).all()
     assert set(change["a"]) <= {0.0, 6.0, 12.0, 18.0}
     assert set(answers.status) <= {cp.Status.OPTIMAL, cp.Status.INFEASIBLE}
     assert (answers.status == cp.Status.OPTIMAL).any()
 
 
-def test_a_conflict_names_it() -> None:
+@relations
+def test_a_conflict_names_it(relation: Relation) -> None:
     explainer = cp.Explainer(
         fitted("two classes"),
         data=PEOPLE,
-        constraints=[cp.SameChange("a", "b"), cp.Immutable("c"), cp.Bounds("a", rise=3)],
+        constraints=[relation("a", "b"), cp.Immutable("c"), cp.Bounds("a", rise=2)],
     )
-    row = pd.DataFrame({"a": [1], "b": [2], "c": [0]})
+    row = pd.DataFrame({"a": [1], "b": [5], "c": [0]})
     answer = explainer.explain(row, 1)[0]
     assert answer.status == "infeasible", answer
     conflict = answer.conflict
     assert conflict is not None
-    assert cp.SameChange("a", "b") in conflict.constraints
+    assert relation("a", "b") in conflict.constraints
     without = cp.Explainer(
-        explainer.model, data=PEOPLE, constraints=[cp.Immutable("c"), cp.Bounds("a", rise=3)]
+        explainer.model, data=PEOPLE, constraints=[cp.Immutable("c"), cp.Bounds("a", rise=2)]
     )
     assert without.explain(row, 1)[0].status == "optimal"
 
 
 @pytest.mark.parametrize("name", ["two classes", "bins", "forest", "cells"])
-def test_records_are_in_order(name: str, tmp_path: Path) -> None:
-    explainer = cp.Explainer(fitted(name), data=PEOPLE, constraints=cp.SameChange("a", "b"))
+@relations
+def test_records_are_in_order(relation: Relation, name: str, tmp_path: Path) -> None:
+    explainer = cp.Explainer(fitted(name), data=PEOPLE, constraints=relation("a", "b"))
     answers = explainer.explain(PEOPLE.head(12), 1)
     answers.to_records(tmp_path / "answers.jsonl")
     assert cp.recheck(tmp_path / "answers.jsonl", explainer.model).ok
 
 
-def test_other_models_refuse_it_in_a_sentence() -> None:
+@relations
+def test_names_other_than_of_two_numbers_are_refused(relation: Relation) -> None:
+    features = [cp.Continuous("a"), cp.Categorical("home", ("own", "rent"))]
+    with pytest.raises(cp.InvalidInput, match=f"two different features for {relation.__name__}"):
+        relation("a", "a")
+    with pytest.raises(cp.InvalidInput, match=f"{relation.__name__} takes numeric features"):
+        relation("a", "home").region(cp.Features(features))
+
+
+@relations
+def test_other_models_refuse_it_in_a_sentence(relation: Relation) -> None:
     model = QuadraticDiscriminantAnalysis().fit(PEOPLE, SCORE > 1.5)
-    explainer = cp.Explainer(model, data=PEOPLE, constraints=cp.SameChange("a", "b"))
+    explainer = cp.Explainer(model, data=PEOPLE, constraints=relation("a", "b"))
     with pytest.raises(cp.NoSolver, match="changes that depend on one another"):
         explainer.explain(PEOPLE.head(2), 1)
 

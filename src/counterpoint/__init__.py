@@ -31,6 +31,7 @@ from counterpoint.problem.constraints import (
     Linear,
     MaxChanges,
     Monotone,
+    OppositeChange,
     SameChange,
     WithinObserved,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "Monotone",
     "NoAnswer",
     "NoSolver",
+    "OppositeChange",
     "OtherLabel",
     "Path",
     "PercentileShift",

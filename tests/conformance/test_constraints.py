@@ -57,6 +57,9 @@ DEFINED: dict[cp.Constraint, Callable[[Row, Row], bool]] = {
     cp.SameChange("income", "years"): lambda old, new: bool(
         np.isclose(new["income"] - old["income"], new["years"] - old["years"])
     ),
+    cp.OppositeChange("income", "years"): lambda old, new: bool(
+        np.isclose(new["income"] - old["income"], old["years"] - new["years"])
+    ),
 }
 """Constraints and their definitions, from rows before and after."""
 

@@ -11,7 +11,12 @@ from counterpoint.problem.constraints.features import (
     all_constraints,
     named,
 )
-from counterpoint.problem.constraints.relations import Ellipsoid, Linear, SameChange
+from counterpoint.problem.constraints.relations import (
+    Ellipsoid,
+    Linear,
+    OppositeChange,
+    SameChange,
+)
 
 CONSTRAINTS: tuple[type[Constraint], ...] = (
     WithinObserved,
@@ -19,6 +24,7 @@ CONSTRAINTS: tuple[type[Constraint], ...] = (
     Clearance,
     Linear,
     SameChange,
+    OppositeChange,
     Monotone,
     MaxChanges,
     Immutable,
@@ -37,6 +43,7 @@ __all__ = [
     "Linear",
     "MaxChanges",
     "Monotone",
+    "OppositeChange",
     "SameChange",
     "WithinObserved",
     "all_constraints",

@@ -29,7 +29,7 @@ from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Ellipsoid", "Linear", "SameChange"]
+__all__ = ["Ellipsoid", "Linear", "OppositeChange", "SameChange"]
 
 
 @final
@@ -113,12 +113,7 @@ class SameChange(Constraint):
     second: Hashable
 
     def __post_init__(self) -> None:
-        check_name("SameChange", self.first)
-        check_name("SameChange", self.second)
-        if self.first == self.second:
-            raise InvalidInput(
-                f"Expected two different features for SameChange; got {shown(self.first)} twice."
-            )
+        _check_pair("SameChange", self.first, self.second)
 
     def __str__(self) -> str:
         return f"{self.first} and {self.second} change by the same amount"
@@ -127,6 +122,41 @@ class SameChange(Constraint):
         row = np.zeros(features.width)
         row[_column_of(features, self.first, "SameChange")] = 1.0
         row[_column_of(features, self.second, "SameChange")] = -1.0
+        return Region((ChangeBounds.equation(row),))
+
+
+@final
+@dataclass(frozen=True)
+class OppositeChange(Constraint):
+    """Two numbers change by opposite amounts: y_first − x_first = −(y_second − x_second).
+
+    For linear, additive and tree models.
+
+    Parameters
+    ----------
+    first, second
+        Names of numeric features.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> print(cp.OppositeChange("hours of work", "hours of sleep"))
+    hours of work and hours of sleep change by opposite amounts
+    """
+
+    first: Hashable
+    second: Hashable
+
+    def __post_init__(self) -> None:
+        _check_pair("OppositeChange", self.first, self.second)
+
+    def __str__(self) -> str:
+        return f"{self.first} and {self.second} change by opposite amounts"
+
+    def region(self, features: Features) -> Region:
+        row = np.zeros(features.width)
+        row[_column_of(features, self.first, "OppositeChange")] = 1.0
+        row[_column_of(features, self.second, "OppositeChange")] = 1.0
         return Region((ChangeBounds.equation(row),))
 
 
@@ -236,6 +266,16 @@ class Ellipsoid(Constraint):
             matrix[:, _column_of(features, name, "Ellipsoid")] = root[:, j]
         center = np.array(list(self.center.values()), dtype=np.float64)
         return Region((Cone(matrix, -root @ center, float(self.radius)),))
+
+
+def _check_pair(constraint: str, first: Hashable, second: Hashable) -> None:
+    """Refuse names that are not those of two features, in the name of a constraint."""
+    check_name(constraint, first)
+    check_name(constraint, second)
+    if first == second:
+        raise InvalidInput(
+            f"Expected two different features for {constraint}; got {shown(first)} twice."
+        )
 
 
 def _column_of(features: Features, name: Hashable, constraint: str) -> int:

@@ -391,7 +391,7 @@ class Explainer:
         return among if extrapolate else within + among
 
     def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
-        """Say what is asked of rows; and read them, as they came and the model's columns of them.
+        """Return the question about rows; and the rows, as they came and as the model's columns.
 
         Steps of a pipeline compute in the precision of the model or of the rows: the coarsest
         counts.
@@ -400,7 +400,7 @@ class Explainer:
 
         table = Table.read(X)
         inputs = match_columns(table, self.reading.features, named=self.reading.named)
-        if table.is_array or inputs.labels is not None:
+        if table.is_array or inputs.labels is not None:  # its columns go by the model's names
             table = inputs
         # without data or features, whole dtypes are steps of 1
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole

@@ -237,17 +237,20 @@ class Speech(NamedTuple):
     def advice(
         self, answers: cp.Counterfactuals, i: int, name: Hashable, *, exact: bool, beyond: Any
     ) -> str:
-        """Write a sentence about one change."""
+        """Write a sentence about one change of row i, to an ``exact`` number or a rounded one.
+
+        If the decision is the same ``beyond`` the number, the sentence says: at least, or at most.
+        """
         j, feature = answers.features.index(name), answers.features[name]
         missing = bool(answers.missing[i, j])
         old, new = self.cells(answers, i, j)
         if isinstance(feature, cp.Categorical):
             kind = "state" if missing else "change"
         else:
-            way = "rise" if answers.after[i, j] > answers.before[i, j] else "fall"
-            kind = f"{way}_beyond" if beyond else way
+            direction = "rise" if answers.after[i, j] > answers.before[i, j] else "fall"
+            kind = f"{direction}_beyond" if beyond else direction
             if missing:
-                kind = f"state_{way}" if beyond else "state"
+                kind = f"state_{direction}" if beyond else "state"
         text = self.words[kind].format(name=self.name(name), old=old, new=new)
         text = self.words["exact"].format(sentence=text) if exact else text
         return f"{text[0].upper()}{text[1:]}."

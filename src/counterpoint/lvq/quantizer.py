@@ -156,8 +156,8 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         return nearest[:, 0] - nearest[:, 1] if len(starts) == 2 else -nearest
 
     def _training(self, rows: TrainingRows, prototypes: FloatArray, owner: IntArray) -> Training:
-        """What is minimised, from prototypes (P, d) of some classes (P,)."""
-        width, which = prototypes.shape[1], self._which(owner)
+        """Return what is minimised, starting at prototypes (P, d) of classes ``owner`` (P,)."""
+        width, matrix_of = prototypes.shape[1], self._which(owner)
         if self.rank is not None and self.rank > width:
             raise InvalidInput(
                 f"Expected rank to be at most the number of features, {width}; got "
@@ -168,13 +168,13 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         if self._keeps in ("omega_", "omegas_"):
             omega = directions(rows, prototypes, same, self.rank or width)
         if self._keeps == "omegas_":
-            omega = np.repeat(omega[None], int(which.max()) + 1, axis=0)
-        distances, _ = squared_distances(rows.x, prototypes, unit(omega)[0], which)
+            omega = np.repeat(omega[None], int(matrix_of.max()) + 1, axis=0)
+        distances, _ = squared_distances(rows.x, prototypes, unit(omega)[0], matrix_of)
         nearest = np.where(same, distances, np.inf).min(axis=1)
         nearness = float(rows.weight @ nearest) or float(distances.mean()) or 1.0
         cost = self._cost(rows.scale**2, nearness)
         weights = self.regularization, self.anchor
-        return Training(rows, prototypes, owner, omega, which, cost, *weights)
+        return Training(rows, prototypes, owner, omega, matrix_of, cost, *weights)
 
     def _which(self, owner: IntArray) -> IntArray:
         """(P,) the matrix of each prototype, where there are several."""

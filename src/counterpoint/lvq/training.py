@@ -90,7 +90,10 @@ def starting_prototypes(
 def directions(
     rows: TrainingRows, prototypes: FloatArray, same: BoolArray, rank: int
 ) -> FloatArray:
-    """(rank, d): those that tell the prototypes apart best, as in linear discriminant analysis."""
+    """Return the directions (rank, d) that tell prototypes apart best (discriminant analysis).
+
+    ``same`` (n, P) is whether a row and a prototype are of one class.
+    """
     width = prototypes.shape[1]
     if rank == width:
         return np.eye(width)

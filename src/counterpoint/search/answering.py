@@ -175,25 +175,25 @@ Search = tuple[Task, RowBatch, Union]
 
 
 def _searches(task: Task, rows: RowBatch) -> list[Search]:
-    """Which rows are searched together, in which union; few where each may need a solver."""
-    n = len(rows.index)
+    """Split rows into blocks that are searched together; small ones where rows may need a solver.
+
+    Rows on the lattice, for which ties are resolved, come first, in a union of their own.
+    """
+    n, union = len(rows.index), task.union
     if not n:
         return []
-    union, step, everyone = task.union, FEW, np.arange(n)
-    searched = [(union, everyone)]
+    on_lattice = np.zeros(n, dtype=bool)
     if task.question.is_discrete:
         on_lattice = task.question.on_lattice(rows.x)
-        searched = [(union, everyone[~on_lattice])]
-        if on_lattice.any():
-            resolved = task.question.ties_resolved(task.target, union)
-            searched.insert(0, (resolved, everyone[on_lattice]))
-    if n > FEW and union.is_quick:
-        step = max(FEW, PROOFS // max(union.size, 1))
+    resolved = task.question.ties_resolved(task.target, union) if on_lattice.any() else union
+    is_quick = n > FEW and union.is_quick
+    size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
     searches: list[Search] = []
-    for union, alike in searched:
-        limited = union if task.piece is None else union[task.piece : task.piece + 1]
-        blocks = [alike[start : start + step] for start in range(0, len(alike), step)]
-        searches += [(task, rows.take(block), limited) for block in blocks]
+    for mask, pieces in ((on_lattice, resolved), (~on_lattice, union)):
+        positions = np.flatnonzero(mask)
+        searched = pieces if task.piece is None else pieces[task.piece : task.piece + 1]
+        blocks = [positions[start : start + size] for start in range(0, len(positions), size)]
+        searches += [(task, rows.take(block), searched) for block in blocks]
     return searches
 
 

@@ -69,16 +69,18 @@ class FeasibilityOracle:
         """What leads to an answer that the model confirms, in score units."""
         self.is_by_price = target.requirement.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
-        self._decides = bool(question.on_lattice(x).all())
+        self._resolves_ties = bool(question.on_lattice(x).all())
         pieces = self._pieces_of(question)
         self.bends = any(p.program.duality.nonconvex is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
         self._unit_price = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
-        self._limits: dict[int, tuple[Constraint, int]] = {}
+        # Atoms go by their ids; each is kept here, lest another one gets its id, with the position
+        # of its bounds in `_bounds` (low and high), or −1.
+        self._positions: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Query, Union, Cases]] = {}
-        self._had: list[frozenset[int]] = []
+        self._answered: list[frozenset[int]] = []
         """Sets of atoms under which there is an answer."""
         self._proofs: list[list[Proof]] = [[(set(), _units(p, x))] for p in pieces.listed]
         """For each piece."""
@@ -86,7 +88,7 @@ class FeasibilityOracle:
     def has(self, atoms: Sequence[Constraint]) -> bool:
         """Whether an answer is known."""
         ids = frozenset(map(id, atoms))  # fewer atoms have it as well, unless they set the price
-        return any(ids == had if self.is_by_price else ids <= had for had in self._had)
+        return any(ids == s if self.is_by_price else ids <= s for s in self._answered)
 
     def answers(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
         """(n,): whether there is an answer under each set; if time runs out, as if there were."""
@@ -99,7 +101,7 @@ class FeasibilityOracle:
             points, refuted = self.points(searched)
             exists[undecided] = ~refuted
             with_point = np.flatnonzero(~np.isnan(points[:, 0]))
-            self._had += [frozenset(map(id, searched[i])) for i in with_point.tolist()]
+            self._answered += [frozenset(map(id, searched[i])) for i in with_point.tolist()]
         return exists
 
     def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
@@ -342,21 +344,20 @@ class FeasibilityOracle:
 
     def _pieces_of(self, question: Query) -> Union:
         pieces = question.union(self.target)
-        return question.ties_resolved(self.target, pieces) if self._decides else pieces
+        return question.ties_resolved(self.target, pieces) if self._resolves_ties else pieces
 
     def _position(self, constraint: Constraint) -> int:
-        """Where the bounds stand that say all that a constraint does; −1 if it is in a program."""
-        limits = self._limits.get(id(constraint))
-        if limits is None:
-            region, at = constraint.region(self.features), -1
+        """Return where the bounds are that say all a constraint does; −1 if it is in a program."""
+        if id(constraint) not in self._positions:
+            region, position = constraint.region(self.features), -1
             if region.condition_types <= {Box, Transitions} and not (
                 self.is_by_price or self.bends
             ):
                 case = Program(self._unit_price, self._kinds & region).cases(self.x)
-                at = self._bounds.shape[1]
+                position = self._bounds.shape[1]
                 self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)
-            limits = self._limits[id(constraint)] = constraint, at
-        return limits[1]
+            self._positions[id(constraint)] = constraint, position
+        return self._positions[id(constraint)][1]
 
 
 def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:

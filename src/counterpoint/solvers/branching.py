@@ -323,7 +323,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return bool(demands.violation(candidate, self.case.x)[0] <= tolerance)
 
     def _find_any(self) -> None:
-        """Some point, where relaxations that failed hid all of them."""
+        """Look for some point, where relaxations that failed hid all of them."""
         for solver in self.owner.linear:
             solution = solver.solve(self.case, Effort().until(self.end))
             if solution.found[0] and self._meets(solution.points, FEASIBLE):
@@ -333,10 +333,10 @@ class ConeProblem(BranchingProblem[ConeNodes]):
                 return
 
     def report(self, tree: SearchTree, out: Solution, i: int) -> None:
-        """Write what the search says of its row."""
+        """Write the point, bound and outcome of a search into row i of the solution."""
         least, unfinished = float(tree.least[0]), bool(tree.unfinished[0])
         if np.isinf(self.incumbent_cost) and not unfinished and np.isfinite(least):
-            self._find_any()
+            self._find_any()  # a complete search neither found a point nor refuted its leaves
         out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
         if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND

@@ -193,30 +193,29 @@ def _chained(
 ) -> ProofTrees:
     """Return trees in which nodes are split one exclusion after the other, and then by their split.
 
-    Exclusion k is made at its node, or at the k-th new node before; it leaves the new nodes k, in
-    which the search went on, and count + k, which is a leaf with the multipliers ``closed_by``.
+    Exclusions stand in the order of their nodes. Each adds two children: one that the search goes
+    on in, where the next exclusion of its node is made, or the node's split, and a leaf with the
+    multipliers ``closed_by``.
     """
     n, count = len(boxes.row), len(exclusions.node)
-    go_on, closed = n + np.arange(count), n + count + np.arange(count)
-    begins = np.diff(exclusions.node, prepend=-1) != 0
-    ends = np.diff(exclusions.node, append=n) != 0
-    head = np.where(begins, exclusions.node, go_on - 1)
-    last = np.arange(n)
-    last[exclusions.node[ends]] = go_on[ends]
+    searched, closed = n + np.arange(count), n + count + np.arange(count)  # the new nodes
+    is_first = np.diff(exclusions.node, prepend=-1) != 0
+    is_last = np.diff(exclusions.node, append=n) != 0
+    parent = np.where(is_first, exclusions.node, searched - 1)
+    end = np.arange(n)  # of each node's chain
+    end[exclusions.node[is_last]] = searched[is_last]
     children = np.full((n + 2 * count, 2), -1)
-    children[last[splits.node]] = boxes.children[splits.node]
-    both = np.stack([go_on, closed], axis=1)
-    children[head] = np.where(exclusions.second[:, None], both[:, ::-1], both)
+    children[end[splits.node]] = boxes.children[splits.node]
+    pairs = np.stack([searched, closed], axis=1)
+    children[parent] = np.where(exclusions.second[:, None], pairs[:, ::-1], pairs)
     kind, what = np.full((2, n + 2 * count), LEAF)
-    where, options = (
-        np.zeros(len(kind)),
-        np.zeros((len(kind), splits.how.options.shape[1]), dtype=bool),
-    )
-    for node, how in ((last[splits.node], splits.how), (head, exclusions.how)):
+    where = np.zeros(len(kind))
+    options = np.zeros((len(kind), splits.how.options.shape[1]), dtype=bool)
+    for node, how in ((end[splits.node], splits.how), (parent, exclusions.how)):
         kind[node], what[node], where[node], options[node] = how
     multipliers = np.zeros((len(kind), boxes.multipliers.shape[1]))
     multipliers[:n] = boxes.multipliers
-    multipliers[last] = boxes.multipliers
+    multipliers[end] = boxes.multipliers
     multipliers[closed] = closed_by
     order = np.concatenate(levels(children, roots))
     multipliers = np.where((kind == LEAF)[:, None], multipliers, 0.0)

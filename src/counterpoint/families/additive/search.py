@@ -135,20 +135,22 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
     def split(
         self, nodes: KnapsackNodes, row: IntArray
     ) -> tuple[KnapsackNodes, KnapsackNodes, BoolArray]:
-        """Part each box in two, once what cannot be better was fixed.
+        """Narrow each box to what may be better than the cutoff, and split it in two.
 
         Where changes are counted, a feature stays or counts as changed; else the column in which
         the points of a mixture differ most is split between them.
         """
         before = nodes.boxes
-        whole = KnapsackLagrangian(self.rows, before)
-        boxes = _fixed(whole, nodes.multipliers, self.cutoff[row])
-        first, second, fits = _split(whole.within(boxes), nodes)
-        # nothing to split, but less than it was
+        lagrangian = KnapsackLagrangian(self.rows, before)
+        boxes = _fixed(lagrangian, nodes.multipliers, self.cutoff[row])
+        first, second, fits = _split(lagrangian.within(boxes), nodes)
+        # A box that cannot be split but was narrowed goes on as well: its bound may rise.
         fits |= (boxes.low != before.low).any(axis=1) | (boxes.high != before.high).any(axis=1)
         fits |= (boxes.option_cost != before.option_cost).any(axis=(1, 2))
-        bare = nodes._replace(weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0]))
-        return bare._replace(boxes=first), bare._replace(boxes=second), fits
+        unbounded = nodes._replace(  # without the mixtures that bounded the box
+            weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0])
+        )
+        return unbounded._replace(boxes=first), unbounded._replace(boxes=second), fits
 
     def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
         """Keep better points: those that the bounds were reached by, with features replaced."""

@@ -65,11 +65,8 @@ class Knapsacks(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        if not program.condition_types <= cls.accepts or not program.condition_types & {
-            *INTEGRAL,
-            SumBounds,
-            PercentileCost,
-        }:
+        reasons = {*INTEGRAL, SumBounds, PercentileCost}  # without any, other solvers are quicker
+        if not program.condition_types <= cls.accepts or not program.condition_types & reasons:
             return False
         sums = program.duality.nonconvex
         if program.nonconvex and not isinstance(sums, SumDuality):
@@ -77,9 +74,9 @@ class Knapsacks(Solver):
         knapsack = Knapsack(program)
         levels = [level.column for level in program.encoded_cost.levels]
         if not (program.domain.box.below & program.domain.box.above)[levels].all():
-            return False
+            return False  # percentiles that would have no end
         demands, free = len(knapsack.rows), knapsack.endless & ~knapsack.priced
-        if demands <= 1:
+        if demands <= 1:  # without any there is nothing to search
             return demands == 1
         # Continuous columns at a squared cost take a basis of several demands many steps a box:
         # branch and bound over quadratic programs is quicker, unless changes are counted.
@@ -120,33 +117,26 @@ class Knapsacks(Solver):
         points[:, columns] = np.where(single, rounded, points[:, columns])
 
     def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        """Within a cost that grows until it suffices: rows columns have no end otherwise.
+        """Search within a cost that grows until it suffices, for columns without an end.
 
-        No point of less cost is further away in a column than that cost takes there.
+        A point of less cost is no further away in a column than that cost takes there.
         """
-        out, cost_cutoff = Solution.blank(len(cases), self.program), np.full(len(cases), np.inf)
-        cost_cutoff, trees = (
-            cost_cutoff if cutoff is None else cutoff,
-            list[ProofTrees](),
-        )
+        out, trees = Solution.blank(len(cases), self.program), list[ProofTrees]()
+        cutoff = np.full(len(cases), np.inf) if cutoff is None else cutoff
         remaining, reach = np.arange(len(cases)), np.full(self.program.width, np.inf)
-        endless, encoded_cost = (
-            self.knapsack.numbers[self.knapsack.endless],
-            self.program.encoded_cost,
-        )
+        endless = self.knapsack.numbers[self.knapsack.endless]
+        encoded_cost = self.program.encoded_cost
+        quadratic, absolute = encoded_cost.quadratic[endless], encoded_cost.absolute[endless]
         for most in 8.0 ** np.arange(-2, 10):
             rows = cases.take(remaining)
             with np.errstate(divide="ignore"):
-                reach[endless] = AMPLE * np.where(
-                    encoded_cost.quadratic[endless] > 0.0,
-                    np.sqrt(most / encoded_cost.quadratic[endless]),
-                    most / encoded_cost.absolute[endless],
-                )
+                distance = np.where(quadratic > 0.0, np.sqrt(most / quadratic), most / absolute)
+            reach[endless] = AMPLE * distance
             near = rows.within(rows.x - reach, rows.x + reach)
             solution = search_knapsacks(
-                self.knapsack, near, effort, np.minimum(cost_cutoff[remaining], most), NODES, rows
+                self.knapsack, near, effort, np.minimum(cutoff[remaining], most), NODES, rows
             )
-            farther = (solution.outcomes == Outcome.NOTHING) & (cost_cutoff[remaining] > most)
+            farther = (solution.outcomes == Outcome.NOTHING) & (cutoff[remaining] > most)
             out.put(remaining, solution)
             assert solution.proof is not None  # noqa: S101 (a search leaves its trees)
             done = solution.proof.take(np.flatnonzero(~farther))

@@ -282,23 +282,24 @@ class RowCosts:
     def costs(self, boxes: CellBoxes) -> BoxCosts:
         """Return the least costs of boxes and their nearest points."""
         grid, starts = self.grid, self.grid.starts[:-1]
+        # Of each number, the cells from the first to the last that has a value, and the cheapest.
         low = self.next[starts + np.clip(boxes.low, 0, self.top)]
         high = self.previous[starts + np.clip(boxes.high, 0, self.top)]
-        none = (low > high) | (boxes.low > boxes.high)
+        without = (low > high) | (boxes.low > boxes.high)
         cells = np.clip(self.home, low, np.maximum(low, high))
-        cells[none] = 0
-        numbers = np.where(none, np.inf, self.cost[starts + cells])
+        cells[without] = 0
+        numbers = np.where(without, np.inf, self.cost[starts + cells])
         options = np.where(boxes.among, self.category_low, np.inf)
         groups = grid.by_group(np.minimum, options)
         base = self.fixed_cost + numbers.sum(axis=1) + groups.sum(axis=1)
         empty = np.isinf(base)[:, None]
         numbers, groups = np.where(empty, 0.0, numbers), np.where(empty, 0.0, groups)
-        if self.share:
+        if self.share:  # roundings of the sums
             base -= self.share * (np.abs(numbers).sum(axis=1) + np.abs(groups).sum(axis=1))
-        best = [options[:, span].argmin(axis=1) + span.start for span in grid.spans]
-        categories = np.array(best, dtype=np.intp).reshape(len(grid.spans), len(base)).T
+        cheapest = [options[:, span].argmin(axis=1) + span.start for span in grid.spans]
+        categories = np.array(cheapest, dtype=np.intp).reshape(len(grid.spans), len(base)).T
         numbers_stay = groups_stay = changes_left = None
-        if self.most is not None:
+        if self.most is not None:  # a feature changes for sure if its own cell is not in the box
             numbers_stay = self.counts & (low <= self.cell) & (self.cell <= high)
             groups_stay = self.group_counts & grid.by_group(
                 np.logical_or, boxes.among & self.current
@@ -425,17 +426,15 @@ class RowCosts:
         return y
 
     def point_in(self, cells: IntArray, categories: IntArray, eps: float) -> FloatArray:
-        """Return the nearest point (d,) among numbers that are kept so that 1 + eps is next.
+        """Return the nearest point (d,) that is surely in cells, in a precision: 1, then 1 + eps.
 
-        Where only so many columns may change, those that do not need to stay where they are.
+        Where changes are counted, columns that need not change stay where they are.
         """
         y, column = self.point(cells, categories), self.grid.columns
-        at = self.grid.starts[:-1] + cells
-        low, high = (np.asarray(end)[at] for end in self.ends(eps))
-        low, high = (
-            np.maximum(low, self.bounds[0][column]),
-            np.minimum(high, self.bounds[1][column]),
-        )
+        cell = self.grid.starts[:-1] + cells
+        first, last = self.ends(eps)
+        low = np.maximum(first[cell], self.bounds[0][column])
+        high = np.minimum(last[cell], self.bounds[1][column])
         value = _nearest(self.x[column], low, high, self.program.domain.steps[column])
         stays = (y[column] == self.x[column]) & (self.program.domain.at_most is not None)
         y[column] = np.where(np.isnan(value) | stays, y[column], value)

@@ -290,15 +290,14 @@ class TreeScores(Form):
         return column[finite], grid.cuts[finite], grid.doubts[finite]
 
     def _conditions(self, target: Target) -> tuple[LeafSums, ...]:
-        """Return the conditions of which one has to be met."""
+        """Return conditions of which one has to be met: for labels, one for each wanted class."""
         required = target.requirement
         if self.classes is None:
             if required.limits is None:
                 raise target.misfit("a regressor", "Interval")
-            ends = [(1.0, -required.limits[0]), (-1.0, required.limits[1])]
-            ends = [(sign, end) for sign, end in ends if np.isfinite(end)]
-            signs, offsets = [[sign] for sign, _ in ends], [end for _, end in ends]
-            return (self._demands(required, signs, offsets),)
+            weights, offsets = np.array([[1.0], [-1.0]]), np.array(required.limits) * [-1.0, 1.0]
+            finite = np.isfinite(offsets)
+            return (self._demands(required, weights[finite], offsets[finite]),)
         if required.probable:
             return (self._probable(target),)
         wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
@@ -309,7 +308,7 @@ class TreeScores(Form):
                 required,
                 unit[k] - unit[rivals],
                 np.full(len(rivals), -margin),
-                (rivals < k) & (margin == 0.0),
+                (rivals < k) & (margin == 0.0),  # of equal scores, the first class is predicted
             )
             for k in np.flatnonzero(wanted).tolist()
         )

@@ -358,25 +358,27 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return out
 
     def _related(self, box: OpenBox, relations: Relations) -> OpenBox:
-        """Bound a box by its cheapest point that keeps relations, and by multipliers of these."""
+        """Return a box with the cells of its cheapest point that keeps relations, and its bound.
+
+        The multipliers of that point bound the box by themselves, and together with the leaves.
+        """
         if box.cheapest is not None or box.bound >= self.cost_cutoff:
             return box
-        y, multipliers, reported = relations.cheapest(box.box, self.gap)
+        point, multipliers, reported = relations.cheapest(box.box, self.gap)
         self.bounded_boxes += WIDTH
         cheapest = box.nearest
-        if not np.isnan(y).any():
-            cheapest = relations.cells(y, box.box)
+        if not np.isnan(point).any():
+            cheapest = relations.cells(point, box.box)
             self.offer(*cheapest)
-        bound = relations.bound(box.box, multipliers)
-        best = box
+        bound, bounded = relations.bound(box.box, multipliers), box
         for charges in (np.zeros(self.size), multipliers):
             if bound < self.cost_cutoff:
                 # of all leaves: the nearest point may be in one that other charges exclude
-                begin = replace(box, leaves=self.all_leaves, multipliers=charges, bound=0.0)
-                best = self._look([begin])[0]
-                bound = max(bound, best.bound)
+                unbounded = replace(box, leaves=self.all_leaves, multipliers=charges, bound=0.0)
+                bounded = self._look([unbounded])[0]
+                bound = max(bound, bounded.bound)
         if bound > box.bound:
-            box = replace(best, multipliers=multipliers, bound=bound)
+            box = replace(bounded, multipliers=multipliers, bound=bound)
         return replace(box, cheapest=cheapest, reported=reported)
 
     def _with_split(self, box: OpenBox) -> OpenBox:

@@ -80,6 +80,8 @@ def but(factor: str, *values: str) -> tuple[str, ...]:
     return tuple(value for value in FACTORS[factor] if value not in values)
 
 
+RELATIONS = ("linear relation", "same change")
+
 UNASKED = (
     pairs(["int64"], but("kind", "step 1", "categories"))
     | pairs(["float32", "mixed"], ["step .1", "step .01", "step 1/3"])  # rows are invalid
@@ -100,7 +102,7 @@ REFUSED = (
     | pairs(["percentiles", "pairs"], ("LGMLVQ", "QDA", "ellipsoid"))
     | {
         *(frozenset(("percentiles", "extrapolate", family)) for family in but("family", *TREES)),
-        frozenset(("percentiles", "extrapolate", "linear relation")),
+        *(frozenset(("percentiles", "extrapolate", kind)) for kind in RELATIONS),
         *(frozenset((cost, "trade-off")) for cost in ("percentiles", "pairs")),
         *(frozenset((cost, "probability", "softmax")) for cost in ("percentiles", "pairs")),
     }
@@ -610,4 +612,6 @@ class Question:
         of_both = {c: ["a", "b"] for c in ("linear relation", "same change", "ellipsoid")}
         names = of_both | {"clearance": ["a"]}
         needed = names.get(self.cell.constraint, [])
+        if self.cell.cost == "percentiles":  # what is missing has no rank
+            needed = self.numbers
         return self.cell.family in NATIVE and bool(self.rows[needed].iloc[i].isna().any())

@@ -14,7 +14,10 @@ from matrix import BASE, FACTORS, LIMIT, REFUSED, Cell, Question, cells, plain
 
 import counterpoint as cp
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*stopped after max_iter")  # of LVQ
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*stopped after max_iter"),  # of LVQ
+    pytest.mark.filterwarnings("ignore:Bins whose width are too small"),
+]
 GAP = 1e-6
 
 

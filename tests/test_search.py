@@ -40,7 +40,7 @@ def found(programs: list[Program], x: np.ndarray) -> tuple[Found, float, float]:
     findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])
     if findings.piece[0] >= 0:
-        cost = programs[findings.piece[0]].cost(findings.points, x)
+        cost = programs[findings.piece[0]].encoded_cost(findings.points, x)
     bound, _ = lower_bounds(findings.evidence, cost)
     return findings, float(cost[0]), float(bound[0])
 

@@ -313,13 +313,17 @@ def lower_bounds(
     evidence: Sequence[Bounding],
     reached: FloatArray,
     gap: float = CLOSED,
+    *,
+    exact: bool = True,
 ) -> tuple[FloatArray, WordArray]:
     """(n,) lower bounds over a union of programs, and the `Claim` of each: what it rests on.
 
     The bound of a union is the least bound of its pieces; one that its multipliers refute is out,
     and a row without any is infeasible, its bound infinite. Only a piece whose bound is below the
     objectives that were ``reached`` (infinite without an answer) needs to be refuted. Up to a
-    relative ``gap`` a bound proves an answer optimal.
+    relative ``gap`` a bound proves an answer optimal. Where the model's arithmetic is not ``exact``
+    but that of float32, searches ask for a margin that is felt, and what they report of points that
+    lead by it is no bound where nothing is claimed.
     """
     proved, best = np.full((2, len(reached)), np.inf)
     # nothing refutes the only piece where there is an answer in it
@@ -341,7 +345,8 @@ def lower_bounds(
     claim = np.full(len(reached), Claim.NONE.code, np.int8)
     claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code
     claim[local] = Claim.LOCAL.code
-    return np.where(settled & ~reported, proved, best), claim
+    is_proved = settled & ~reported if exact else ~reported
+    return np.where(is_proved, proved, best), claim
 
 
 def certify(  # noqa: PLR0913 (what an answer is judged by)
@@ -371,7 +376,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
     else:
         reached = np.where(holds, objective, np.inf)
-        bound, claim = lower_bounds(evidence, reached, gap)
+        bound, claim = lower_bounds(evidence, reached, gap, exact=resolution <= VIOLATION)
     return Certificates(
         verdict.valid,
         verdict.margin,

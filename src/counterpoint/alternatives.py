@@ -166,9 +166,10 @@ and whether there are certainly no more."""
 
 
 def _by_features(first: Choice, count: int) -> Search:
-    """No answer changes all that an earlier one does: a tree of hitting sets, best first.
+    """Search answers of which none changes all features that an earlier one changes.
 
-    Whatever is left to choose holds all that some open node holds.
+    A tree of hitting sets, best first: each node holds some features as they are, and has the best
+    answer that does. Whatever is left to choose holds all that some open node holds.
     """
     chosen: list[Choice] = []
     nodes: list[tuple[float, int, frozenset[int], Choice]] = []

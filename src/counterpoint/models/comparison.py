@@ -85,25 +85,26 @@ def _evenly(count: int, most: int) -> IntArray:
 def _compare_rows(
     reading: ReadModel, inputs: Table, rows: IntArray, encoded: RowBatch
 ) -> NDArray[Any]:
-    """Compare predictions for some rows, and return those (n,) of the model.
+    """Compare predictions for rows and beside breakpoints; return the model's for the rows (n,).
 
-    Cells that are missing are compared as what they count as.
+    Beside a breakpoint is a copy of a row with one feature moved. Missing cells are compared as
+    what they count as.
     """
     features, codes = reading.features, encoded.codes
     filled = encoded.missing != PRESENT
     filled &= [reading.fills.get(name) != MISSING for name in features.names]
-    source, columns, values = _beside_breakpoints(reading, codes)
-    at = np.concatenate([np.arange(len(rows)), source])
-    after, before = codes[at], np.where(filled, np.nan, codes)[at]
-    after[np.arange(len(rows), len(at)), columns] = values
-    (returned,), _, x = as_returned(inputs, features, rows[at], before, after)
+    copied, columns, values = _beside_breakpoints(reading, codes)
+    source = np.concatenate([np.arange(len(rows)), copied])
+    after, before = codes[source], np.where(filled, np.nan, codes)[source]
+    after[np.arange(len(rows), len(source)), columns] = values
+    (returned,), _, x = as_returned(inputs, features, rows[source], before, after)
     predicted = reading.predict(returned)
     eps = max(APART, 2.0 * inputs.eps)  # where a pipeline computes in the dtype of the rows
 
     def place(i: int) -> str:
         moved = columns[i - len(rows)] if i >= len(rows) else None
         where = "" if moved is None else f", with {features.names[moved]!r} = {after[i, moved]}"
-        return f"row {rows[at[i]]} of data={where}"
+        return f"row {rows[source[i]]} of data={where}"
 
     reading.check(x, predicted, eps=eps, place=place)
     _compare_probabilities(reading, returned, rows, x, eps)

@@ -95,10 +95,13 @@ def _read_tree(tree: Mapping[str, Any], program: Program) -> ProofTrees:
 
 
 def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
-    """What proves the bounds of rows, piece by piece; ValueError if it is not of these pieces."""
+    """Return what proves the bounds of rows for each piece, from the rows' recorded proofs.
+
+    Raises a ValueError if the proofs are not of the programs of these pieces.
+    """
     sizes = [kept_size(program) for program in programs]
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
-    of_families: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
+    family_proofs: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
     if not sizes or any(len(proof) != sum(sizes) for proof in flat):
         raise ValueError(f"expected {sum(sizes)} multipliers")
@@ -108,17 +111,15 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
     for i, proof in enumerate(proofs):
         for s, piece in enumerate(proof) if isinstance(proof, list) else ():
             trees[s] += [(i, tree) for tree in piece.get("trees", ())]
-            of_families[s][i] = piece.get("own")
+            family_proofs[s][i] = piece.get("own")
     multipliers = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
     return [
         Kept(
-            piece,
-            _chunks(grown, program),
-            None if its.count(None) == len(its) else its,
+            multipliers[s],
+            _chunks(trees[s], program),
+            None if all(proof is None for proof in family_proofs[s]) else family_proofs[s],
         )
-        for piece, grown, its, program in zip(
-            multipliers, trees, of_families, programs, strict=True
-        )
+        for s, program in enumerate(programs)
     ]
 
 

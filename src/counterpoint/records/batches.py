@@ -97,7 +97,7 @@ def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
 def _columns(
     answers: AnsweredRows, at: IntArray, query: RecordedQuery, proofs: list[Any]
 ) -> dict[str, Any]:
-    """Words and numbers of some answers to one target."""
+    """Return the words and numbers of records, for the answers ``at`` to one target."""
     c, question, target = answers.certificates, answers.question, query.target
     out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
     index = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)

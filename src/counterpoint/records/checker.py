@@ -88,7 +88,10 @@ def problem_of(query: Mapping[str, Any]) -> Problem:
 
 
 def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
-    """Read it; what cannot be read is one of `BROKEN`."""
+    """Return the question that records share, for a model; if it cannot be read, raise `BROKEN`.
+
+    What does not fit the model or the hash of the question is among its problems.
+    """
     query, problems = shared["asked"], []
     keys = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
     if set(query) != keys | {"float32"}:

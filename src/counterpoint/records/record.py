@@ -240,9 +240,10 @@ def query_of(
 def _stated(
     features: Features, constraints: Sequence[Constraint]
 ) -> tuple[Features, tuple[Constraint, ...]]:
-    """The same region, said without bounds that hold instead of an end of what data show.
+    """Return features and constraints of the same region, without bounds stated in the latter.
 
-    Such an end is moved to the bound, which excludes all that the end would.
+    A bound that is stated beside `WithinObserved` holds instead of an end of the observed range;
+    that end is moved to the bound, which excludes all that the end would.
     """
     out: list[Constraint] = []
     for constraint in constraints:

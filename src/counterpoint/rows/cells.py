@@ -107,7 +107,10 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 
 
 def written(column: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
-    """`scattered` into a column of pandas; without narwhals where that takes the most time."""
+    """Return a pandas column with some cells replaced, see `scattered`.
+
+    Numbers and text are written without narwhals, which would take most of the time.
+    """
     import pandas as pd
 
     dtype = column.dtype

@@ -74,29 +74,33 @@ def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatAr
 
 
 def _first(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
-    """Return bases of the points at the start, with what each demand has too much or too little."""
+    """Return the first bases: the least point of each box at the start, and a column for demands.
+
+    A demand that the point meets has a column for its surplus, which is free; any other has one for
+    what is missing, at a cost above that of the dearest change that could gain it.
+    """
     (n, s), k = start.shape, boxes.knapsack
     value, first = boxes.least(start)
     costs, tables = boxes.boxes.option_cost, k.table_gains if boxes.gain is None else boxes.gain
-    scale = np.abs(tables).max(axis=(-2, -1), initial=0.0)
-    scale = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), scale)
-    scale = np.maximum(np.abs(boxes.missing), scale)  # what missing it costs stays within bounds
-    scale[scale == 0.0] = 1.0  # nothing gains anything
+    gain = np.abs(tables).max(axis=(-2, -1), initial=0.0)  # the largest for each demand
+    gain = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), gain)
+    gain = np.maximum(np.abs(boxes.missing), gain)  # what missing it costs stays within bounds
+    gain[gain == 0.0] = 1.0  # nothing gains anything
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
-    most = first.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0) + dearest
-    spare, demand = first.gain >= boxes.missing, np.arange(s)
+    dearest += first.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
+    is_met, demand = first.gain >= boxes.missing, np.arange(s)
     matrix, cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
     matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = first.gain, 1.0, first.cost
-    matrix[:, demand, demand + 1] = np.where(spare, -1.0, 1.0)
-    cost[:, 1:] = np.where(spare, 0.0, np.maximum(4.0 * start, most[:, None] / scale))
+    matrix[:, demand, demand + 1] = np.where(is_met, -1.0, 1.0)
+    cost[:, 1:] = np.where(is_met, 0.0, np.maximum(4.0 * start, dearest[:, None] / gain))
     kind, shares = np.full((n, s + 1), POINT), np.zeros((n, s + 1))
-    kind[:, 1:], shares[:, 0] = np.where(spare, SURPLUS, MISSING), 1.0
+    kind[:, 1:], shares[:, 0] = np.where(is_met, SURPLUS, MISSING), 1.0
     points = Candidates._make([np.repeat(v[:, None], s + 1, axis=1) for v in first])
+    target, multipliers = np.hstack([boxes.missing, np.ones((n, 1))]), np.array(start)
     bound = value + (start * boxes.missing).sum(axis=1)
     done, raises = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp)
-    target, best = np.hstack([boxes.missing, np.ones((n, 1))]), np.array(start)
     columns = matrix, target, cost, kind, points, shares
-    return Basis(*columns, best, bound, raises, done, ceiling, _steepest(boxes))
+    return Basis(*columns, multipliers, bound, raises, done, ceiling, _steepest(boxes))
 
 
 def _steepest(boxes: KnapsackLagrangian) -> FloatArray:

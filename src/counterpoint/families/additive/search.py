@@ -276,7 +276,11 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
 
 
 def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray, FloatArray]:
-    """Return how much it helps to split each feature, (m, c + t), and where numbers are cut."""
+    """Return how much it helps to split each feature, (m, c + t), and where numbers are cut.
+
+    It helps where the points of a mixture differ: most, where the mixture is far from whole, or
+    torn between options. Features that have several values but do not differ come last.
+    """
     k, box, points = boxes.knapsack, boxes.boxes, nodes.points
     weights = nodes.weights[:, :, None]
     used = weights > 0.0
@@ -286,24 +290,23 @@ def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray
     inside = np.clip(mean, box.low, box.high)
     cut, fraction = np.floor(inside), np.abs(inside - np.rint(inside))
     cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)
-    several, apart = (box.low < box.high) & k.whole, low != high
-    at = k.levelled[~k.whole[k.levelled]]
-    if len(at):
-        cut[:, at], several[:, at] = _bends_between(boxes, low, high, mean)
+    can_split, differs = (box.low < box.high) & k.whole, low != high
+    levelled = k.levelled[~k.whole[k.levelled]]
+    if len(levelled):
+        cut[:, levelled], can_split[:, levelled] = _bends_between(boxes, low, high, mean)
     if k.smooth is not None:
-        at = k.smooth_columns
-        ends = np.where(apart, low, box.low), np.where(apart, high, box.high)
-        middle = 0.5 * (ends[0] + ends[1])
-        cut[:, at] = np.where(k.whole, np.floor(middle), middle)[:, at]
-        several[:, at] |= ((cut > box.low) & (cut < box.high))[:, at]
-        several &= np.isfinite(cut)  # there is no middle of a range without ends
-        fraction[:, at] = _jumps(boxes, nodes, low, high)
-    score = np.where(several, np.where(apart, ANY + fraction, ANY * ANY), 0.0)
+        smooth = k.smooth_columns
+        middle = 0.5 * (np.where(differs, low, box.low) + np.where(differs, high, box.high))
+        cut[:, smooth] = np.where(k.whole, np.floor(middle), middle)[:, smooth]
+        can_split[:, smooth] |= ((cut > box.low) & (cut < box.high))[:, smooth]
+        can_split &= np.isfinite(cut)  # there is no middle of a range without ends
+        fraction[:, smooth] = _jumps(boxes, nodes, low, high)
+    score = np.where(can_split, np.where(differs, ANY + fraction, ANY * ANY), 0.0)
     if not k.tables:
         return score, cut
-    differ = np.where(points.choice != points.choice[:, :1], weights, 0.0).sum(axis=1)
-    several = np.isfinite(box.option_cost).sum(axis=2) > 1
-    options = np.where(several, ANY * ANY + np.minimum(differ, 1.0 - differ), 0.0)
+    share = np.where(points.choice != points.choice[:, :1], weights, 0.0).sum(axis=1)
+    has_options = np.isfinite(box.option_cost).sum(axis=2) > 1
+    options = np.where(has_options, ANY * ANY + np.minimum(share, 1.0 - share), 0.0)
     return np.hstack([score, options]), cut
 
 
@@ -315,13 +318,14 @@ def _jumps(
     That is the largest of any feature that the mixture splits: a column that bends is not worth a
     split where it gains by far less than others. ``low`` and ``high`` are where the points are.
     """
-    k, at, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
-    gains = np.abs(boxes.smooth_gains(high[:, at]) - boxes.smooth_gains(low[:, at]))
+    k, smooth, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
+    gains = np.abs(boxes.smooth_gains(high[:, smooth]) - boxes.smooth_gains(low[:, smooth]))
     gains = (gains * multipliers[:, None]).sum(axis=2)
-    jumps = np.where((low != high)[:, at], gains, 0.0)
-    rigid, distance = np.array(k.whole), high - low
-    rigid[at] = False
-    numbers = np.abs(k.slopes(multipliers) * np.where(rigid & np.isfinite(distance), distance, 0.0))
+    jumps = np.where((low != high)[:, smooth], gains, 0.0)
+    linear, distance = np.array(k.whole), high - low
+    linear[smooth] = False
+    distance = np.where(linear & np.isfinite(distance), distance, 0.0)
+    numbers = np.abs(k.slopes(multipliers) * distance)
     used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
     options = -boxes.without_cost().option_values(multipliers)
     gains = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)

@@ -165,23 +165,26 @@ class Exchange:
                 return
 
     def _neighbours(self, state: State) -> Iterator[tuple[State, BoolArray]]:
-        """Yield an answer without one or two of its changes, the dearest first, and their moves."""
+        """Yield the answer without one or two of its changes, and the moves that would redo these.
+
+        The dearest changes come first.
+        """
         (cells, categories), nearest = state, self.nearest
         start = self.grid.starts[:-1]
         numbers = self.row.paid[start + cells] - self.row.paid[start + nearest[0]]
         groups = self.row.category[categories] - self.row.category[nearest[1]]
-        spent = np.append(numbers, groups)
-        spent[np.append(cells == nearest[0], categories == nearest[1])] = -np.inf
-        changed = np.argsort(-spent, kind="stable")[: np.isfinite(spent).sum()].tolist()
-        count = len(cells)
-        for undone in (*((k,) for k in changed), *combinations(changed, 2)):
-            which = np.zeros(len(spent), dtype=bool)
-            which[list(undone)] = True
+        costs = np.append(numbers, groups)
+        costs[np.append(cells == nearest[0], categories == nearest[1])] = -np.inf
+        changed = np.argsort(-costs, kind="stable")[: np.isfinite(costs).sum()].tolist()
+        for changes in (*((k,) for k in changed), *combinations(changed, 2)):
+            undone = np.zeros(len(costs), dtype=bool)
+            undone[list(changes)] = True
+            in_numbers, in_groups = np.split(undone, [len(cells)])
             without = (
-                np.where(which[:count], nearest[0], cells),
-                np.where(which[count:], nearest[1], categories),
+                np.where(in_numbers, nearest[0], cells),
+                np.where(in_groups, nearest[1], categories),
             )
-            yield without, np.append(which[:count][self.owner], which[count:][self.group])
+            yield without, np.append(in_numbers[self.owner], in_groups[self.group])
 
     def _made_up(self, state: State, barred: BoolArray, cost: float) -> State | None:
         """Return an answer below a cost by moves that meet the demands again; None for none.

@@ -298,18 +298,20 @@ def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
 def _edges(
     cuts_of: list[FloatArray], doubts: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the ends of what is surely in cells and of what may be, between doubtful cuts."""
+    """Return the first and last numbers that are surely in each cell, and those that may be.
+
+    A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
+    """
     low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
     high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
-    after, till = np.nextafter(low, np.inf), doubts[1:]
-    rounded = doubts[:-1] > 0.0
-    rounded[starts[:-1]] = False
-    till = np.where(np.isinf(high), 0.0, till)
+    doubt_below, doubt_above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
+    is_doubtful, after = doubt_below > 0.0, np.nextafter(low, np.inf)
+    is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
     return (
-        np.where(rounded, low + doubts[:-1], after),
-        high - till,
-        np.where(rounded, low - doubts[:-1], after),
-        high + till,
+        np.where(is_doubtful, low + doubt_below, after),
+        high - doubt_above,
+        np.where(is_doubtful, low - doubt_below, after),
+        high + doubt_above,
     )
 
 
@@ -369,13 +371,13 @@ def _leaf_tests(
     sizes = np.empty(len(order), dtype=np.intp)
     sizes[order] = np.diff(trees.roots[order], append=len(trees.inputs))
     width = len(nodes.columns) + nodes.goes_left.shape[1]
-    block = np.cumsum(sizes) * max(width, 1) // BLOCK
+    block = np.cumsum(sizes) * max(width, 1) // BLOCK  # of each tree
     cells, count = np.diff(nodes.starts), 0
     leaves: list[tuple[IntArray, IntArray]] = []
     ranges: list[list[_Tests]] = [[] for _ in nodes.columns]
     subsets: list[list[_Tests]] = [[] for _ in nodes.spans]
-    for which in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
-        tree, leaf, low, high, among = _leaves(trees, nodes, which)
+    for chunk in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
+        tree, leaf, low, high, among = _leaves(trees, nodes, chunk)
         leaves.append((tree, leaf))
         for f, tests in enumerate(ranges):
             rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))

@@ -249,7 +249,7 @@ def linear_margins(
         If there are too few draws for the probability.
     """
     slope, constant = noise
-    norm = cost = program.encoded_cost
+    cost = norm = program.encoded_cost
     if cost.kind is not Manhattan:  # categories count a half of δ² for |δ|
         full = cost.quadratic.ndim == 2
         square = cost.quadratic + (np.diag(cost.absolute) if full else cost.absolute)
@@ -259,6 +259,7 @@ def linear_margins(
     for first in range(0, len(cases), size):
         block = cases.take(slice(first, first + size))
         norms = DualNorms(program, block)
+        # At a distance t the score is at most level + most · t; it needs start + rate · t.
         room, most = norms.room(score[0])
         level = (block.x @ score[0] + score[1])[:, None] + room
         start, rate = polygon_corners(block.x @ slope.T + constant, norms.of(slope), probability)

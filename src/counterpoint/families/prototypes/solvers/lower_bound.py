@@ -292,7 +292,10 @@ class _Moments:
         self, form: ArrayLike, slope: FloatArray, value: FloatArray, positions: ArrayLike,
         sign: float = 1.0, *, together: bool = False,
     ) -> None:  # fmt: skip
-        """sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of such together."""
+        """Add rows sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of them ``together``.
+
+        Each is scaled to a largest entry of 1, but those of a cone alike: ``heights``.
+        """
         m, d = len(value), self.program.width
         full = np.zeros((m, d + 1, d + 1))
         full[:, :d, :d] = form
@@ -329,7 +332,7 @@ class _Moments:
             self._add(form, slope, below * above, first + chosen, sign)
 
     def _add_linear(self) -> None:
-        """Linear rows; finite bounds and sums of one-hot blocks, which have no multipliers."""
+        """Add linear rows; and finite bounds and sums of one-hot blocks, with no multipliers."""
         affine, x, d = self.program.affine, self.case.x[0], self.program.width
         groups = np.zeros((len(self.program.domain.groups), d))
         for row, group in zip(groups, self.program.domain.groups, strict=True):
@@ -342,6 +345,7 @@ class _Moments:
             (np.concatenate([high, self.case.high[0], ones]), 1.0),
             (np.concatenate([low, self.case.low[0], ones]), -1.0),
         ):
+            # rows of columns that cannot move say nothing
             used = np.isfinite(limit) & matrix[:, self.free].any(axis=1)
             values = (matrix @ x - limit)[used]
             self._add(0.0, matrix[used], values, positions[used], sign)

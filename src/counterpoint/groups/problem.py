@@ -408,22 +408,22 @@ def _by_tangents(
     """Do as `descend`, on few linearised tasks, one after the other (Gauss–Newton)."""
     # Where the objective rises in truth, the descent on the last one is made shorter: down to a
     # proximal step, of growing curvature. Secants may lead nowhere, though: then this is the end.
-    ahead, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
+    candidate, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
     while steps < max_iter and rises < 7:
         steps += 1
-        linearised = task.tangent(ahead)
-        value = linearised.value(ahead) + strength * task.fusion.value(ahead)
+        linearised = task.tangent(candidate)
+        value = linearised.value(candidate) + strength * task.fusion.value(candidate)
         if value <= best + how["rounding"]:
             stalls = best - value < 1e9 * how["rounding"]  # 1e-5 of the loss at zero
-            x, best, near, rises = ahead, value, linearised, 0
-            _, residual, L, _ = descend(near, strength, x, L, tol=0.0, max_iter=1, **how)
+            x, best, tangent, rises = candidate, value, linearised, 0
+            _, residual, L, _ = descend(tangent, strength, x, L, tol=0.0, max_iter=1, **how)
             if residual <= tol or stalls:
                 break
         else:
             rises += 1
             length, L = (length // 4, L) if length > 1 else (1, 4.0 * L)
         reach = 0.3 * residual
-        ahead, _, L, _ = descend(near, strength, x, L, tol=reach, max_iter=length, **how)
+        candidate, _, L, _ = descend(tangent, strength, x, L, tol=reach, max_iter=length, **how)
     return x, residual, L, steps
 
 

@@ -55,7 +55,11 @@ class TrainingRows:
 
     @classmethod
     def of(cls, X: FloatArray, label: IntArray, weight: FloatArray) -> TrainingRows:
-        """Rows (n, d) with a class 0 … C − 1 and a positive weight each; equal ones are merged."""
+        """Return rows (n, d) with a class 0 … C − 1 and a positive weight each, equal ones merged.
+
+        They are sorted, and classes by their first rows: so training does not depend on the order
+        of the rows or, unless equal rows are of several classes, on what the classes are called.
+        """
         order = np.lexsort((weight, label, *X.T[::-1]))
         X, label, weight = X[order], label[order], weight[order]
         _, first, label = np.unique(label, return_index=True, return_inverse=True)
@@ -145,7 +149,10 @@ def _spread_out(
 def squared_distances(
     x: FloatArray, prototypes: FloatArray, omega: FloatArray, which: IntArray
 ) -> tuple[FloatArray, Pull]:
-    """(n, P) (x − p)′ Ω′Ω (x − p), by the matrix ``which`` (P,); and what pulls slopes back."""
+    """Return squared distances (n, P), (x − p)′ Ω′Ω (x − p), and what gives their gradients.
+
+    Of several matrices Ω, each prototype has the one at its position in ``which`` (P,).
+    """
     if omega.ndim < 3:
         z, q = _mapped(x, omega), _mapped(prototypes, omega)
         return cdist(z, q, "sqeuclidean"), lambda slope: _pull(x, prototypes, z, q, omega, slope)

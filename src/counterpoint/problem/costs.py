@@ -79,21 +79,21 @@ class PercentileCost(NamedTuple):
         or feature units.
         """
         level, unit = self(x)[:, None], step or 1.0
-        at, rise = (self.knots - x[:, None]) / unit, self.values - level
+        changes, rise = (self.knots - x[:, None]) / unit, self.values - level
         if step:
-            down, up = np.floor(at + STEP_SLACK), np.ceil(at - STEP_SLACK)
+            down, up = np.floor(changes + STEP_SLACK), np.ceil(changes - STEP_SLACK)
             fractional = (down != up).any(axis=1)
-            at = down
+            changes = down
             if fractional.any():
-                at, rise = np.hstack([down, up]), np.hstack([rise, rise])
-                moved = lattice.number(x[fractional, None], at[fractional], unit)
+                changes, rise = np.hstack([down, up]), np.hstack([rise, rise])
+                moved = lattice.number(x[fractional, None], changes[fractional], unit)
                 rise[fractional] = self(moved) - level[fractional]
         zero = np.minimum(np.maximum(0.0, low), high)
         ends = np.stack([low, high, zero], axis=1)
-        past = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - level)
-        at = np.minimum(np.maximum(at, low[:, None]), high[:, None])
-        rise = np.minimum(np.maximum(rise, past[:, :1]), past[:, 1:2])
-        return np.hstack([at, ends]), np.hstack([rise, past])
+        end_rise = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - level)
+        changes = np.minimum(np.maximum(changes, low[:, None]), high[:, None])
+        rise = np.minimum(np.maximum(rise, end_rise[:, :1]), end_rise[:, 1:2])
+        return np.hstack([changes, ends]), np.hstack([rise, end_rise])
 
 
 @final

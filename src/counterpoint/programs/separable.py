@@ -294,7 +294,11 @@ class SeparableDomain:
     def _changed(
         self, encoded_cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
     ) -> FloatArray:
-        """(n,) the sum of the sizes of the terms of those columns that may change at once."""
+        """Return the sum (n,) of the sizes of terms over the features that may change at once.
+
+        Those are the features with the largest, as many as `AtMost` has. ``reach``: the largest
+        changes of numeric columns.
+        """
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
         every_size, size = sizes.each, np.zeros(cases.x.shape)
         size_of, cost = every_size[:, self.numeric], encoded_cost.of(self.numeric)

@@ -210,10 +210,10 @@ class Clarabel(Solver):
     def _sharpened(
         self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Newton's method from there on, each step a quadratic program in units of the answer.
+        """Improve a point and multipliers by Newton's method; a step is a quadratic program.
 
-        An exponential cone holds 1 − p and p alike, so a probability near 1 leaves it few digits of
-        the loss; the model of the loss has them all.
+        It is in units of the answer. An exponential cone holds 1 − p and p alike, so a probability
+        near 1 leaves it few digits of the loss; the model of the loss has them all.
         """
         value, bound = self._value(case, point, multipliers)
         for _ in range(12):  # each doubles the digits, once the point is near
@@ -225,12 +225,12 @@ class Clarabel(Solver):
                 break
             duals = cost_limited(self.program, case, duals)
             gap = value - bound
-            # the way there is shortened until the objective falls.
-            tried = (point + 0.5**k * (goal - point) for k in range(20))
-            goal = next((y for y in tried if self._reached(case, y) < value), point)
-            reached, proved = self._value(case, goal, duals)
+            # the step is halved until the objective falls
+            halved = (point + 0.5**k * (goal - point) for k in range(20))
+            candidate = next((y for y in halved if self._reached(case, y) < value), point)
+            reached, proved = self._value(case, candidate, duals)
             if reached < value:
-                point, value = goal, reached
+                point, value = candidate, reached
             if proved > bound:
                 multipliers, bound = duals, proved
             if not value - bound < gap:

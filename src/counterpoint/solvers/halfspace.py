@@ -284,10 +284,11 @@ class NearestHalfSpace:
     def _meet(
         self, cases: Cases, start: FloatArray, missed: FloatArray, sides: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The nearest point of one half-space for each row, its multiplier, and what that proves.
+        """Return each row's nearest point of one half-space, its multiplier, and what that proves.
 
-        The row itself misses it by ``missed`` (n,). The bound is infinite where the multiplier
-        refutes the half-space.
+        The half-spaces are those at ``sides`` (n,), which the rows miss by ``missed`` (n,);
+        ``start`` (n, d) are the rows moved into their bounds. The bound is infinite where the
+        multiplier refutes the half-space.
         """
         short, normals = missed, self.solver.normals[sides]
         if not cases.unbounded:

@@ -165,6 +165,7 @@ class Highs(Solver):
         return np.flatnonzero(missed)
 
     def _solved(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
+        """Solve each row in units of its length, see `Data`; a change is a rise less a fall."""
         data, d = Data(self, cases, cutoff), self.program.width
         out = Solution.blank(len(cases), self.program)
         out.outcomes[data.empty] = Outcome.INFEASIBLE

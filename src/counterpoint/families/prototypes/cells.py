@@ -135,7 +135,7 @@ class VoronoiCells(LazyUnion):
         return np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix))
 
     def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
-        """The rivals whose rows a point misses, by more than rounding; the farthest ahead first.
+        """Return the rivals whose rows a point misses, beyond rounding; the farthest ahead first.
 
         ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
         see `Cases`.
@@ -145,6 +145,7 @@ class VoronoiCells(LazyUnion):
         rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
         ahead = (scores - scores[i] + self.safety_margin + margin.sum() + rounding)[self.rivals]
         ahead[self.place[self.rivals] == self.place[i]] = -np.inf
+        # Rows are made only of those that scores, with their rounding, do not clear.
         close = np.flatnonzero(ahead >= 0.0)
         rows = self.rows(s, close)
         terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)

@@ -461,7 +461,7 @@ def _nearest(
 ) -> FloatArray:
     """Return the values in [low, high] nearest to x, in whole steps if there are; NaN for none.
 
-    Or nearest to other values, which are as many steps away.
+    Or those nearest to ``toward``, which are values at whole steps from x.
     """
     toward = x if toward is None else toward
     out = np.clip(toward, low, high)

@@ -402,18 +402,20 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return replace(box, split=split)
 
     def _toward(self, box: OpenBox, nearest: State, cheapest: State) -> tuple[int, int, int]:
-        """Return a split that parts the nearest cells from those of the cheapest point.
+        """Return a split that separates the nearest cells from those of the cheapest point.
 
         The nearest cells meet the demands, but no point of theirs keeps the relations so cheaply.
+        If all numbers are in the same cells, a set is split, one that separates the categories if
+        there is any; and if no set is left, the number with the most cells.
         """
         (cells, categories), grid = cheapest, self.grid
-        apart = np.abs(cells - nearest[0])
-        if apart.any():
-            f = int(apart.argmax())
+        distance = np.abs(cells - nearest[0])
+        if distance.any():
+            f = int(distance.argmax())
             return NUMBER, f, int(cells[f] + nearest[0][f] + 1) // 2
         among, places = box.box.among[0], np.arange(len(grid.of_set))
-        inside, before = grid.sets[:, categories], grid.sets[:, nearest[1]]
-        differs = inside[places, grid.of_set] != before[places, grid.of_set]
+        differs = grid.sets[:, categories] != grid.sets[:, nearest[1]]
+        differs = differs[places, grid.of_set]
         splits = (grid.sets & among).any(axis=1)
         splits &= (~grid.sets & among & (grid.owner == grid.of_set[:, None])).any(axis=1)
         sets = np.flatnonzero(splits)

@@ -128,7 +128,7 @@ class ChangesDisplay:
 
     @classmethod
     def from_answers(cls, answers: cp.Counterfactuals, features: int = 15) -> Self:
-        """Of the answers of a batch, with so many features at most."""
+        """Return the display of a batch's answers, with so many features at most."""
         all_of(cp.Counterfactuals, (answers,), "Counterfactuals, as explain returns them")
         rows = np.flatnonzero(answers.found)
         rows = rows[np.argsort(answers.cost[rows], kind="stable")]

@@ -152,15 +152,12 @@ class Path:
 
     @property
     def moved(self) -> FloatArray:
-        """(n, T, p) `changes` in units in which features compare: what each alone would cost.
+        """(n, T, p) `changes` in units that compare: the cost of each by itself, with its sign.
 
-        With its sign; where the cost is the square of a length, the length.
+        Where the cost is the square of a length, it is the length.
         """
-        encoded_cost, starts = (
-            self.measure.encoded_cost(self.features),
-            [b.start for b in self.features.blocks],
-        )
-        expand = self.features.expand
+        encoded_cost = self.measure.encoded_cost(self.features)
+        starts, expand = [block.start for block in self.features.blocks], self.features.expand
         costs = [encoded_cost.each(expand(a.after), expand(a.before)) for a in self.answers]
         paid = np.stack([np.add.reduceat(values, starts, axis=1) for values in costs], axis=1)
         paid = np.sqrt(paid) if self.is_squared else paid

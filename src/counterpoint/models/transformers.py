@@ -420,7 +420,11 @@ def _is_sum(out: Columns, codes: IntArray, outputs: NDArray[Any]) -> bool:
 def _with_numbers(
     step: Any, after: Columns, before: Columns, marks: FloatArray, outputs: tuple[Any, Any]
 ) -> Columns:
-    """Give outputs (m',) of two rows of marks that are one of these that column's coefficients."""
+    """Give outputs that pass on a column that column's coefficients.
+
+    ``marks`` are two rows of numbers by which columns are told apart, and ``outputs`` what the step
+    makes of either: an output that differs between them has to be the marks of a column.
+    """
     first, second = outputs
     to = np.flatnonzero(first != second)
     same = (marks[0] == first[to, None]) & (marks[1] == second[to, None])

@@ -338,7 +338,11 @@ def _moved(atom: Bounds, factual: float, value: float, *, up: bool) -> Bounds:
 
 
 def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
-    """The highest probability that was reached, if one was asked for, and what that would be."""
+    """Return the highest probability that points reach, and the target with it as a relaxation.
+
+    None and no relaxation if the target asks for no probability or no point was found; nor is there
+    one where an answer with it is not certain.
+    """
     question, target, x = possible.question, possible.target, possible.x
     field, required = target.sought, target.requirement
     if field is None:
@@ -351,7 +355,7 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
     if reached is None:
         return None, []
     is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
-    probability_text, least = rounded_down(reached, 6 if is_exact else 3), False
+    probability_text, sure = rounded_down(reached, 6 if is_exact else 3), False
 
     def other(probability: float) -> FeasibilityOracle:
         wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
@@ -364,13 +368,12 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
         return reached, []
     required_probability = getattr(target, field)
     if is_exact:  # else a search takes long
-        least = other(0.5 * (float(probability_text) + required_probability)).point(
-            question.constraints
-        )[1]
+        halfway = other(0.5 * (float(probability_text) + required_probability))
+        sure = halfway.point(question.constraints)[1]
     text = _said(
         f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
     )
-    return reached, [Relaxation(target, easier.target, text, least)]
+    return reached, [Relaxation(target, easier.target, text, sure)]
 
 
 def _said(easier: str, now: str) -> str:

@@ -144,15 +144,18 @@ class Task:
         return self.question.union(self.target)
 
     def read(self, inputs: Table) -> RowBatch:
-        """Read rows once, with the problems of those that cannot be used; a misfit is an error."""
+        """Return the encoded rows, with the problems of those that cannot be used.
+
+        A target that does not fit the model is an `InvalidInput`, before any search.
+        """
         features, model, required = self.question.features, self.model, self.target.requirement
         rows = encode(inputs, features, model.fills, model.unfilled)
         problems = self._not_held(inputs, rows.codes)
         if required.chance is not None:
             problems = required.chance.unusable(rows.codes, features.names) | problems
         rows.problems.update(problems | rows.problems)
-        if required.labels or not required.others:
-            _ = self.union
+        if required.labels or not required.others:  # else the target depends on each row
+            _ = self.union  # raises if it does not fit
         if model.fills:
             actionable = self.question.actionable
             normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])

@@ -135,18 +135,22 @@ def first_search(task: Task, rows: RowBatch, union: Union) -> AnswerSearch:
 def _search(
     state: AnswerSearch, rows: IntArray, margin: FloatArray, held: BoolArray | None = None
 ) -> Found:
-    """Search for the cheapest points of some rows with other margins, perhaps with entries held."""
+    """Search for the cheapest points of some rows with a margin (n, 2), and entries held if given.
+
+    Entries (n, d) are held at the points that the first search found.
+    """
     task, cases = state.task, state.cases.take(rows).with_margin(margin)
     varying = None if state.varying_margins is None else state.varying_margins.take(rows)
     single = float(np.finfo(np.float32).eps)
     effort = replace(task.effort, eps=single) if state.rows.table.singles else task.effort
-    if held is not None:  # which takes long only where arithmetic fails; time may be up
+    if held is not None:
+        # Time may be up by now; this search takes long only where arithmetic fails.
         if effort.seconds is not None:
             effort = replace(effort, seconds=LATE * effort.seconds)
         return search(state.union, cases.holding(held, state.exact[rows]), effort, varying)
 
     def incumbents(k: int, end: float) -> FloatArray:
-        # By how much more they lead where ties are lost, the search itself has to ask.
+        # These lead by the margin; by what ties take besides, the search itself sees to.
         points = _witnesses(state, int(rows[k]), end)
         if not len(points):
             return points

@@ -294,9 +294,10 @@ def _least_changes(
 def _taken_back(
     boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return changes (m, k) of smooth columns, as small as met demands allow; and where all are.
+    """Return changes (m, k) of smooth columns, each the least for which met demands stay met.
 
-    None is more than the change that the column has.
+    Also returns where all demands are met by that. Each change is a share of the one before, found
+    by bisection, while other columns stay as they are.
     """
     k, at = boxes.knapsack, boxes.knapsack.smooth_columns
     change, linear = points.change[:, at], k.gains[:, at].T

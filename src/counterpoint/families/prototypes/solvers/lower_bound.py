@@ -105,23 +105,24 @@ class Quadric(Solver):
         return out
 
     def nearest(self, cases: Cases) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """For each row the nearest point that meets the condition which asks for most.
+        """Return each row's nearest point that meets the condition which asks for most.
 
         These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
-        (n,) whether a condition holds no point at all.
+        (n,) whether a condition holds no point at all. Rows with the same movable columns are
+        solved together.
         """
         shape = len(cases.x), len(self.curvature.quadrics)
         out = np.array(cases.x), np.zeros(shape), np.zeros(len(cases.x), dtype=bool)
         movable = cases.low < cases.high
         movable |= (cases.low != cases.x) & ~cases.empty[:, None]  # a relaxation where it must move
-        kinds, which = np.unique(movable, axis=0, return_inverse=True)
-        for number, mask in enumerate(kinds):
+        masks, mask_of = np.unique(movable, axis=0, return_inverse=True)
+        for number, mask in enumerate(masks):
             if mask.any():
-                rows = np.flatnonzero(which.ravel() == number)
+                rows = np.flatnonzero(mask_of.ravel() == number)
                 axes = self._axes.made(mask.tobytes(), partial(self._along, mask))
-                same_columns = cases.take(rows) if len(kinds) > 1 else cases
-                for every, values in zip(out, self._solve(*axes, same_columns), strict=True):
-                    every[rows] = values
+                same_columns = cases.take(rows) if len(masks) > 1 else cases
+                for array, values in zip(out, self._solve(*axes, same_columns), strict=True):
+                    array[rows] = values
         return out
 
     def _along(self, movable: BoolArray) -> tuple[FloatArray, FloatArray]:

@@ -190,8 +190,9 @@ def _by_annotation(cls: type) -> dict[str, Parameter]:
     def reader(parameter: inspect.Parameter) -> Parameter:
         if parameter.kind is parameter.VAR_POSITIONAL:
             return _names
-        annotation = "str" if "Literal[" in parameter.annotation else parameter.annotation
-        return READERS[annotation] if annotation in READERS else OF_TARGETS[parameter.name]
+        if parameter.name in OF_TARGETS:
+            return OF_TARGETS[parameter.name]
+        return READERS["str" if "Literal[" in parameter.annotation else parameter.annotation]
 
     return {name: reader(p) for name, p in inspect.signature(cls).parameters.items()}
 

@@ -100,6 +100,7 @@ REPORTED = (
 
 
 @pytest.mark.further
+@pytest.mark.further
 @pytest.mark.parametrize("constraint", FACTORS["constraint"])
 @pytest.mark.parametrize("family", ["linear", "tree"])
 def test_each_constraint_cost_and_kind_of_column_is_proved(family: str, constraint: str) -> None:

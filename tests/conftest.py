@@ -108,7 +108,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
 
 
-FIRST = 3
+FIRST = 2
 """Of how many of its parameters `make test` runs a test; `make test-further` runs the others."""
 OF_THE_SOURCE = {"test_layers", "test_imports", "test_docs", "test_everything_is_checked"}
 """Tests that read the source, a file a parameter, and take no time."""

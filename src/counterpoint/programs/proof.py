@@ -183,9 +183,6 @@ def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
         multipliers=np.where(np.isfinite(trees.multipliers), trees.multipliers, 0.0)
     )
 
-    def halves(boxes: DomainBoxes, nodes: IntArray) -> tuple[DomainBoxes, DomainBoxes]:
-        return _halves(program, boxes, pick(trees.splits, nodes))
-
     def bounds(boxes: DomainBoxes, nodes: IntArray, tree: IntArray) -> FloatArray:
         forced = boxes.forced if boxes.forced.any() else None
         leaves = replace(cases.take(row[tree]), low=boxes.low, high=boxes.high, forced=forced)
@@ -197,6 +194,8 @@ def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
         return bound
 
     with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond all bounds prove nothing
+        of_nodes = cases.x[row[np.concatenate([*trees.levels(), row[:0]])]]
+        halves = _halving(program, of_nodes, trees.splits)
         np.maximum.at(out, row, least_of_leaves(trees, roots, halves, bounds))
     return out
 
@@ -226,40 +225,60 @@ def _exhausted(program: Program, boxes: Cases) -> Cases:
     return boxes.holding(still, boxes.x)
 
 
-def _halves(
-    program: Program, boxes: DomainBoxes, splits: Splits
-) -> tuple[DomainBoxes, DomainBoxes]:
-    """Return the two parts of each box; together they hold all of its points."""
-    kind, what, where, options = splits
-    first, second = (pick(boxes, np.arange(len(kind))) for _ in range(2))
-    numbers, sets, changes = (np.flatnonzero(kind == k) for k in (NUMBER, SET, CHANGE))
-    blocks = () if program.domain.at_most is None else program.domain.at_most.blocks
+def _halving(
+    program: Program, x: FloatArray, splits: Splits
+) -> Callable[[DomainBoxes, IntArray], tuple[DomainBoxes, DomainBoxes]]:
+    """Return what parts the boxes of nodes in two, which together hold all of their points.
+
+    All that does not depend on the boxes is done for all nodes at once; (N, d) x are their rows.
+    """
+    kind, what, value, options = splits
+    domain, leaf = program.domain, kind == LEAF
+    blocks = () if domain.at_most is None else domain.at_most.blocks
     fits = (what >= 0) & (what < program.width)
     what = np.where(fits, what, 0)
-    fits &= (kind != NUMBER) | (program.domain.numeric[what] & np.isfinite(where))
-    fits &= (kind != SET) | ~program.domain.numeric[what]
+    fits &= np.isin(kind, (NUMBER, SET, CHANGE))
+    fits &= (kind != NUMBER) | (domain.numeric[what] & np.isfinite(value))
+    fits &= (kind != SET) | ~domain.numeric[what]
     fits &= (kind != CHANGE) | np.isin(what, [block.start for block in blocks])
-    if len(numbers) + len(sets) + len(changes) < len(kind) or not fits.all():
+    if not (fits | leaf).all():
         raise ValueError("a node of a tree is split in no way that there is")
-    at, value = what[numbers], where[numbers]
-    x, step = boxes.x[numbers, at], program.domain.steps[at]
+    step, from_x = domain.steps[what], x[np.arange(len(what)), what]
     unit = np.where(step > 0.0, step, 1.0)
-    whole = lattice.number(x, lattice.last(x, value, unit) + 1.0, unit)
+    whole = lattice.number(from_x, lattice.last(from_x, value, unit) + 1.0, unit)
     after = np.where(step > 0.0, whole, np.nextafter(value, np.inf))
-    first.high[numbers, at] = np.minimum(first.high[numbers, at], value)
-    second.low[numbers, at] = np.maximum(second.low[numbers, at], after)
-    grouped = np.flatnonzero(~program.domain.numeric)
-    for group in program.domain.groups if len(sets) else ():
-        rows = sets[(what[sets] >= group.start) & (what[sets] < group.stop)]
-        inside = options[rows][:, (grouped >= group.start) & (grouped < group.stop)]
-        first.high[rows, group] = np.where(inside, first.high[rows, group], 0.0)
-        second.high[rows, group] = np.where(inside, 0.0, second.high[rows, group])
-    for block in blocks if len(changes) else ():
-        rows = changes[what[changes] == block.start]
-        first.low[rows, block] = np.maximum(first.low[rows, block], boxes.x[rows, block])
-        first.high[rows, block] = np.minimum(first.high[rows, block], boxes.x[rows, block])
-        second.forced[rows, block.start] = True
-    return first, second
+    sets = kind == SET
+    closed = np.zeros((2, *(x.shape if sets.any() else (len(x), 0))), dtype=bool)
+    grouped = np.flatnonzero(~domain.numeric)
+    for group in domain.groups if sets.any() else ():
+        nodes = np.flatnonzero(sets & (what >= group.start) & (what < group.stop))
+        inside = options[nodes][:, (grouped >= group.start) & (grouped < group.stop)]
+        closed[0, nodes, group], closed[1, nodes, group] = ~inside, inside
+
+    def halves(boxes: DomainBoxes, nodes: IntArray) -> tuple[DomainBoxes, DomainBoxes]:
+        first = boxes._replace(high=np.array(boxes.high))
+        second = boxes._replace(low=np.array(boxes.low), high=np.array(boxes.high))
+        kinds = kind[nodes]
+        numbers, changes = np.flatnonzero(kinds == NUMBER), np.flatnonzero(kinds == CHANGE)
+        if len(numbers):
+            at = what[nodes[numbers]]
+            ends = value[nodes[numbers]], after[nodes[numbers]]
+            first.high[numbers, at] = np.minimum(first.high[numbers, at], ends[0])
+            second.low[numbers, at] = np.maximum(second.low[numbers, at], ends[1])
+        if closed.size:
+            first.high[closed[0, nodes]] = 0.0
+            second.high[closed[1, nodes]] = 0.0
+        if len(changes):
+            first = first._replace(low=np.array(first.low))
+            second = second._replace(forced=np.array(second.forced))
+        for block in blocks if len(changes) else ():
+            rows = changes[what[nodes[changes]] == block.start]
+            first.low[rows, block] = np.maximum(first.low[rows, block], boxes.x[rows, block])
+            first.high[rows, block] = np.minimum(first.high[rows, block], boxes.x[rows, block])
+            second.forced[rows, block.start] = True
+        return first, second
+
+    return halves
 
 
 def pick(nodes: Any, index: Any) -> Any:

@@ -98,6 +98,7 @@ for model in (KNeighborsClassifier(1), GaussianNB(), QuadraticDiscriminantAnalys
 """Models of a family that is gone are not supported."""
 
 
+@pytest.mark.further
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_a_wing_the_rest_explains(family: str):
     others = "".join(code for name, code in OTHERS.items() if name != family)

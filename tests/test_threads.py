@@ -200,6 +200,7 @@ def run(each: int) -> None:
     assert ran.stdout.strip() == "the same", ran.stdout
 
 
+@pytest.mark.further
 def test_threads_get_the_answers_of_one_thread():
     run(6)
 

@@ -172,6 +172,16 @@ def test_a_bound_that_leaves_a_gap_claims_nothing(told: float):
     assert (bound[0], claim[0]) == (told, NONE)
 
 
+def test_in_single_precision_a_report_is_no_bound_where_nothing_is_claimed():
+    """It is of points that lead by a margin, which is felt there."""
+    given = [evidence(triangle(), np.zeros((1, 2)), 4.9)]
+    bound, claim = lower_bounds(given, np.array([5.0]), exact=False)
+    assert (bound[0], claim[0]) == (0.0, NONE)
+    given = [evidence(triangle(), np.zeros((1, 2)), 5.0)]
+    bound, claim = lower_bounds(given, np.array([5.0]), exact=False)
+    assert (bound[0], claim[0]) == (5.0, REPORTED)
+
+
 def test_a_union_is_bounded_by_its_least_piece():
     near = Program(
         EncodedCost(np.ones(1), np.zeros(1)), Region((LinearBounds([[1.0]], [1.0], [np.inf]),))

@@ -297,7 +297,10 @@ class LinearBounds(Coupling):
         return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
 
     def moved(self, cut: Cut, multipliers: FloatArray, x: FloatArray) -> Cut:
-        """A cut of these rows, for rows about the change from x (n, d): A y <= high + A x."""
+        """Return the cut that these rows add up to at x (n, d), from their `cut`, which has no x.
+
+        In a row about the change the limit of A y is high + A x.
+        """
         weights = self.cut_weights(multipliers)[0] * self.of_change
         offset = (weights * (x @ self.matrix.T)).sum(axis=1)
         size = (np.abs(weights) * (np.abs(x) @ self.sizes.T)).sum(axis=1)

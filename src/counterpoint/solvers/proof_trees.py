@@ -168,8 +168,8 @@ def _excluded(
             cut[inner] = needed & narrower & program.domain.numeric
             needs[inner] = needed & ~narrower
         # the leaf of an exclusion is bounded in what is there of the other columns
-        several = np.hstack([cut_low[inner], cut_high[inner], without[inner]])
-        excludes = np.asarray(several.any(axis=1, keepdims=True))
+        exclusions = np.hstack([cut_low[inner], cut_high[inner], without[inner]])
+        excludes = np.asarray(exclusions.any(axis=1, keepdims=True))
         for needs, at_end in ((needs_low, at_low), (needs_high, at_high)):
             needs[inner] |= excludes & at_end[inner]
     low, high = np.where(cut_low, parted.low, -np.inf), np.where(cut_high, parted.high, np.inf)

@@ -95,7 +95,7 @@ class Linear(Constraint):
 class SameChange(Constraint):
     """Two numbers change by the same amount: y_first − x_first = y_second − x_second.
 
-    For linear, additive and tree models.
+    For linear, additive and tree models, and nearest prototypes of one metric.
 
     Parameters
     ----------
@@ -119,10 +119,7 @@ class SameChange(Constraint):
         return f"{self.first} and {self.second} change by the same amount"
 
     def region(self, features: Features) -> Region:
-        row = np.zeros(features.width)
-        row[_column_of(features, self.first, "SameChange")] = 1.0
-        row[_column_of(features, self.second, "SameChange")] = -1.0
-        return Region((ChangeBounds.equation(row),))
+        return _balance("SameChange", features, {self.first: 1.0, self.second: -1.0})
 
 
 @final
@@ -130,7 +127,7 @@ class SameChange(Constraint):
 class OppositeChange(Constraint):
     """Two numbers change by opposite amounts: y_first − x_first = −(y_second − x_second).
 
-    For linear, additive and tree models.
+    For linear, additive and tree models, and nearest prototypes of one metric.
 
     Parameters
     ----------
@@ -154,10 +151,7 @@ class OppositeChange(Constraint):
         return f"{self.first} and {self.second} change by opposite amounts"
 
     def region(self, features: Features) -> Region:
-        row = np.zeros(features.width)
-        row[_column_of(features, self.first, "OppositeChange")] = 1.0
-        row[_column_of(features, self.second, "OppositeChange")] = 1.0
-        return Region((ChangeBounds.equation(row),))
+        return _balance("OppositeChange", features, {self.first: 1.0, self.second: 1.0})
 
 
 @final
@@ -276,6 +270,14 @@ def _check_pair(constraint: str, first: Hashable, second: Hashable) -> None:
         raise InvalidInput(
             f"Expected two different features for {constraint}; got {shown(first)} twice."
         )
+
+
+def _balance(constraint: str, features: Features, weights: Mapping[Hashable, float]) -> Region:
+    """Return the points at which the weighed changes of some numbers add up to 0."""
+    row = np.zeros(features.width)
+    for name, weight in weights.items():
+        row[_column_of(features, name, constraint)] = weight
+    return Region((ChangeBounds.equation(row),))
 
 
 def _column_of(features: Features, name: Hashable, constraint: str) -> int:

@@ -272,12 +272,8 @@ class KnapsackLagrangian:
     """What changes within m boxes cost and gain, and their Lagrangian for any multipliers."""
 
     def __init__(self, rows: KnapsackRows, boxes: Boxes) -> None:
-        self.rows, self.knapsack, self.cost, self.scale = (
-            rows,
-            rows.knapsack,
-            rows.knapsack.cost,
-            1.0,
-        )
+        self.rows, self.knapsack = rows, rows.knapsack
+        self.cost, self.scale = rows.knapsack.cost, 1.0
         self.missing, self.slack = rows.missing[boxes.row], rows.slack[boxes.row]
         self.enough = self.missing - self.slack  # gains from which on demands are met
         self.factual = rows.factual[boxes.row]
@@ -298,10 +294,8 @@ class KnapsackLagrangian:
     def without_cost(self) -> KnapsackLagrangian:
         """Return the Lagrangian of the same boxes if changes cost nothing."""
         nothing = np.where(np.isinf(self.boxes.option_cost), np.inf, 0.0)
-        inside, zero = (
-            self.within(self.boxes._replace(option_cost=nothing)),
-            np.zeros_like(self.cost.absolute),
-        )
+        inside = self.within(self.boxes._replace(option_cost=nothing))
+        zero = np.zeros_like(self.cost.absolute)
         inside.cost, inside.scale = Diagonal(zero, zero), 0.0
         return inside
 

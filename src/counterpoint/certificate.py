@@ -230,10 +230,8 @@ class Certificates:
     def blank(cls, n: int) -> Certificates:
         """For n rows without an answer."""
         margin, violation, cost, objective, probability, rounding = np.full((6, n), np.nan)
-        claim, guarantee = (
-            np.full(n, Claim.NONE.code, np.int8),
-            np.full(n, Guarantee.NONE.code, np.int8),
-        )
+        claim = np.full(n, Claim.NONE.code, np.int8)
+        guarantee = np.full(n, Guarantee.NONE.code, np.int8)
         valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
         first = valid, margin, violation, cost, bound, claim, objective, probability
         return cls(*first, guarantee, rounding)

@@ -184,10 +184,8 @@ def _shares(
 ) -> FloatArray:
     """(r,) for each model, the share of the answers that it gives the target; NaN of none."""
     pairing = pairs(explainer, X, answers)
-    rows, factual = (
-        pairing.after[pairing.answered],
-        pairing.as_input(pairing.before[pairing.answered], explainer),
-    )
+    rows = pairing.after[pairing.answered]
+    factual = pairing.as_input(pairing.before[pairing.answered], explainer)
     before = predicted_by(explainer, factual) if is_other(target) else None
     valid = np.array([meets(m, target, pairing.as_input(rows, m), before) for m in models])
     return valid.mean(axis=1) if len(rows) else np.full(len(models), np.nan)

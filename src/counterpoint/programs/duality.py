@@ -205,10 +205,8 @@ class Duality:
             excess += gamma(sizes.count) * sizes.highest(share)
         else:
             error = gamma(sizes.count) * sizes.each
-            up, down = (
-                np.where(above, error - slope, -np.inf),
-                np.where(below, error + slope, -np.inf),
-            )
+            up = np.where(above, error - slope, -np.inf)
+            down = np.where(below, error + slope, -np.inf)
             excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
         if not (excess > SHY).any():
             return None

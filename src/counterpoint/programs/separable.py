@@ -252,11 +252,9 @@ class SeparableDomain:
         value = self._combined(least, encoded_cost, slope, cases)
         numeric_sizes, numeric_cost = sizes, encoded_cost
         if self.groups:
-            slope, numeric_sizes, numeric_cost = (
-                slope[:, self.numeric],
-                sizes.of(self.numeric),
-                encoded_cost.of(self.numeric),
-            )
+            slope = slope[:, self.numeric]
+            numeric_sizes = sizes.of(self.numeric)
+            numeric_cost = encoded_cost.of(self.numeric)
         if not cases.unbounded and not numeric_cost.is_curved_throughout:
             reach = self._either(numeric_cost, slope, reach, numeric_sizes, cases)
         if self.steps.any():
@@ -347,10 +345,8 @@ class SeparableDomain:
         rows, columns = np.nonzero(near & (encoded_cost.curvature == 0.0))
         size, apart = size[rows, columns], apart[rows, columns]
         rounding = share * sizes.at(rows, columns) + AFTER * UNIT * size
-        doubtful, either = (
-            (apart <= rounding) & (rounding > 0.0),
-            rounding >= size + encoded_cost.absolute[columns],
-        )
+        doubtful = (apart <= rounding) & (rounding > 0.0)
+        either = rounding >= size + encoded_cost.absolute[columns]
         rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
         if not len(rows):
             return reach

@@ -246,10 +246,8 @@ def _different(
     of the model's score, and so do probabilities, which change by less than a score does. Bounds on
     that error are rounded up to six bits.
     """
-    wrong, cost_cutoff = (
-        [],
-        np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"]),
-    )
+    wrong = []
+    cost_cutoff = np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"])
     for name in (*NUMBERS, "status", "claim", "guarantee"):
         stated, computed = values[name], expected[name]
         same = stated == computed

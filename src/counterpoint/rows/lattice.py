@@ -52,10 +52,8 @@ def within(
     """
     whole, step = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
     with np.errstate(over="ignore"):
-        least, most = (
-            number(x, first(x, low, step), step),
-            number(x, last(x, high, step), step),
-        )
+        least = number(x, first(x, low, step), step)
+        most = number(x, last(x, high, step), step)
     return np.where(whole, least, low), np.where(whole, most, high)
 
 

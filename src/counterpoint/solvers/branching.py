@@ -357,10 +357,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""
         nodes, ceiling = tree.record, np.minimum(tree.least, self.incumbent_cost)
         boxes = nodes.low, nodes.high, nodes.changed, nodes.multipliers
-        searched, root = (
-            SearchedBoxes(tree.row, *boxes, tree.children, np.isinf(tree.bound)),
-            np.zeros(1, dtype=np.intp),
-        )
+        searched = SearchedBoxes(tree.row, *boxes, tree.children, np.isinf(tree.bound))
+        root = np.zeros(1, dtype=np.intp)
         return proof_trees(self.program, self.case, searched, root, ceiling)
 
 

@@ -469,10 +469,8 @@ class ConicProgram:
 
     def _add_scores(self, objective_term: LogLoss) -> None:
         """The last variables are the changes of a log-loss's scores."""
-        m, scores = (
-            objective_term.size,
-            objective_term.matrix * (self.scale / self._score_unit)[:, None],
-        )
+        m = objective_term.size
+        scores = objective_term.matrix * (self.scale / self._score_unit)[:, None]
         changes = np.arange(self.width, self.width + m)
         self.width += m
         block = entries_of(scores * self.form.unit)

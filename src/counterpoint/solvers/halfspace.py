@@ -411,11 +411,9 @@ def _filled(
         unit, unit_cost = demand[which, ways], costs[which, ways]
         remaining = cases if len(open_) == len(start) else cases.take(open_)
         indices = np.arange(len(open_))
-        current, low, high = (
-            start[open_[:, None], ways],
-            remaining.low[indices[:, None], ways],
-            remaining.high[indices[:, None], ways],
-        )
+        current = start[open_[:, None], ways]
+        low = remaining.low[indices[:, None], ways]
+        high = remaining.high[indices[:, None], ways]
         room = np.where(unit > 0.0, high - current, current - low)
         room = np.where(unit == 0.0, 0.0, np.maximum(room, 0.0)) * np.abs(unit)
         so_far = np.cumsum(room, axis=1)

@@ -137,11 +137,9 @@ class SumDuality(NonConvexDuality):
         offset, doubt = cut.offset + offsets.sum(axis=1), cut.doubt
         factor = program.duality.shrinking(normal, sizes, cases) if priced else None
         if factor is not None:
-            normal, weights, sizes = (
-                normal * factor[:, None],
-                weights * factor[:, None],
-                sizes.scaled(factor),
-            )
+            normal = normal * factor[:, None]
+            weights = weights * factor[:, None]
+            sizes = sizes.scaled(factor)
             offset, doubt, offsets = offset * factor, doubt * factor, offsets * factor[:, None]
         x, columns = cases.x, self.bends.columns
         encoded_cost = (diagonal.absolute, diagonal.curvature)

@@ -238,11 +238,9 @@ class Descents:
         (y − at) + e_j(at) <= missed.
         """
         x, low, high, unit = case.x[0], case.low[0], case.high[0], self.unit
-        quadrics, affine, encoded_cost = (
-            self.quadrics,
-            self.program.affine,
-            self.program.encoded_cost,
-        )
+        quadrics = self.quadrics
+        affine = self.program.affine
+        encoded_cost = self.program.encoded_cost
         columns, g = (low < high) | (low != x), len(quadrics.nearest)
         k, width = int(columns.sum()), int(columns.sum()) + g + (penalty is not None)
         excess, slopes = quadrics.excess(at[None], case.margin)[0], quadrics.slopes(at[None])[0]

@@ -20,7 +20,6 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Condition, Region
 from counterpoint.solvers.base import Outcome
 from counterpoint.solvers.duals import normals
-from counterpoint.solvers.refinement import refined
 
 __all__ = ["by_columns", "is_wide"]
 
@@ -52,7 +51,8 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
         few = Cases(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
         return solve(_restricted(program, held, columns), replace(few, weight=case.weight))
 
-    def extend(columns: BoolArray, answer: Answer) -> BoolArray | None:
+    def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:
+        """The columns with those that it pays to move; None if there are none."""
         outcome, _, multipliers = answer
         refuted = outcome is Outcome.INFEASIBLE
         if outcome is Outcome.LIMIT or not (free & ~columns).any():
@@ -75,7 +75,11 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
     rates = np.where(free, np.abs(normals(program)) / unit_costs, 0.0)
     columns = np.zeros(program.width, dtype=bool)
     columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
-    columns, (outcome, point, multipliers) = refined(columns & free, narrow, extend)
+    larger: BoolArray | None = columns & free
+    while larger is not None:
+        columns, answer = larger, narrow(larger)
+        larger = extended(columns, answer)
+    outcome, point, multipliers = answer
     if outcome is not Outcome.FOUND:
         return outcome, np.full(program.width, np.nan), multipliers
     held[columns] = point

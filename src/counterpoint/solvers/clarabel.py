@@ -22,14 +22,14 @@ from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
-from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Coupling, Region
+from counterpoint.programs.program import Program, relaxed
+from counterpoint.programs.region import Cases, Coupling
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["SOLVED", "Clarabel", "entries_of", "settings", "sparse_columns"]
+__all__ = ["SOLVED", "Clarabel", "settings"]
 
 Run = tuple[Any, FloatArray, FloatArray]
 """Clarabel's status, its point, and the multipliers."""
@@ -68,20 +68,6 @@ class Clarabel(Solver):
         size = encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)
         return StandardForm(self.program, 1.0 / np.where(size > 0, size, 1.0))
 
-    @cached_property
-    def absolute(self) -> IntArray:
-        """The columns with an absolute cost."""
-        return np.flatnonzero(self.form.absolute)
-
-    @cached_property
-    def hessian(self) -> Entries:
-        """The entries of the Hessian's upper triangle."""
-        hessian = self.form.hessian
-        if hessian.ndim == 2:
-            return entries_of(np.triu(hessian))
-        columns = np.flatnonzero(hessian)
-        return columns, columns, hessian[columns]
-
     def steepest(self, coupling: Coupling) -> FloatArray:
         """(size,) the largest entry of what each multiplier weighs, in units of change; or 1."""
         size = np.abs(coupling.normals * self.form.unit).max(axis=1, initial=0.0)
@@ -97,12 +83,6 @@ class Clarabel(Solver):
         """The log-loss in the objective."""
         (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
         return loss
-
-    @cached_property
-    def _without_loss(self) -> Clarabel:
-        """Solver of the same region for the cost alone."""
-        demands = Region(tuple(c for c in self.program.region if not isinstance(c, LogLoss)))
-        return Clarabel(Program(self.program.encoded_cost, demands))
 
     def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
@@ -162,14 +142,13 @@ class Clarabel(Solver):
         tolerance: float = 1e-10,
     ) -> Run:  # fmt: skip
         """What Clarabel says of one row, if need be in other units, or with a model of the loss."""
-        rows = ConicProgram(self, case, sizes, model)
-        hessian, linear = rows.objective()
-        solver = clarabel.DefaultSolver(
-            hessian, linear, rows.matrix, rows.right, rows.cones, settings(effort, tolerance)
-        )
-        result = solver.solve()
-        duals = rows.multipliers(np.asarray(result.z))
-        return result.status, rows.point(np.asarray(result.x)), duals
+        conic = ConicProgram(self, case, sizes, model)
+        hessian, linear = conic.objective()
+        result = clarabel.DefaultSolver(
+            hessian, linear, *conic.constraints(), settings(effort, tolerance)
+        ).solve()
+        point, duals = np.asarray(result.x), np.asarray(result.z)
+        return result.status, conic.point(point), conic.multipliers(duals)
 
     def _solved_near_row(self, case: Cases, effort: Effort) -> Answer | None:
         """Solve by Newton's method from the row itself; None unless the optimum is close to it.
@@ -192,7 +171,7 @@ class Clarabel(Solver):
 
         It is near the optimum where the loss is negligible beside the cost.
         """
-        cheapest = self._without_loss.solve(case, effort)
+        cheapest = Clarabel(relaxed(self.program, LogLoss)).solve(case, effort)
         if not cheapest.found[0]:
             return None
         shares = self._model(case, cheapest.points[0]).shares
@@ -316,8 +295,8 @@ class ConicProgram:
     """The conic program of one row, and the way back from its duals.
 
     All changes are divided by ``scale``, about the size of the answer, and the objective by
-    ``cutoff``, about its cost, so that tolerances mean the same for small and large answers. With a
-    ``model``, that stands for the log-loss.
+    ``cost_cutoff``, about its cost, so that tolerances mean the same for small and large answers.
+    With a ``model``, that stands for the log-loss.
     """
 
     def __init__(
@@ -329,152 +308,50 @@ class ConicProgram:
         self.entries: list[Entries] = []
         self.rights: list[FloatArray] = []
         self.cones: list[Any] = []
-        self.starts: list[int] = []
-        self.count, self.width = 0, self.program.width
+        self.count, self.width = 0, self.program.width  # of rows and of variables
         low, high, row_low, row_high = (v[0] for v in self.form.limits(case, self.scale))
         self._add_between(low, high, _picked)
-        self._add_absolute()
+        self.absolute = np.flatnonzero(self.form.absolute)
+        if len(self.absolute):  # each change and its negative are at most another variable
+            both, signs = np.tile(self.absolute, 2), np.repeat([1.0, -1.0], len(self.absolute))
+            bounds = _picked(np.tile(self._variables(len(self.absolute)), 2), -1.0)
+            cones = [clarabel.NonnegativeConeT(len(both))]
+            self._add(cones, np.zeros(len(both)), _picked(both, signs), bounds)
         matrix = self.form.matrix
         self.sides = self._add_between(
-            row_low, row_high, lambda i, s: entries_of(s[:, None] * matrix[i])
+            row_low, row_high, lambda rows, signs: _entries_of(signs[:, None] * matrix[rows])
         )
-        for coupling in self.program.couplings:
-            self.starts.append(self.count)
-            if isinstance(coupling, Cone):
-                self._add_cone(coupling)
-            elif isinstance(coupling, LogSumExp):  # exp(zᵢ − limit) <= shareᵢ
-                limit = coupling.limit - float(case.margin[0, 0])
-                scores = coupling.matrix @ case.x[0] + coupling.offset - limit
-                self._add_exponentials(coupling.matrix, scores)
-            elif isinstance(coupling, LogLoss):
-                self._add_log_loss(coupling) if model is None else self._add_scores(coupling)
-        self.matrix = sparse_columns(self.entries, (self.count, self.width))
-        self.right = np.concatenate(self.rights)
+        # for each condition, what reads its multipliers from the duals
+        self.readers = [self._add_coupling(coupling) for coupling in self.program.couplings]
+
+    def constraints(self) -> tuple[sparse.csc_matrix, FloatArray, list[Any]]:
+        """Matrix, right side and cones: right − matrix · variables is in the cones."""
+        matrix = _matrix(self.entries, (self.count, self.width))
+        return matrix, np.concatenate(self.rights), self.cones
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        """Half a quadratic form (its upper triangle) and a linear one, in units of ``cutoff``."""
-        d, absolute = self.program.width, self.owner.absolute
+        """Half a quadratic form (its upper triangle) and a linear one."""
+        d, hessian = self.program.width, self.form.hessian
         weight = float(self.case.weights[0]) if self.owner.has_loss else 1.0
-        i, j, values = self.owner.hessian
+        if hessian.ndim == 2:
+            i, j, values = _entries_of(np.triu(hessian))
+        else:
+            i = j = np.flatnonzero(hessian)
+            values = hessian[i]
         entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
         linear = np.zeros(self.width)
-        scale = weight * self.scale / self.cost_cutoff
-        linear[d : d + len(absolute)] = self.form.absolute[absolute] * scale
+        costs = self.form.absolute[self.absolute]
+        linear[d : d + len(costs)] = costs * (weight * self.scale / self.cost_cutoff)
         if self.model is not None:
             curvature, slope = self.model.form(self._score_unit)
             curvature, slope = curvature / self.cost_cutoff, slope / self.cost_cutoff
-            at = self.width - len(slope)
-            linear[at:] = slope
-            entries.append(entries_of(np.triu(curvature), at, at))
+            first = self.width - len(slope)
+            linear[first:] = slope
+            i, j, values = _entries_of(np.triu(curvature))
+            entries.append((i + first, j + first, values))
         elif self.owner.has_loss:
             linear[-1] = 1.0 / self.cost_cutoff
-        return sparse_columns(entries, (self.width, self.width)), linear
-
-    @cached_property
-    def _score_unit(self) -> FloatArray:
-        """(m,) how far the scores of a model may move: the largest entries of its rows."""
-        return self.owner.steepest(self.owner.loss) * self.scale
-
-    def _sizes(self) -> Sizes:
-        """About the size of the answer, in units of change, and about its objective."""
-        scale = self._shortfall()
-        if not self.owner.has_loss:
-            return scale, scale**2 if self.program.encoded_cost.quadratic.any() else scale
-        amount = float(self.owner.loss.amount(self.case.x)[0])
-        reach = max(amount, 1.0) / float(self.owner.steepest(self.owner.loss).max())
-        return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
-
-    def _shortfall(self) -> float:
-        """By how much the worst condition is missed if nothing changes, in units of change."""
-        x = self.case.x
-        limits = self.form.limits(self.case)
-        worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
-        for coupling in self.program.couplings:
-            if isinstance(coupling, Cone | LogSumExp):
-                worst = max(
-                    worst, float(coupling.excess(x)[0] / self.owner.steepest(coupling).max())
-                )
-        return worst if 0.0 < worst < np.inf else 1.0
-
-    def _add(self, cones: list[Any], right: FloatArray, *entries: Entries) -> int:
-        """Append rows of cones; the position of the first."""
-        at = self.count
-        self.entries += [(i + at, j, values) for i, j, values in entries]
-        self.rights.append(np.asarray(right, dtype=np.float64))
-        self.cones += cones
-        self.count += len(right)
-        return at
-
-    def _add_between(
-        self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, FloatArray], Entries]
-    ) -> list[tuple[int, IntArray, FloatArray]]:
-        """low <= rows <= high, given the entries of rows times signs; where each side is."""
-        fixed = low == high
-        (equal,), (up,) = fixed.nonzero(), (np.isfinite(high) & ~fixed).nonzero()
-        (down,) = (np.isfinite(low) & ~fixed).nonzero()
-        sides = []
-        for rows, signs, bounds, cone in (
-            (equal, np.ones(len(equal)), high[equal], clarabel.ZeroConeT),
-            (
-                np.append(up, down),
-                np.repeat([1.0, -1.0], [len(up), len(down)]),
-                np.append(high[up], -low[down]),
-                clarabel.NonnegativeConeT,
-            ),
-        ):
-            if len(rows):
-                at = self._add([cone(len(rows))], bounds, block(rows, signs))
-                sides.append((at, rows, signs))
-        return sides
-
-    def _add_absolute(self) -> None:
-        """v <= t and −v <= t."""
-        absolute = self.owner.absolute
-        count, t = len(absolute), np.arange(self.width, self.width + len(absolute))
-        self.width += count
-        if count:
-            both = _picked(np.append(absolute, absolute), np.repeat([1.0, -1.0], count))
-            cone = clarabel.NonnegativeConeT(2 * count)
-            self._add([cone], np.zeros(2 * count), both, _picked(np.append(t, t), -1.0))
-
-    def _add_cone(self, cone: Cone) -> None:
-        """(slope · y + radius, M y + c) in the second-order cone."""
-        x, size = self.case.x[0], self.owner.steepest(cone).max()
-        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
-        block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
-        right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
-        right = right / (size * self.scale)
-        self._add([clarabel.SecondOrderConeT(len(right))], right, entries_of(block))
-
-    def _add_log_loss(self, objective_term: LogLoss) -> None:
-        """exp(zᵢ − value) <= shareᵢ, exp(−value) <= a last share, and Σ share <= 1."""
-        matrix = np.vstack([objective_term.matrix, np.zeros((1, self.program.width))])
-        scores = np.append(objective_term.matrix @ self.case.x[0] + objective_term.offset, 0.0)
-        m, value = len(matrix), np.full(len(matrix), self.width + len(matrix))
-        self._add_exponentials(matrix, scores, (3 * np.arange(m), value, np.ones(m)))
-        self.width += 1
-
-    def _add_exponentials(self, matrix: FloatArray, level: FloatArray, *value: Entries) -> None:
-        """exp(matrix · change + here − value) <= shares that add up to 1 at most."""
-        m = len(matrix)
-        share = np.arange(self.width, self.width + m)
-        self.width += m
-        i, j, scores = entries_of(-matrix * self.scale * self.form.unit)
-        right = np.stack([level, np.ones(m), np.zeros(m)], axis=1).ravel()
-        picked = 3 * np.arange(m) + 2, share, -np.ones(m)
-        cones = [clarabel.ExponentialConeT() for _ in range(m)]
-        self._add(cones, right, (3 * i, j, scores), picked, *value)
-        total = np.zeros(m, dtype=np.intp), share, np.ones(m)
-        self._add([clarabel.NonnegativeConeT(1)], np.ones(1), total)
-
-    def _add_scores(self, objective_term: LogLoss) -> None:
-        """The last variables are the changes of a log-loss's scores."""
-        m = objective_term.size
-        scores = objective_term.matrix * (self.scale / self._score_unit)[:, None]
-        changes = np.arange(self.width, self.width + m)
-        self.width += m
-        block = entries_of(scores * self.form.unit)
-        self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, _picked(changes, -1.0))
+        return _matrix(entries, (self.width, self.width)), linear
 
     def point(self, variables: FloatArray) -> FloatArray:
         """(d,) the point that variables stand for."""
@@ -483,30 +360,128 @@ class ConicProgram:
 
     def multipliers(self, duals: FloatArray) -> FloatArray:
         """(size,) the program's multipliers."""
-        rows = np.zeros((1, len(self.form.matrix)))
-        for at, chosen, sign in self.sides:
-            np.add.at(rows[0], chosen, sign * duals[at : at + len(chosen)])
-        out = self.form.multipliers(rows, self.scale)[0]
-        start = self.program.affine.size
-        for coupling, at in zip(self.program.couplings, self.starts, strict=True):
-            out[start : start + coupling.size] = self._of_curved(coupling, duals, at)
-            start += coupling.size
+        first, rows, signs = self.sides
+        of_rows = np.zeros((1, len(self.form.matrix)))
+        np.add.at(of_rows[0], rows, signs * duals[first : first + len(rows)])
+        out = self.form.multipliers(of_rows, self.scale)[0]
+        of_couplings = [read(duals) for read in self.readers]
+        out[self.program.affine.size :] = np.concatenate([*of_couplings, np.zeros(0)])
         return out * self.cost_cutoff
 
-    def _of_curved(self, coupling: Coupling, duals: FloatArray, at: int) -> FloatArray:
+    @cached_property
+    def _score_unit(self) -> FloatArray:
+        """(m,) how far the scores of a model may move: the largest entries of its rows."""
+        return self.owner.steepest(self.owner.loss) * self.scale
+
+    def _sizes(self) -> Sizes:
+        """About the size of the answer, in units of change, and about its objective.
+
+        The size is what the worst condition is missed by if nothing changes.
+        """
+        x, limits, steepest = self.case.x, self.form.limits(self.case), self.owner.steepest
+        worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
+        for coupling in self.program.couplings:
+            if isinstance(coupling, Cone | LogSumExp):
+                worst = max(worst, float(coupling.excess(x)[0] / steepest(coupling).max()))
+        scale = worst if 0.0 < worst < np.inf else 1.0
+        if not self.owner.has_loss:
+            return scale, scale**2 if self.program.encoded_cost.quadratic.any() else scale
+        amount = float(self.owner.loss.amount(x)[0])
+        reach = max(amount, 1.0) / float(steepest(self.owner.loss).max())
+        return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
+
+    def _variables(self, count: int) -> IntArray:
+        """Positions of so many further variables."""
+        self.width += count
+        return np.arange(self.width - count, self.width)
+
+    def _add(self, cones: list[Any], right: FloatArray, *entries: Entries) -> int:
+        """Append rows of cones; return the position of the first."""
+        first = self.count
+        self.entries += [(i + first, j, values) for i, j, values in entries]
+        self.rights.append(right)
+        self.cones += cones
+        self.count += len(right)
+        return first
+
+    def _add_between(
+        self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, FloatArray], Entries]
+    ) -> tuple[int, IntArray, FloatArray]:
+        """Append low <= rows <= high, given the entries of rows times signs.
+
+        Return the position of the first side, and the row and sign of each.
+        """
+        equal = low == high
+        masks = equal, np.isfinite(high) & ~equal, np.isfinite(low) & ~equal
+        rows = np.concatenate([np.flatnonzero(mask) for mask in masks])
+        signs = np.repeat([1.0, 1.0, -1.0], [np.count_nonzero(mask) for mask in masks])
+        count = int(equal.sum())
+        cones = [clarabel.ZeroConeT(count)] if count else []
+        cones += [clarabel.NonnegativeConeT(len(rows) - count)] if len(rows) > count else []
+        right = np.where(signs > 0.0, high[rows], -low[rows])
+        return self._add(cones, right, block(rows, signs)), rows, signs
+
+    def _add_coupling(self, coupling: Coupling) -> Callable[[FloatArray], FloatArray]:
+        """Append a condition; return what reads its multipliers from the duals."""
         if isinstance(coupling, Cone):
-            m = len(coupling.matrix)
-            ordered = np.append(-duals[at + 1 : at + 1 + m], duals[at])
-            return ordered[: coupling.size] / (self.owner.steepest(coupling).max() * self.scale)
-        if isinstance(coupling, LogLoss) and self.model is not None:
-            return np.maximum(duals[at : at + coupling.size] / self._score_unit, 0.0)
-        return np.maximum(-duals[at : at + 3 * coupling.size : 3], 0.0)
+            return self._add_cone(coupling)
+        x = self.case.x[0]
+        if isinstance(coupling, LogSumExp):
+            limit = coupling.limit - float(self.case.margin[0, 0])
+            scores = coupling.matrix @ x + coupling.offset - limit
+            first = self._add_exponentials(coupling.matrix, scores)
+        else:
+            loss = self.owner.loss
+            if self.model is not None:
+                return self._add_scores(loss)
+            matrix = np.vstack([loss.matrix, np.zeros((1, self.program.width))])
+            scores = np.append(loss.matrix @ x + loss.offset, 0.0)
+            first = self._add_exponentials(matrix, scores, is_above=True)
+        return lambda duals: np.maximum(-duals[first : first + 3 * coupling.size : 3], 0.0)
+
+    def _add_cone(self, cone: Cone) -> Callable[[FloatArray], FloatArray]:
+        """(slope · y + radius, M y + c) in the second-order cone."""
+        x, size = self.case.x[0], self.owner.steepest(cone).max()
+        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
+        block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
+        right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
+        right = right / (size * self.scale)
+        first = self._add([clarabel.SecondOrderConeT(len(right))], right, _entries_of(block))
+        head, tail = slice(first + 1, first + len(right)), slice(first, first + 1)
+        return lambda duals: np.append(-duals[head], duals[tail])[: cone.size] / (size * self.scale)
+
+    def _add_exponentials(
+        self, matrix: FloatArray, scores: FloatArray, *, is_above: bool = False
+    ) -> int:
+        """exp(matrix · change + scores − value) <= shares that add up to 1 at most.
+
+        The value is one more variable, which ``is_above`` a log-loss; else it is 0.
+        """
+        m = len(matrix)
+        rows, shares = 3 * np.arange(m), self._variables(m)
+        i, j, values = _entries_of(-matrix * self.scale * self.form.unit)
+        right = np.stack([scores, np.ones(m), np.zeros(m)], axis=1).ravel()
+        entries = [(3 * i, j, values), (rows + 2, shares, -np.ones(m))]
+        if is_above:
+            entries.append((rows, np.repeat(self._variables(1), m), np.ones(m)))
+        first = self._add([clarabel.ExponentialConeT() for _ in range(m)], right, *entries)
+        total = np.zeros(m, dtype=np.intp), shares, np.ones(m)
+        self._add([clarabel.NonnegativeConeT(1)], np.ones(1), total)
+        return first
+
+    def _add_scores(self, loss: LogLoss) -> Callable[[FloatArray], FloatArray]:
+        """Append the changes of a log-loss's scores, as the last variables."""
+        m, unit = loss.size, self._score_unit
+        block = _entries_of(loss.matrix * (self.scale / unit)[:, None] * self.form.unit)
+        changes = _picked(self._variables(m), -1.0)
+        first = self._add([clarabel.ZeroConeT(m)], np.zeros(m), block, changes)
+        return lambda duals: np.maximum(duals[first : first + m] / unit, 0.0)
 
 
-def entries_of(block: FloatArray, row: int = 0, column: int = 0) -> Entries:
-    """The entries of a block that begins at some row and column."""
+def _entries_of(block: FloatArray) -> Entries:
+    """The entries of a matrix that are not 0."""
     i, j = np.nonzero(block)
-    return i + row, j + column, block[i, j]
+    return i, j, block[i, j]
 
 
 def _picked(columns: IntArray, value: FloatArray | float) -> Entries:
@@ -514,12 +489,7 @@ def _picked(columns: IntArray, value: FloatArray | float) -> Entries:
     return np.arange(len(columns)), columns, np.full(len(columns), value)
 
 
-def sparse_columns(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
+def _matrix(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
     """The matrix with these entries, none of them twice."""
-    if not entries:
-        return sparse.csc_matrix(shape)
     rows, columns, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
-    order = np.lexsort((rows, columns))
-    starts = np.zeros(shape[1] + 1, dtype=np.int32)
-    np.cumsum(np.bincount(columns, minlength=shape[1]), out=starts[1:])
-    return sparse.csc_matrix((values[order], rows[order].astype(np.int32), starts), shape=shape)
+    return sparse.csc_matrix((values, (rows, columns)), shape=shape)

@@ -55,9 +55,8 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
         """The columns with those that it pays to move; None if there are none."""
         outcome, _, multipliers = answer
         refuted = outcome is Outcome.INFEASIBLE
-        if outcome is Outcome.LIMIT or not (free & ~columns).any():
-            return None
-        if refuted and program.refutes(case, multipliers[None, :])[0]:
+        is_proved = refuted and program.refutes(case, multipliers[None, :])[0]
+        if outcome is Outcome.LIMIT or is_proved or not (free & ~columns).any():
             return None
         normal = program.cut(multipliers[None, :], case.x).normal[0]
         room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
@@ -75,10 +74,10 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
     rates = np.where(free, np.abs(normals(program)) / unit_costs, 0.0)
     columns = np.zeros(program.width, dtype=bool)
     columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
-    larger: BoolArray | None = columns & free
-    while larger is not None:
+    columns &= free
+    answer = narrow(columns)
+    while (larger := extended(columns, answer)) is not None:
         columns, answer = larger, narrow(larger)
-        larger = extended(columns, answer)
     outcome, point, multipliers = answer
     if outcome is not Outcome.FOUND:
         return outcome, np.full(program.width, np.nan), multipliers

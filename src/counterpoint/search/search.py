@@ -168,9 +168,8 @@ class Subproblem:
 class StartHint:
     """Where to look for points, if the target is smooth and not convex."""
 
-    # (d,) a point that is known to be of the class that is wanted; None for none
+    # (d,) a point on the segment to which to look; None for none
     prototype: FloatArray | None = None
-    on_segment: bool = False  # whether to look on the segment that leads there
     anywhere: bool = True  # whether to look everywhere else
     otherwise: bool = False  # whether to do so at least where the segment has no point
 

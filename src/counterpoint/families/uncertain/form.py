@@ -203,9 +203,9 @@ class FourierScores(UncertainForm):
             prototype = None
         is_best = target.search == "best"
         anywhere = target.search == "optimal" or (is_best and (target.selects or prototype is None))
-        on_segment = prototype is not None and target.search != "optimal"
-        otherwise = is_best and not anywhere
-        return StartHint(prototype, on_segment, anywhere, otherwise)
+        if target.search == "optimal":
+            prototype = None
+        return StartHint(prototype, anywhere, otherwise=is_best and not anywhere)
 
     def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
         count, seed = max(target.draws // SHARE, 1), target.random_state

@@ -126,7 +126,7 @@ class RowSearch:
     def run(self) -> FloatArray | None:
         """Return the cheapest point (d,) that is seen; None without one."""
         hint, margins, points = self.hint, self.safety_margins, list[FloatArray]()
-        if hint.prototype is not None and hint.on_segment:
+        if hint.prototype is not None:
             self._set_margin(0.0 if margins is None else float(margins.segments[0]))
             point = self._enter(self.start, self._clipped(hint.prototype))
             points += [] if point is None else [point]

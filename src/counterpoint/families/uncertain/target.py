@@ -32,7 +32,7 @@ from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
-from counterpoint.search.search import SafetyMargins, StartHint, Union, search
+from counterpoint.search.search import SafetyMargins, StartHint, search
 from counterpoint.solvers.base import Effort
 
 __all__ = ["Robust", "UncertainForm", "attainable_sentence"]
@@ -452,11 +452,9 @@ def _point(question: Query, target: Label | Robust, x: FloatArray, end: float) -
     seconds = end - thread_time()
     if seconds <= 0.0:
         return None
-    safety_margins, chance = question.safety_margins(target, x), target.requirement.chance
-    hint = None if chance is None else chance.start_hint(question)
-    pieces = Union.of(question.actionable, question.form.regions(target), hint)
+    cases, margins = question.actionable.cases(x), question.safety_margins(target, x)
     effort = Effort(1.0, min(SECONDS, seconds))
-    result = search(pieces, question.actionable.cases(x), effort, safety_margins)
+    result = search(question.union(target), cases, effort, margins)
     return result.points[0] if result.piece[0] >= 0 else None
 
 

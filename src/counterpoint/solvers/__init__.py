@@ -5,7 +5,7 @@ To add one, write a file and enter it in `all_solvers`. Wings bring the solvers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial, reduce
 from itertools import combinations
@@ -71,7 +71,11 @@ def lack(program: Program) -> str:
 
     for count in (1, 2):
         combined = combinations(_simpler(program), count)
-        ways = [way for way in combined if _is_taken(_by(way, program))]
+        ways = [
+            way
+            for way in combined
+            if _is_taken(reduce(lambda simpler, step: step[2](simpler), way, program))
+        ]
         if ways:
             names = dict.fromkeys(name for way in ways for name, _, _ in way)
             advice = dict.fromkeys(" and ".join(advice for _, advice, _ in way) for way in ways)
@@ -134,10 +138,6 @@ def require_known(program: Program, known: frozenset[type]) -> None:
         raise NoSolver(
             f"This model cannot be searched with {name}. {advice[0].upper()}{advice[1:]}."
         )
-
-
-def _by(ways: Iterable[Simpler], program: Program) -> Program:
-    return reduce(lambda simpler, way: way[2](simpler), ways, program)
 
 
 def _is_taken(program: Program) -> bool:

@@ -89,7 +89,7 @@ class Daqp(Solver):
         limits = limits._replace(row_low=row_low, row_high=row_high)
         if lengths is None:
             lengths = limits.shortfall(columns=True)
-        limits = limits.divided(lengths)
+        limits = BatchBounds(*(limit / lengths[:, None] for limit in limits))
         change /= lengths[:, None]
         seconds = {} if effort.seconds is None else {"time_limit": effort.seconds}
         rows_by_mask: dict[bytes, list[int]] = {}

@@ -42,10 +42,6 @@ class BatchBounds(NamedTuple):
             short = np.maximum(short, np.maximum(self.low, -self.high).max(axis=1, initial=0.0))
         return np.where((short > 0.0) & np.isfinite(short), short, 1.0)
 
-    def divided(self, lengths: FloatArray) -> BatchBounds:
-        """The same for changes in units of a length for each row of the batch."""
-        return BatchBounds(*(limit / lengths[:, None] for limit in self))
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,7 @@ def test_the_margin_is_the_least_that_brute_force_finds(share: float, target: An
     assert found.cost - found.cost_without == pytest.approx(found.margin / slope, rel=1e-6)
     score = explainer.model.decision_function(found.answers.to_frame())
     assert (score >= found.margin * (1 - 1e-9)).all()
-    assert found.lost == 0
+    assert found.unanswered == 0
 
 
 def test_nothing_is_asked_for_where_nothing_varies():
@@ -111,7 +111,7 @@ def test_rows_without_room_are_counted_and_a_margin_out_of_reach_is_said():
     wide = cp.Explainer(explainer.model, data=rows, constraints=cp.Bounds("x", high=10.0, rise=3.0))
     found = survival(wide, rows, 1, refits(threshold), share=0.8)
     fewer = wide.explain(rows, cp.Label(1, margin=found.margin)).found
-    assert found.lost == wide.explain(rows, 1).found.sum() - fewer.sum() > 0
+    assert found.unanswered == wide.explain(rows, 1).found.sum() - fewer.sum() > 0
     assert "lose their answer" in str(found)
 
 

@@ -23,7 +23,7 @@ __all__ = ["Survival", "survival"]
 @final
 @dataclass(frozen=True, eq=False)
 class Survival:
-    """What `survival` found.
+    """A margin by which answers stay valid on refits, and what it costs; `survival` returns it.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Survival:
         The share of answers without a margin.
     cost, cost_without
         The mean cost of answers with the margin and without it, of rows that have both.
-    lost
+    unanswered
         How many rows have an answer without the margin, and none with it.
     answers
         The answers with the margin.
@@ -53,12 +53,12 @@ class Survival:
     share_without: float
     cost: float
     cost_without: float
-    lost: int
+    unanswered: int
     answers: cp.Counterfactuals
     curve: pd.DataFrame
 
     def __str__(self) -> str:
-        loss = f" {self.lost} rows lose their answer." if self.lost else ""
+        loss = f" {self.unanswered} rows lose their answer." if self.unanswered else ""
         return (
             f"With a margin of {self.margin:.3g}, {self.share:.1%} of answers stay valid on "
             f"{len(self.shares)} refits that the choice did not see, instead of "

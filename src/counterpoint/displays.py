@@ -50,25 +50,29 @@ class WaterfallDisplay:
 
     @classmethod
     def from_answer(cls, answer: cp.Counterfactual) -> Self:
-        """Of an answer of `Explainer.explain`.
+        """Return the display of an answer of `Explainer.explain`: one change after the other.
+
+        The change that moves the score most by itself comes first.
 
         Raises
         ------
         NoAnswer
-            If it is none.
+            If the row has no answer.
         """
         batch, i = _found(answer), answer.position
         form, target = batch.question.form, batch.targets[i]
         before, after = batch.before[i], batch.after[i]
-        moved = np.flatnonzero(before != after)
-        points = np.repeat(before[None, :], len(moved) + 1, axis=0)
-        points[np.arange(1, len(moved) + 1), moved] = after[moved]
-        alone = form.margin(batch.features.expand(points), target)
-        moved = moved[np.argsort(-np.abs(alone[1:] - alone[0]), kind="stable")]
-        for step, j in enumerate(moved.tolist(), 1):
+        changed = np.flatnonzero(before != after)
+        # Each change by itself, below the row as it is: for the order.
+        points = np.repeat(before[None, :], len(changed) + 1, axis=0)
+        points[np.arange(1, len(changed) + 1), changed] = after[changed]
+        scores = form.margin(batch.features.expand(points), target)
+        changed = changed[np.argsort(-np.abs(scores[1:] - scores[0]), kind="stable")]
+        # Then all changes in this order, each added to those before.
+        for step, j in enumerate(changed.tolist(), 1):
             points[step] = points[step - 1]
             points[step, j] = after[j]
-        names = [batch.features.names[j] for j in moved.tolist()]
+        names = [batch.features.names[j] for j in changed.tolist()]
         labels = [f"{short(n)}  {_pair(*answer.changes[n])}" for n in names]
         return cls(labels, np.asarray(form.margin(batch.features.expand(points), target)))
 
@@ -128,7 +132,7 @@ class ChangesDisplay:
 
     @classmethod
     def from_answers(cls, answers: cp.Counterfactuals, features: int = 15) -> Self:
-        """Return the display of a batch's answers, with so many features at most."""
+        """Return the display of a batch's answers, with at most ``features`` features."""
         all_of(cp.Counterfactuals, (answers,), "Counterfactuals, as explain returns them")
         rows = np.flatnonzero(answers.found)
         rows = rows[np.argsort(answers.cost[rows], kind="stable")]
@@ -195,7 +199,7 @@ class AlternativesDisplay:
 
     @classmethod
     def from_alternatives(cls, alternatives: cp.Alternatives, row: int = 0) -> Self:
-        """Of the answers to one row."""
+        """Return the display of the answers to one row."""
         all_of(cp.Alternatives, (alternatives,), "Alternatives, as explain(…, n=3) returns them")
         answers = alternatives[row]
         if not answers:

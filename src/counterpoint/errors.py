@@ -265,9 +265,9 @@ def check_name(what: str, name: object) -> None:
 
 
 def floats(what: str, values: Any, names: Sequence[Hashable] = ()) -> NDArray[np.float64]:
-    """An array of numbers as float64; anything else is refused.
+    """Return numbers as float64; refuse anything else, naming it ``what``.
 
-    So are labels of a pandas frame that are not ``names``, the order of its rows and columns.
+    A pandas frame or series must have its rows and columns in the order ``names``, or none.
     """
     for labels in (axis.tolist() for axis in (getattr(values, "axes", ()) if names else ())):
         if labels not in ([*names], [*range(len(names))]):

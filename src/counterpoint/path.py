@@ -169,14 +169,14 @@ class Path:
         return self.measure.encoded_cost(self.features).kind is not Manhattan
 
     def to_frame(self) -> Any:
-        """One line for each row and target: what was wanted, what came of it, and the answer.
+        """Return a line for each row and target: the target, the status and the answer.
 
         The columns are ``row``, the position of the row; what the targets are made of (``label``,
         ``weight`` …); ``status``, ``probability``, ``cost`` and ``gap``; and the features of the
         answer, missing where there is none. A column of ours that goes by the name of a feature
         gets an underscore at its end.
 
-        A frame of the library of what was passed, with its index; of pandas for an array.
+        The frame is of the library of the rows, with their index; of pandas for an array.
         """
         n, count = self.found.shape
         first, features = self.answers[0], self.features
@@ -191,7 +191,7 @@ class Path:
         return first.table.beside(columns, lines, answers)
 
     def plot(self, row: int = 0, features: int = 8, ax: Any = None) -> Figure:
-        """One row's path: the probability against the cost, and what changes along it.
+        """Draw one row's path: the probability against the cost, and what changes along it.
 
         Left, the probability of the label against the cost; where the cost is the square of a
         length, against that length; the weights of trade-offs are marked. Where targets are not
@@ -227,7 +227,7 @@ class Path:
         return draw(self[row], features, ax)
 
     def summary(self) -> str:
-        """How many answers have which status, and from where to where the path goes."""
+        """Count the answers by status, and say from where to where the path goes."""
         n, count = self.found.shape
         size = f"{several(n, 'row')}, {several(count, 'target')}"
         counts = [f"{(self.status == s).sum()} {s}" for s in Status if (self.status == s).any()]
@@ -315,15 +315,16 @@ def traced(
     *,
     progress: bool | None,
 ) -> Path:
-    """The answers to one target after the other; trade-offs that differ in weight, in one batch."""
+    """Answer one target after the other; trade-offs that differ in weight alone, in one batch."""
     from counterpoint.search.answering import answers_to
 
     n = len(tables[1])
     answers: dict[int, Counterfactuals] = {}
-    groups: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}  # positions of targets that are answered together
     for k, target in enumerate(targets):
-        alone = target.requirement.weight is None
-        groups.setdefault((target.requirement, k if alone else -1), []).append(k)
+        # Requirements that differ in weight compare equal; those without one stay by themselves.
+        has_weight = target.requirement.weight is not None
+        groups.setdefault((target.requirement, -1 if has_weight else k), []).append(k)
     with track(n * len(targets), show=progress) as advance:
         for places in groups.values():
             query = replace(task, target=targets[places[0]])
@@ -332,14 +333,14 @@ def traced(
                 continue
             weights = np.repeat([targets[k].requirement.weight for k in places], n)
             copies = repeated(tables, np.tile(np.arange(n), len(places)))
-            whole = answers_to(query, copies, advance, weight=weights)
+            batch = answers_to(query, copies, advance, weight=weights)
             for i, k in enumerate(places):
-                answers[k] = whole.part(slice(i * n, (i + 1) * n), tables[0])
+                answers[k] = batch.part(slice(i * n, (i + 1) * n), tables[0])
     return Path(targets, tuple(answers[k] for k in range(len(targets))), cost)
 
 
 def checked_targets(targets: Any) -> tuple[Target, ...]:
-    """Targets, or a sentence that says what is wrong with them."""
+    """Return targets as a tuple; refuse what is no list of them in a sentence."""
     if isinstance(targets, Mapping | Target) or not is_listed(targets):
         raise InvalidInput(
             f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "

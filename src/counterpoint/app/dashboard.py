@@ -128,9 +128,9 @@ class Dashboard:
         return explainer.trace(X, targets, time_limit=seconds, progress=False)
 
     def _prepared(
-        self, request: ExplainRequest, times: int
+        self, request: ExplainRequest, answers_a_row: int
     ) -> tuple[cp.Explainer, list[Any], float]:
-        """Return the explainer, the model's columns of the rows, and seconds for each answer."""
+        """Return the explainer, rows of the model's columns, and the seconds for each answer."""
         if len(request.rows) > self.rows:
             raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(request.rows)}.")
         for i, row in enumerate(request.rows):
@@ -143,7 +143,7 @@ class Dashboard:
         X = [{name: row[name] for name in self.names} for row in request.rows]
         additions = {"constraints": request.constraints, "cost": request.cost}
         entries = {key: value for key, value in additions.items() if value is not None}
-        return self._explainer(json.dumps(entries)), X, self.seconds / len(X) / times
+        return self._explainer(json.dumps(entries)), X, self.seconds / len(X) / answers_a_row
 
     def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
         """Return the model's prediction for each row, and its probabilities of labels, if any."""

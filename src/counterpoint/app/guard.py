@@ -74,21 +74,17 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        answer: ASGIApp | None = self._stopped(scope)
-        if answer is None and scope["path"] == OPEN:
-            answer, receive = (
-                self.app,
-                _replayed(b"", receive),
-            )  # whoever asks it sends nothing more
-        elif answer is None:
-            body = await self._body(scope, receive)
+        responder: ASGIApp | None = self._early_response(scope)
+        if responder is None:
+            # A health check sends no body, and does not wait for one to be read.
+            body = b"" if scope["path"] == OPEN else await self._body(scope, receive)
             if isinstance(body, bytes):
                 entry["bytes"] = len(body)
-                answer, receive = self.app, _replayed(body, receive)
+                responder, receive = self.app, _replayed(body, receive)
             else:
-                answer = body
+                responder = body
         try:
-            await answer(scope, receive, sent)
+            await responder(scope, receive, sent)
         finally:
             self._log(scope, entry, start)
 
@@ -98,8 +94,8 @@ class Guard:
         entry["ms"] = round(1e3 * (perf_counter() - start), 1)
         LOG.info("answered", extra={"request": {"method": scope["method"], **entry}})
 
-    def _stopped(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request that may not pass; None for one that may."""
+    def _early_response(self, scope: Scope) -> Response | None:
+        """Return a refusal, or the redirect that stores the token; None if the app may answer."""
         headers = Headers(scope=scope)
         if self.token is None:
             host = re.sub(r":\d*$", "", headers.get("host", ""))
@@ -111,20 +107,20 @@ class Guard:
             return None
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if token and scope["path"] == "/" and self._fits(token):
-            response = RedirectResponse("/", 303)
-            response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
-            return response
+            redirect = RedirectResponse("/", 303)
+            redirect.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            return redirect
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         if self._fits(credentials if kind.lower() == "bearer" else _cookie(headers)):
             return None
-        answer = refusal(
+        unauthorized = refusal(
             401,
             "This needs the token that the service was started with: open the page with "
             "/?token=..., or send the header 'Authorization: Bearer ...'.",
             scope["path"],
         )
-        answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
+        unauthorized.headers["WWW-Authenticate"] = "Bearer"
+        return unauthorized
 
     def _fits(self, token: str) -> bool:
         return secrets.compare_digest(token.encode(), (self.token or "").encode())

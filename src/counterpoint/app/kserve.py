@@ -130,7 +130,7 @@ def _datatype(feature: Any) -> str:
 
 
 def _values(tensor: Tensor) -> list[Any]:
-    """The values of a tensor, which are of its shape and its datatype."""
+    """Return the values of a tensor, a row each; refuse another shape or datatype than stated."""
     nested = [cell if isinstance(cell, list) else [cell] for cell in tensor.data]
     values, n = [cell for cells in nested for cell in cells], len(tensor.data)
     is_nested = any(isinstance(cell, list) for cell in tensor.data)

@@ -77,7 +77,7 @@ class View:
         rules = (*policy.constraints, *policy.implied)
         immutable = {n for rule in rules if isinstance(rule, cp.Immutable) for n in rule.features}
         self.movable = [f for f in policy.features if f.name not in immutable]
-        self.kept = [f for f in policy.features if f.name in immutable]
+        self.immutable = [f for f in policy.features if f.name in immutable]
         self.aim = self.label(target)  # of the policy
         self.is_plain = isinstance(target, cp.Label) and not target.margin
         self.weights = _weights(policy.cost, policy.features.names)

@@ -250,6 +250,7 @@ def _needs(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
 def _line(
     answers: cp.Counterfactuals, rows: NDArray[np.bool_], confidence: float
 ) -> dict[str, Any]:
+    """Return a group's line of the table: counts, share that is fixed, median cost, intervals."""
     status, needs = answers.status, _needs(answers) & rows
     fixed, answered = fixed_rows(answers) & rows, answers.found & needs
     cost, count = answers.cost[answered], int(needs.sum())
@@ -280,7 +281,7 @@ def _line(
 def _constraints(
     explainer: cp.Explainer, answers: cp.Counterfactuals, fixed: list[int], unfixed: list[int]
 ) -> pd.DataFrame:
-    """What each constraint does to fixed rows and to others."""
+    """Return a line for each constraint: what it does to fixed rows, and costs the others."""
     import pandas as pd
 
     constraints, rows = answers.question.constraints, [*fixed, *unfixed]
@@ -297,18 +298,18 @@ def _constraints(
     )
 
     def without(rules: Sequence[cp.Constraint]) -> tuple[float, float]:
-        """The share of fixed rows with an answer under some constraints, and of cost saved."""
+        """Answer the rows again under fewer constraints: the share freed, and of cost saved."""
         looser = cp.Explainer(
             explainer.model, features=[*answers.features], cost=explainer.cost, constraints=rules
         )
         cost = np.full(len(rows), np.nan)
         for target in {id(t): t for t in targets}.values():
-            at = [k for k, other in enumerate(targets) if other is target]
-            mine = cells.take(np.array(rows)[at]).native
-            cost[at] = looser.explain(mine, target, time_limit=seconds, progress=False).cost
+            index = [k for k, other in enumerate(targets) if other is target]
+            X = cells.take(np.array(rows)[index]).native
+            cost[index] = looser.explain(X, target, time_limit=seconds, progress=False).cost
         before, after = answers.cost[unfixed], cost[len(fixed) :]
         saved = np.divide(before - after, before, out=np.zeros(len(unfixed)), where=before > 0)
-        saved[~(saved > 1e-6)] = 0.0  # below the gap that was asked for it is nothing
+        saved[~(saved > 1e-6)] = 0.0  # below the gap of a search it may be none
         freed = np.isfinite(cost[: len(fixed)])
         return float(freed.sum() / max(1, len(fixed))), float(saved.sum() / max(1, len(unfixed)))
 

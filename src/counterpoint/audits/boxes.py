@@ -138,7 +138,7 @@ class _Reach(NamedTuple):
 
 
 def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
-    """Where a feature can get from what is given of it; None if it may be nowhere."""
+    """Return what a feature can reach from its part of the box; None if that is nothing."""
     inside = feature.observed if inside is None else inside
     if inside is None:
         raise InvalidInput(
@@ -153,21 +153,23 @@ def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> _Reach 
 def _categories(
     feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
 ) -> _Reach | None:
+    """Return which categories can be reached from those in the box; None if there is none."""
     inside = [stated] if stated in feature.categories else list(stated)
     if not inside or not {*inside} <= {*feature.categories}:
         raise InvalidInput(
             f"Expected categories of {feature.name!r} in the box; got {shown(stated)}."
         )
     alone, count = cp.Features([feature]), len(feature.categories)
+    # All moves from one category to another, as columns of codes.
     old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
     allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
     for condition in (condition for rule in rules for condition in rule.region(alone)):
         allowed &= condition.violation(alone.expand(new), alone.expand(old)) <= 0
-    origins: dict[Hashable, Hashable] = {}
+    origins: dict[Hashable, Hashable] = {}  # from a category that is reached to one in the box
     for k in np.flatnonzero(allowed).tolist():
-        u, v = (feature.categories[position] for position in divmod(k, count))
-        if u in inside and (u == v or v not in origins):
-            origins[v] = u
+        start, end = (feature.categories[position] for position in divmod(k, count))
+        if start in inside and (start == end or end not in origins):
+            origins[end] = start
     if not origins:
         return None
     start = feature.stand_in if feature.stand_in in origins else next(iter(origins))
@@ -176,6 +178,7 @@ def _categories(
 
 
 def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+    """Return the range that can be reached from one in the box; None if it is empty."""
     try:
         low, high = map(float, stated)
     except (TypeError, ValueError):
@@ -190,7 +193,7 @@ def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> _Reac
             f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
             f"{shown(stated)}."
         )
-    # Each end of what a rule allows rises with where one starts: so all together are a range again.
+    # Both ends of what a rule allows rise with the value before: the union over the box is a range.
     ends = [_ends(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
     least, most = max(end[0] for end in ends), min(end[1] for end in ends)
     if least > most:

@@ -59,7 +59,7 @@ def out_option(what: str, otherwise: str, panel: str | None = None) -> Any:
 
 
 def read_rows(path: Path) -> pd.DataFrame:
-    """The rows of a file, numbered from 0.
+    """Read the rows of a file, numbered from 0.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _need_parquet(path: Path) -> None:
 
 
 def _read_lines(path: Path) -> pd.DataFrame:
-    """Rows of JSON lines; pandas would neither say which line is wrong nor keep all types."""
+    """Read rows of JSON lines: pandas would not say which line is wrong, nor keep all types."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -129,7 +129,7 @@ def _read_lines(path: Path) -> pd.DataFrame:
 
 
 def check_out(out: Path, *inputs: Path | None) -> None:
-    """Raise, before any work, if nothing could be written there."""
+    """Raise if the file could not be written; called before any work."""
     if out == STDOUT:
         return
     if out.suffix not in FORMATS:
@@ -150,9 +150,9 @@ def write(
     table: Callable[[], pd.DataFrame],
     lines: Callable[[], Iterable[str]] | None = None,
 ) -> str:
-    """Write a table or JSON lines, by default of the table, as the file is named, and say where.
+    """Write a table, or JSON lines, by the ending of the file; return where it was written.
 
-    The file is there completely or not at all.
+    JSON lines are those of the table by default. A file is written completely or not at all.
     """
     if lines is None:
 
@@ -330,9 +330,9 @@ def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
 
 
 def _refuse_bomb(path: Path) -> None:
-    """Raise if a small file takes much memory: nothing is unpacked before that is known."""
-    # Bytes: 64 MB for any model, or 20 times the file, for fitted numbers are packed two to ten
-    # times. A character of a schema takes 16: two of them make an object of 32.
+    """Raise if a small file would take much memory, before anything is unpacked."""
+    # In bytes: 64 MB for any model, or 20 times the file, for fitted numbers are compressed two to
+    # ten times. A character of a schema takes 16, since two of them make an object of 32.
     most = max(2**26, 20 * path.stat().st_size)
     with ZipFile(path) as file:
         sizes = {member.filename: member.file_size for member in file.infolist()}

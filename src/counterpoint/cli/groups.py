@@ -130,7 +130,7 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
 
 
 def _components(frame: pd.DataFrame, dimensions: int) -> Any:
-    """Principal components of numbers, standardised, and of words, as zeros and ones."""
+    """Fit principal components to standardised numbers, and to words as zeros and ones."""
     from sklearn.compose import make_column_transformer
     from sklearn.decomposition import PCA
     from sklearn.impute import SimpleImputer
@@ -140,7 +140,7 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
     numbers = list(frame.select_dtypes(["number", "bool"]))
     words = [name for name in frame if name not in numbers]
     for name in words:
-        values, most = frame[name].nunique(), 50  # with more, it is taken for a name of each row
+        values, most = frame[name].nunique(), 50  # with more, it may be a name of each row
         if values > most:
             raise cp.InvalidInput(
                 f"Expected at most {most} values in a column of words; {name!r} has {values}. "
@@ -156,14 +156,14 @@ def _components(frame: pd.DataFrame, dimensions: int) -> Any:
 
 
 def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
-    """How good the explanation is, on rows that are set aside if there are enough."""
+    """Judge the explanation, on rows set aside if each group has four; note small groups."""
     sizes = frame[column].value_counts()
-    least, few = sizes.min(), 20  # 3 of 10 wrong are no news of 1 in 10
-    if least < few:
+    least, reliable = sizes.min(), 20  # of 10 rows, a rate of 10 % and one of 30 % look alike
+    if least < reliable:
         typer.echo(
-            f"Note: group {sizes.idxmin()} has {least} rows. With fewer than {few}, that nothing "
-            "changes means no more than that nothing can be told, and shares such as correctness "
-            "can be good by chance.",
+            f"Note: group {sizes.idxmin()} has {least} rows. With fewer than {reliable}, that "
+            "nothing changes means no more than that nothing can be told, and shares such as "
+            "correctness can be good by chance.",
             err=True,
         )
     if least < 4:

@@ -67,23 +67,27 @@ Optimal = Annotated[
 
 
 def flattened(command: Any) -> Callable[..., Any]:
-    """Replace each parameter that is a dataclass by the fields of it, of a command or a class."""
+    """Wrap a command, or a class, so that it takes the fields of dataclasses instead of these.
+
+    Typer reads options from a signature: ``f(rows: Rows, out: Path)``, with a dataclass ``Rows`` of
+    ``path`` and ``skip``, becomes ``f(*, path, skip, out)``.
+    """
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    groups = {p.name: flattened(p.annotation) for p in parameters if is_dataclass(p.annotation)}
-    fields = {name: inspect.signature(make).parameters for name, make in groups.items()}
+    makers = {p.name: flattened(p.annotation) for p in parameters if is_dataclass(p.annotation)}
+    fields = {name: inspect.signature(make).parameters for name, make in makers.items()}
 
     @wraps(command, updated=())
-    def called(**values: Any) -> Any:
-        for name, make in groups.items():
+    def wrapper(**values: Any) -> Any:
+        for name, make in makers.items():
             values[name] = make(**{field: values.pop(field) for field in fields[name]})
         return command(**values)
 
-    every = [field for p in parameters for field in fields.get(p.name, {p.name: p}).values()]
-    every.sort(key=lambda p: p.default is not p.empty)  # arguments before options
-    taken = [p.replace(kind=p.KEYWORD_ONLY) for p in every]
-    called.__annotations__ = {p.name: p.annotation for p in taken}
-    called.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-    return called
+    flat = [field for p in parameters for field in fields.get(p.name, {p.name: p}).values()]
+    flat.sort(key=lambda p: p.default is not p.empty)  # arguments before options
+    options = [p.replace(kind=p.KEYWORD_ONLY) for p in flat]
+    wrapper.__annotations__ = {p.name: p.annotation for p in options}
+    wrapper.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return wrapper
 
 
 @final
@@ -194,7 +198,7 @@ class Wish:
     ] = None
 
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
-        """Return the target for a model; ``otherwise`` is that of the policy file."""
+        """Return the target that the options state; ``otherwise`` is that of the policy file."""
         model_labels = labels_of(model)
         about = dict(self._about())
         self._refuse_contradictions(list(about))

@@ -93,7 +93,7 @@ def proximity(
     distance: str | cp.Cost = "mad",
     **read: Unpack[ReadOptions],
 ) -> FloatArray:
-    """The distance of each answer from its row; a category that changes counts 1.
+    """Return the distance of each answer from its row; a category that changes counts 1.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def sparsity(
 def redundancy(
     model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
-    """How many changes of each answer could be taken back, one at a time, with it still valid.
+    """Count the changes of each answer that could be undone, one at a time, with it still valid.
 
     Parameters as for `validity`. NaN also for answers that are not valid.
 
@@ -143,7 +143,7 @@ def constraint_violation(
     constraints: cp.Constraint | Iterable[cp.Constraint] = (),
     **read: Unpack[ReadOptions],
 ) -> FloatArray:
-    """By how much each answer violates the constraint that it violates most; 0 if it meets all.
+    """Return how much each answer violates the constraint it violates most; 0 if it meets all.
 
     Relative to the size of the constraint's terms, as in `Certificate`; up to a millionth is
     rounding, and counts as 0. That an `Integer` changes in whole steps is one of the constraints.
@@ -183,7 +183,7 @@ def ynn(
     k: int = 5,
     **read: Unpack[ReadOptions],
 ) -> FloatArray:
-    """The share of each answer's k nearest rows of the data to which the model gives the target.
+    """Return the share of each answer's k nearest rows of data that have the target.
 
     For several classes and for regressors too. Distances are those of `proximity` by ``"l2"``;
     rows of the data with a missing cell are left out, and answers with one have no number.
@@ -218,7 +218,7 @@ def ynn(
 def lof(
     model: Any, factuals: Any, counterfactuals: Any, k: int = 20, **read: Unpack[ReadOptions]
 ) -> FloatArray:
-    """The local outlier factor of each answer among the data: about 1 inside, larger outside.
+    """Return the local outlier factor of each answer among the data: about 1 inside, else larger.
 
     By scikit-learn's `LocalOutlierFactor` with k neighbours, in the space of `ynn`; parameters as
     there.
@@ -240,7 +240,7 @@ def diversity(
     distance: str | cp.Cost = "mad",
     **read: Unpack[ReadOptions],
 ) -> FloatArray:
-    """The mean distance between two answers to the same row; parameters as for `proximity`.
+    """Return the mean distance between two answers to the same row; parameters as for `proximity`.
 
     One number (n,) for each factual row; NaN for those with fewer than two answers.
 
@@ -251,15 +251,16 @@ def diversity(
     """
     answers = pairs(model, factuals, counterfactuals, **read)
     groups = (np.flatnonzero((answers.row == i) & answers.answered) for i in np.unique(answers.row))
-    both = [(a, b) for mine in groups for k, a in enumerate(mine) for b in mine[:k]]
-    first, second = np.array(both, dtype=np.intp).reshape(-1, 2).T
+    couples = [(a, b) for group in groups for k, a in enumerate(group) for b in group[:k]]
+    first, second = np.array(couples, dtype=np.intp).reshape(-1, 2).T
     answered = np.ones(len(first), dtype=bool)
-    two = replace(
+    # As pairs of a row and its answer, so that distances are measured as those are.
+    between = replace(
         answers, row=answers.row[first], answered=answered, x=answers.y[first], y=answers.y[second]
     )
-    sums = np.bincount(two.row, two.distances(distance), minlength=answers.count)
+    sums = np.bincount(between.row, between.distances(distance), minlength=answers.count)
     with np.errstate(invalid="ignore"):
-        return np.asarray(sums / np.bincount(two.row, minlength=answers.count))
+        return np.asarray(sums / np.bincount(between.row, minlength=answers.count))
 
 
 def optimality_gap(
@@ -340,7 +341,7 @@ def _means(
     *,
     has_data: bool,
 ) -> dict[str, float]:
-    """The line of one tool; ``has_data``: whether there are data to be near to."""
+    """Return one tool's line of the table; ``has_data``: whether there are data to be near to."""
     both = model, None, answers
     valid = validity(*both, target)
     values = {name: proximity(*both, distance=name) for name in ("l1", "l2", "mad")}

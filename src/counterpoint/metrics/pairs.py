@@ -102,9 +102,10 @@ class AnswerPairs:
         raise InvalidInput(f"Expected 'l1', 'l2', 'mad' or a Cost; got {shown(distance)}.")
 
     def space(self, k: Any) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray, int]:
-        """Which rows of the data, and which answers, miss no cell; these as points; k at most.
+        """Return data and answers as points whose Euclidean distances are `proximity` by ``"l2"``.
 
-        Euclidean distances between points are those of `proximity` by ``"l2"``.
+        First which rows of the data miss no cell, and these as points; then which answers, and
+        these; last k, at most one less than there are rows.
         """
         sizes = [block.stop - block.start for block in self.features.blocks]
         unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
@@ -173,7 +174,7 @@ def pairs(
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
-    """Rows of any kind as a pandas frame; the columns of an array are the features."""
+    """Return rows of any kind as a pandas frame; the columns of an array are the features."""
     import pandas as pd
 
     if isinstance(rows, cp.Counterfactuals | cp.Alternatives):
@@ -211,7 +212,7 @@ def _numbers(seen: cp.Features, *sides: pd.DataFrame) -> cp.Features:
 
 
 def _codes(features: cp.Features, frame: pd.DataFrame, what: str) -> FloatArray:
-    """(n, p) the number, or the position of the category; NaN for what is missing.
+    """Return numbers, and the positions of categories, shape (n, p); NaN where a cell is missing.
 
     Text stands for the category that is written so: other tools turn categories into text.
     """
@@ -252,7 +253,7 @@ def _spreads(features: cp.Features, codes: FloatArray) -> FloatArray:
 def _decoded(
     features: cp.Features, rows: pd.DataFrame, before: FloatArray, after: FloatArray
 ) -> pd.DataFrame:
-    """Rows with their changed cells replaced, in their dtypes where these hold the values."""
+    """Return rows with their changed cells replaced; a column keeps its dtype if it can."""
     import pandas as pd
 
     out, changed = rows.copy(), _differ(before, after)
@@ -295,7 +296,7 @@ def predicted_by(model: Any, rows: Any) -> NDArray[Any]:
 def meets(
     model: Any, target: cp.Target, rows: Any, before: NDArray[Any] | None = None
 ) -> BoolArray:
-    """(m,): whether a model gives rows the target; ``before``: what it is to be other than."""
+    """Return whether a model gives rows (m,) the target; ``before`` are labels to differ from."""
     wanted = target.requirement
     if wanted.chance is not None or (wanted.probable and wanted.at_least is None):
         raise InvalidInput(

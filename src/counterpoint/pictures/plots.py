@@ -52,7 +52,7 @@ BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
 
 
 def draw(path: Any, features: Any, ax: Any) -> Figure:
-    """The two parts of `Path.plot`, for a path of one row: with two axes, one, or None."""
+    """Draw the two parts of `Path.plot` for a path of one row; on one axis, the left part alone."""
     if isinstance(features, bool) or not isinstance(features, int | np.integer) or features < 1:
         raise InvalidInput(f"Expected a number of features, at least 1; got {features!r}.")
     varied = path.varied
@@ -110,15 +110,15 @@ def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -
     ax.plot(x, y, "o", color=colour, markersize=5.5, zorder=3)
     ax.text(0.98, 0.04, "● weight", color=colour, transform=ax.transAxes, ha="right", size=SMALL)
     ax.figure.figure.draw_without_rendering()  # so that the axes are as wide as they will be
-    taken: list[FloatArray] = []
+    boxes: list[FloatArray] = []  # of words that are written already
     points = ax.transData.transform(np.column_stack([x, y])) * 72.0 / ax.figure.dpi
     for k in sorted(range(len(words)), key=lambda k: min(k, len(words) - 1 - k)):
         above = y[k] < 0.5  # above the point and to its left, or below and to its right
         size = np.array([0.65 * SMALL * len(words[k]), -SMALL])  # a digit is about so wide
         box = np.sort([points[k], points[k] + (-size if above else size)], axis=0)
-        if any((box[0] < other[1]).all() and (other[0] < box[1]).all() for other in taken):
+        if any((box[0] < other[1]).all() and (other[0] < box[1]).all() for other in boxes):
             continue
-        taken.append(box)
+        boxes.append(box)
         ax.annotate(
             words[k],
             (x[k], y[k]),
@@ -208,7 +208,7 @@ def _apart(ends: FloatArray, least: float) -> FloatArray:
 
 
 def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
-    """Bars of groups: the words beside each, and its length in units of cost."""
+    """Draw horizontal bars: each has a name, and its length is in units of cost."""
     names, lengths = zip(*bars, strict=True) if bars else ((), ())
     (axes,) = axes_of(ax, (1,), (6.4, 1.4 + 0.28 * max(len(bars), 2)))
     colours = [COLOURS[0] if length > 0.0 else COLOURS[1] for length in lengths]
@@ -230,7 +230,7 @@ def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
 
 
 def draw_quality(quality: Any, ax: Any) -> Figure:
-    """Correctness and coverage, from each group (row) to each (column)."""
+    """Draw heat maps of correctness and coverage, from each group (row) to each (column)."""
     labels = [short(group) for group in quality.groups]
     side, places = 1.6 + 0.42 * len(labels), range(len(labels))
     both = axes_of(ax, (2,), (2.0 * side + 1.0, side))
@@ -256,7 +256,10 @@ def draw_quality(quality: Any, ax: Any) -> Figure:
 def draw_map(
     values: FloatArray, groups: Any, moved: FloatArray, pair: tuple[Any, Any], ax: Any
 ) -> Figure:
-    """The values (n, m) of rows, before and after those of the first of two groups are moved."""
+    """Draw two groups in the plane, before and after the first is moved to the second.
+
+    ``values`` (n, m) are those of all rows, ``moved`` those of the first group after the move.
+    """
     if values.shape[1] < 2:
         raise InvalidInput(
             "Expected a representation of at least two dimensions to draw a map; got one. Draw a "
@@ -280,7 +283,7 @@ def draw_map(
 
 
 def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
-    """Correctness and coverage of the best explanations of so many features, as they are chosen."""
+    """Draw correctness and coverage of the explanation chosen for each number of features."""
     counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
     chosen = [path.choose(k, count) for k in counts]
     (axes,) = axes_of(ax, (1,), (5.6, 4.0))
@@ -302,7 +305,7 @@ def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
 def plot_curves(
     ks: Sequence[int], qualities: Mapping[str, Sequence[Any]], ax: Any = None
 ) -> Figure:
-    """Correctness and coverage of several methods against the number of features.
+    """Draw correctness and coverage of several methods against the number of features.
 
     Parameters
     ----------
@@ -351,7 +354,7 @@ def _frame_shares(axes: Axes, what: str, title: str) -> None:
 def axes_of(
     ax: Any, counts: Sequence[int], size: tuple[float, float], needing: str = "Pictures need"
 ) -> list[Axes]:
-    """The axes to draw on: as many as the first of the counts that may be given, if none are."""
+    """Return axes to draw on: those passed, as many as one of ``counts``, or counts[0] new ones."""
     try:
         from matplotlib import pyplot as plt
         from matplotlib.axes import Axes
@@ -363,15 +366,15 @@ def axes_of(
     if ax is None:
         _, made = plt.subplots(1, counts[0], figsize=size, layout="constrained", squeeze=False)
         return list(made[0])
-    every = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
-    if len(every) not in counts or not all(isinstance(axes, Axes) for axes in every):
+    axes = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
+    if len(axes) not in counts or not all(isinstance(item, Axes) for item in axes):
         wanted = (
             "two matplotlib axes, one, or None"
             if len(counts) > 1
             else (f"{counts[0]} matplotlib axes, or None for a new figure")
         )
         raise InvalidInput(f"Expected {wanted}; got {ax!r}.")
-    return every
+    return axes
 
 
 def figure_of(axes: Axes) -> Figure:

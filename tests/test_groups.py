@@ -38,7 +38,7 @@ from counterpoint.groups import (
     to_anndata,
 )
 from counterpoint.groups.fit_data import polished, smoothed_rates, spread_of
-from counterpoint.groups.fitting import costliest, starred
+from counterpoint.groups.fitting import starred
 from counterpoint.groups.group_labels import stratified_folds
 from counterpoint.groups.path import Count, count_of
 from counterpoint.groups.problem import levels_of, moving
@@ -818,15 +818,13 @@ def test_polishing_moves_rows_to_where_they_arrive():
     assert after > before + 0.1
 
 
-@pytest.mark.parametrize("k", [None, 2])
-def test_the_aim_of_polishing_has_the_gradient_of_finite_differences(k: int | None):
+def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
     model, _, _ = fitted("network")
     scene, task = model.scene_, model.task_
     D = model.path_.choose(4).offsets
     columns = moving(D)
     level = levels_of(D[:, columns])
-    kept = costliest(D[:, columns], task.fusion.weight[columns], k)
-    aim = smoothed_rates(scene, scene.points, task, columns, level, kept)
+    aim = smoothed_rates(scene, scene.points, task, columns, level)
     rng = np.random.default_rng(0)
     levels = np.empty(int(level.max()) + 1)
     levels[level] = D[:, columns]
@@ -840,16 +838,6 @@ def test_the_aim_of_polishing_has_the_gradient_of_finite_differences(k: int | No
         )
         assert change == pytest.approx(float(slope @ way), rel=1e-3, abs=1e-5)
     assert np.isfinite(value)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_what_is_kept_of_a_pair_is_what_truncation_keeps(k: int):
-    rng = np.random.default_rng(k)
-    D, costs = rng.normal(size=(4, 6)), rng.uniform(0.5, 2.0, size=6)
-    cut = Translations.of(D, range(4), costs=costs).truncated(k)
-    kept = costliest(D, costs, k)
-    for i, j in permutations(range(4), 2):
-        np.testing.assert_allclose(cut.translation(i, j), (D[j] - D[i]) * kept[i, j])
 
 
 @pytest.mark.parametrize("reference", [0, 2, 3])
@@ -925,6 +913,6 @@ def test_nothing_is_polished_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
     model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3, polish=False)
     model.fit(np.concatenate([rows, rows + np.array([1.0, 2.0, 0.0])]), np.repeat(["a", "b"], 30))
     monkeypatch.setattr(estimators, "polished", None)
-    assert model.truncated(2).counts.max() <= 2
+    assert model.sparse(2).counts.max() <= 2
     with pytest.raises(TypeError, match="not callable"):
-        model.set_params(polish=True).truncated(2)
+        model.set_params(polish=True).sparse(2)

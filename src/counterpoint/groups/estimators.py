@@ -28,9 +28,6 @@ from counterpoint.rows.progress import track
 
 __all__ = ["DifferenceOfMeans", "GroupTranslations", "prunable"]
 
-SHORT: dict[str, Any] = {"smooths": (0.5,), "steps": 8}
-"""The six best are polished for a little; the best of them then is polished to the end."""
-
 
 @final
 @dataclass(eq=False, repr=False)
@@ -146,7 +143,8 @@ class GroupTranslations(GroupExplainer):
         def score(answer: Translations) -> float:  # shares within one radius alone flatter more
             return sum(scene.rates(answer, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
-        trials = [moved(candidate, **SHORT) for candidate in candidates[:6]]
+        # The six best are polished for a little; the best of them then to the end.
+        trials = [moved(candidate, smooths=(0.5,), steps=8) for candidate in candidates[:6]]
         best = candidates[int(np.argmax([score(answer) for answer in trials]))]
         # Polishing may not help: then the best one stays as it is.
         return max([candidates[0].translations, *trials, moved(best)], key=score)
@@ -159,21 +157,9 @@ class GroupTranslations(GroupExplainer):
         self._fitted()
         check_k(k, len(self.scene_.names))
         path, scene = self.path_, self.scene_
-        whole = [(fit.D, answer) for fit, answer in zip(path.fits, path.penalized, strict=True)]
-        whole += [(candidate.offsets, candidate.translations) for candidate in path.candidates]
-        answers = [answer.truncated(k) for _, answer in whole]
-        scores = [sum(scene.rates(answer)) for answer in answers]
-        if self.polish:
-
-            def moved(place: int, **short: Any) -> float:
-                D = polished(scene, self.task_, whole[place][0], k, **short)
-                answers.append(scene.translations(D, whole[place][1].strength).truncated(k))
-                scores.append(sum(scene.rates(answers[-1])))
-                return scores[-1]
-
-            best = np.argsort(scores, kind="stable")[::-1][:6].tolist()
-            moved(max(best, key=lambda place: moved(place, **SHORT)))
-        return answers[int(np.argmax(scores))]
+        refitted = (candidate.translations for candidate in path.candidates)
+        answers = [answer.truncated(k) for answer in (*path.penalized, *refitted)]
+        return max(answers, key=lambda answer: sum(scene.rates(answer)))
 
     def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)

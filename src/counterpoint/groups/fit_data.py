@@ -22,7 +22,7 @@ from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput, by_name
-from counterpoint.groups.fitting import FEW, costliest
+from counterpoint.groups.fitting import FEW
 from counterpoint.groups.group_labels import Groups
 from counterpoint.groups.path import Candidate
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
@@ -308,12 +308,11 @@ def polished(
     scene: FitData,
     task: Objective,
     offsets: FloatArray,
-    k: int | None = None,
     *,
     smooths: Sequence[float] = (0.5, 0.25, 0.12),
     steps: int = 25,
 ) -> FloatArray:
-    """Return offsets (l, d) by which more rows arrive, with the same ties; k a pair count."""
+    """Return offsets (l, d) by which more rows arrive, with the same ties."""
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
@@ -323,12 +322,11 @@ def polished(
     levels, half = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
     half[level] = fusion.reach / 2.0
-    points, cost_weight = scene.points.take(scene.points.groups.thinned(500)), 0.0
+    points = scene.points.take(scene.points.groups.thinned(500))
+    aim = smoothed_rates(scene, points, task, columns, level)
+    # As much again as at the start costs 0.2 of the two shares.
+    cost_weight = 0.2 / (aim(levels, smooths[0], 1.0)[0] - aim(levels, smooths[0], 0.0)[0])
     for smooth in smooths:
-        counted = costliest(levels[level], fusion.weight, k)
-        aim = smoothed_rates(scene, points, task, columns, level, counted)
-        if not cost_weight:  # as much again as at the start costs 0.2 of the two shares
-            cost_weight = 0.2 / (aim(levels, smooth, 1.0)[0] - aim(levels, smooth, 0.0)[0])
         levels = minimize(
             aim,
             levels,
@@ -348,7 +346,6 @@ def smoothed_rates(
     task: Objective,
     columns: IntArray,
     level: IntArray,
-    counted: FloatArray,
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """Return the function that is minimised: cost less smoothed correctness and coverage."""
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
@@ -359,12 +356,11 @@ def smoothed_rates(
         total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
         for i in range(len(D)):
             ends = np.delete(np.arange(len(D)), i)
-            counts = counted[i, ends]
-            changes = (D[ends] - D[i]) * counts
+            changes = D[ends] - D[i]
             share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
             cost, pulls = cost_of(i, changes)
             total += cost_weight * cost - share
-            pulled = (cost_weight * pulls - pushes @ matrix.T) * counts
+            pulled = cost_weight * pulls - pushes @ matrix.T
             slope[ends] += pulled
             slope[i] -= pulled.sum(axis=0)
         gradient = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))

@@ -20,7 +20,6 @@ __all__ = [
     "FEW",
     "Fit",
     "at_zero",
-    "costliest",
     "fit",
     "follow",
     "pair_counts",
@@ -166,24 +165,12 @@ def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArra
     columns, star = moving(D), D.copy()
     D, fusion = D[:, columns], task.fusion.of(columns)
     cost = np.abs(D - D[reference]) * fusion.weight
-    tied, ordered = _ranks(cost) >= k, fusion.monotone != 0
+    order = np.argsort(-cost, axis=-1, kind="stable")  # of equal costs the first counts
+    tied, ordered = np.argsort(order, axis=-1, kind="stable") >= k, fusion.monotone != 0
     for block in (tied[reference + 1 :][::-1], tied[:reference]):
         block[:, ordered] = np.logical_or.accumulate(block[:, ordered], axis=0)
     star[:, columns] = np.where(tied, D[reference], D)
     return star
-
-
-def costliest(D: FloatArray, weight: FloatArray, k: int | None) -> FloatArray:
-    """Return 1 for features (l, l, s) among the k costliest of each pair, else 0."""
-    if k is None or k >= D.shape[1]:
-        return np.ones((len(D), len(D), 1))
-    return (_ranks(np.abs(D - D[:, None]) * weight) < k).astype(np.float64)
-
-
-def _ranks(cost: FloatArray) -> IntArray:
-    """Return how many entries of the same row cost more; of equal ones the first counts."""
-    order = np.argsort(-cost, axis=-1, kind="stable")
-    return np.argsort(order, axis=-1, kind="stable")
 
 
 def pair_counts(D: FloatArray) -> IntArray:

@@ -183,16 +183,8 @@ class Quadrics:
         slopes = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
         return np.matmul(self.signs, slopes), np.matmul(self._absolute_signs, np.abs(slopes))
 
-    def _back(self, seen: FloatArray, weights: FloatArray, flat: FloatArray) -> FloatArray:
-        """(n, d) (n, M, k) numbers, weighed by the (n, M) maps, times (d, M · k) maps."""
-        return np.asarray((seen * weights[:, :, None]).reshape(len(seen), flat.shape[1]) @ flat.T)
-
-    def slope(self, y: FloatArray, weights: FloatArray) -> FloatArray:
-        """(n, d) the gradient of Σ weights_j e_j."""
-        return 2.0 * self._back(self._seen(y), weights @ self.signs, self._flat)
-
     def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
-        """Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
+        """Return Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
 
         The weights are not negative.
         """
@@ -202,13 +194,13 @@ class Quadrics:
         # What A_g y + a_g may lose where its terms cancel, as it enters the square.
         cancelled = (2.0 * np.abs(seen) + self._gamma * terms) * terms
         sizes = squares + cancelled.sum(axis=2)
-        apart = squares @ self.signs.T - self.limits
-        condition_sizes = sizes @ self._absolute_signs.T + np.abs(self.limits)
+        signed, absolute = weights @ self.signs, weights @ self._absolute_signs
+        slope, slope_size = seen * signed[:, :, None], terms * absolute[:, :, None]
         return (
-            np.einsum("ij,ij->i", weights, apart),
-            np.einsum("ij,ij->i", weights, condition_sizes),
-            2.0 * self._back(seen, weights @ self.signs, self._flat),
-            2.0 * self._back(terms, weights @ self._absolute_signs, np.abs(self._flat)),
+            np.einsum("ij,ij->i", signed, squares) - weights @ self.limits,
+            np.einsum("ij,ij->i", absolute, sizes) + weights @ np.abs(self.limits),
+            2.0 * slope.reshape(len(y), -1) @ self._flat.T,
+            2.0 * slope_size.reshape(len(y), -1) @ np.abs(self._flat.T),
         )
 
 
@@ -249,11 +241,6 @@ class Lagrangian:
         low, high = self._bounds
         return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
 
-    def slope(self, y: FloatArray) -> FloatArray:
-        """(n, d) ∇L."""
-        paid = _along(self.encoded_cost, y - self.cases.x)
-        return np.asarray(2.0 * paid + self.quadrics.slope(y, self.weights) + self.cut.normal)
-
     def _expanded(self, z: FloatArray) -> tuple[FloatArray, ...]:
         """L at points, the sizes of its terms, its slope, and those of its terms."""
         value, size, slope, slope_size = self.quadrics.expanded(z, self.weights)
@@ -273,22 +260,11 @@ class Lagrangian:
         convex = self._floor > 0.0
         if not convex.any():
             return np.full(len(start), -np.inf)
-        floor = np.where(convex, self._floor, 1.0)
         z = self._lowest(self._inside(start))
-        value, size, slope, slope_size = self._expanded(z)
-        delta, lift = z - self.cases.x, floor[:, None] * self.base
-        bent = 2.0 * lift * np.abs(delta)
-        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
-        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
-        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
-        diagonal = Diagonal(np.where(numeric, 0.0, self.base), np.where(numeric, self.base, 0.0))
-        below, rounding = self.domain.lower(diagonal, tilted, self.cases, sizes)
-        constant = ((lift * delta - slope) * delta).sum(axis=1)
-        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
-        rounding = self.cut.doubt + rounding * floor * (1.0 + 4.0 * UNIT)
-        rounding += self._gamma * size + TINY
+        floor = np.where(convex, self._floor, 1.0)
+        below, rounding = self._minorant(z, self._expanded(z), floor, self.base)
         with np.errstate(invalid="ignore"):
-            bound = value + below * floor + constant - rounding
+            bound = below - rounding
         return np.where(convex & np.isfinite(bound), bound, -np.inf)
 
     def is_positive(self, start: FloatArray) -> BoolArray:
@@ -300,23 +276,39 @@ class Lagrangian:
         """
         z = self._lowest(self._inside(start))
         value, size, slope, slope_size = self._expanded(z)
-        delta, low, high = z - self.cases.x, self.cases.low, self.cases.high
+        low, high = self.cases.low, self.cases.high
         cancelled = max(128.0 * UNIT, self._gamma)
         faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
         slope = np.where(faint, 0.0, slope)
-        none = np.zeros(len(self.base))
-        sizes = Sizes(np.where(faint, 0.0, slope_size), None, self._roundings)
-        below, rounding = self.domain.lower(Diagonal(none, none), slope, self.cases, sizes)
-        below -= np.einsum("ij,ij->i", slope, delta)
-        along = size + (slope_size * np.abs(delta)).sum(axis=1) + np.abs(value)
-        rounding += self.cut.doubt + self._gamma * along
+        expansion = value, size, slope, np.where(faint, 0.0, slope_size)
+        below, rounding = self._minorant(z, expansion, np.ones(len(z)), np.zeros(len(self.base)))
         with np.errstate(invalid="ignore"):
             width = high - low
         reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(z) + np.abs(self.cases.x)))
         nonlinear = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
-        size = 1e-12 * (size + np.abs(slope * delta).sum(axis=1))
-        positive = value + below > rounding + size + nonlinear * ((reach * reach) @ self.base)
+        size = 1e-12 * (size + np.abs(slope * (z - self.cases.x)).sum(axis=1))
+        positive = below > rounding + size + nonlinear * ((reach * reach) @ self.base)
         return np.asarray(positive & (self._floor >= -2.0 * self._noise))
+
+    def _minorant(
+        self, z: FloatArray, expansion: tuple[FloatArray, ...], floor: FloatArray, base: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) the least over the domain of L's tangent at z plus floor (y − z)ᵀB(y − z).
+
+        It comes with its rounding (n,). ``expansion``: `_expanded` at z; ``base``: (d,) B.
+        """
+        value, size, slope, slope_size = expansion
+        delta, lift = z - self.cases.x, floor[:, None] * base
+        bent = 2.0 * lift * np.abs(delta)
+        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
+        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
+        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
+        diagonal = Diagonal(np.where(numeric, 0.0, base), np.where(numeric, base, 0.0))
+        below, rounding = self.domain.lower(diagonal, tilted, self.cases, sizes)
+        constant = ((lift * delta - slope) * delta).sum(axis=1)
+        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
+        rounding = self.cut.doubt + rounding * floor * (1.0 + 4.0 * UNIT)
+        return value + below * floor + constant, rounding + self._gamma * size + TINY
 
     @cached_property
     def _roundings(self) -> int:
@@ -333,10 +325,15 @@ class Lagrangian:
         return np.where(self._bounds[0] < self._bounds[1], 1.0 / np.sqrt(self.base), 0.0)
 
     @cached_property
+    def _form(self) -> FloatArray:
+        """(n, d, d) the curvature of L."""
+        form = np.tensordot(self.weights, self.quadrics.forms, axes=1)
+        return np.asarray(self.encoded_cost + form)
+
+    @cached_property
     def _bend(self) -> FloatArray:
         """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
-        form = self.encoded_cost + np.tensordot(self.weights, self.quadrics.forms, axes=1)
-        form = form * self._scale[:, :, None] * self._scale[:, None, :]
+        form = self._form * self._scale[:, :, None] * self._scale[:, None, :]
         diagonal = np.arange(len(self.base))
         form[:, diagonal, diagonal] += self._scale == 0.0
         return np.asarray(form)
@@ -358,9 +355,10 @@ class Lagrangian:
     def _lowest(self, y: FloatArray) -> FloatArray:
         """(n, d) about where L is least between the bounds, if it is convex."""
         low, high = self._bounds
+        start, (_, _, start_slope, _) = y, self._expanded(y)
         held_before = None
         for _ in range(5):  # steps of Newton's method between the bounds
-            slope = self.slope(y)
+            slope = start_slope + 2.0 * _along(self._form, y - start)
             held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
             y = self._inside(y + self._newton(slope, held | (self._scale == 0.0)))
             if held_before is not None and (held == held_before).all():

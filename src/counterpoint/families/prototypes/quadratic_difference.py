@@ -188,7 +188,7 @@ class Quadrics:
 
         The weights are not negative.
         """
-        seen, terms = self._seen(y), np.abs(y) @ np.abs(self._flat)
+        width, seen, terms = self._flat.shape[1], self._seen(y), np.abs(y) @ np.abs(self._flat)
         terms = terms.reshape(seen.shape) + np.abs(self._offset)
         squares = np.einsum("igk,igk->ig", seen, seen)
         # What A_g y + a_g may lose where its terms cancel, as it enters the square.
@@ -199,8 +199,8 @@ class Quadrics:
         return (
             np.einsum("ij,ij->i", signed, squares) - weights @ self.limits,
             np.einsum("ij,ij->i", absolute, sizes) + weights @ np.abs(self.limits),
-            2.0 * slope.reshape(len(y), -1) @ self._flat.T,
-            2.0 * slope_size.reshape(len(y), -1) @ np.abs(self._flat.T),
+            2.0 * slope.reshape(len(y), width) @ self._flat.T,
+            2.0 * slope_size.reshape(len(y), width) @ np.abs(self._flat.T),
         )
 
 

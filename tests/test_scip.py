@@ -18,8 +18,7 @@ from sklearn.linear_model import LogisticRegression
 import counterpoint as cp
 from counterpoint.errors import SolverFailure
 from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference, curvature_of
-from counterpoint.families.prototypes.solvers.scip import Scip
-from counterpoint.families.prototypes.solvers.scip_model import Translation, scip_errors
+from counterpoint.families.prototypes.solvers.scip import Scip, Translation, scip_errors
 from counterpoint.lvq import LGMLVQ
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import (

@@ -98,7 +98,7 @@ class LocalSearch:
             self.dive(start, low, high)
             if self._is_over():
                 return
-        self.keep(np.vstack([self.case.x, self.descents.alone(self.case)]))
+        self.offer(np.vstack([self.case.x, self.descents.alone(self.case)]))
         if self.program.condition_types & set(INTEGRAL):
             self._improve()
 
@@ -135,8 +135,8 @@ class LocalSearch:
         useless = self.bound >= self.cutoff * (1.0 - 0.1 * gap)
         return bool(closed or useless or self.is_empty or self.is_late)
 
-    def keep(self, points: FloatArray) -> None:
-        """Keep the cheapest of some points that meets the program."""
+    def offer(self, points: FloatArray) -> None:
+        """Take the cheapest point that meets the program, if it beats the best one so far."""
         cost = self.program.encoded_cost(points, np.repeat(self.case.x, len(points), axis=0))
         cheaper = np.flatnonzero(cost < self.cost)
         satisfied = self.descents.satisfied(points[cheaper], self.case)
@@ -212,7 +212,7 @@ class LocalSearch:
                     break
             point, low, high = descent, lower, upper
         if point is not None:
-            self.keep(self._exactly(point)[None])
+            self.offer(self._exactly(point)[None])
 
     def _held(
         self, point: FloatArray, low: FloatArray, high: FloatArray
@@ -288,11 +288,11 @@ class LocalSearch:
                 return
             before, point = self.cost * (1.0 - STALLED), self.point
             moves = self._moves(point)
-            self.keep(point + moves)
+            self.offer(point + moves)
             if self.cost >= before and len(moves) <= 80:  # of so many, pairs are too many
                 changed = (moves != 0.0).astype(np.float64)
                 first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
-                self.keep(point + moves[first] + moves[second])
+                self.offer(point + moves[first] + moves[second])
             if self.cost < before:
                 continue
             held = self.program.domain.held(point[None], self.case.x)[0]

@@ -24,8 +24,7 @@ from sklearn.preprocessing import (
 
 import counterpoint as cp
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.additive.curves import Curve, sizes_of
-from counterpoint.families.additive.pieces import Bends
+from counterpoint.families.additive.curves import Bends, Curve, sizes_of
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.families.additive.curves import Curve
-from counterpoint.families.additive.pieces import Bends
+from counterpoint.families.additive.curves import Bends, Curve
 from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, LinearBounds, Whole

@@ -224,7 +224,7 @@ def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> ND
             step, f"it does not take the values that reach it ({error}). Check its input."
         ) from error
     out = out.toarray() if sparse.issparse(out) else np.asarray(out)
-    return out[:, None] if out.ndim == 1 else out
+    return out if out.ndim == 2 else out.reshape(len(out), -1)
 
 
 def by_running(

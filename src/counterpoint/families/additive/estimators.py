@@ -9,7 +9,8 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
@@ -43,18 +44,6 @@ __all__: list[str] = []
 BOOSTED = ("ExplainableBoostingClassifier", "ExplainableBoostingRegressor")
 
 
-@final
-class ExplainableBoosting:
-    """The terms of an explainable boosting machine, as a step that gives them side by side."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.feature_names_in_ = model, list(model.feature_names_in_)
-
-    def transform(self, rows: Any) -> FloatArray:
-        """(n, terms · scores)."""
-        return np.asarray(self.model.eval_terms(rows)).reshape(len(rows), -1)
-
-
 @by_name("interpret", *BOOSTED, question=finish)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     name = type(fitted(model, columns.where)).__name__
@@ -83,7 +72,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
     owner = np.repeat([term[0] for term in model.term_features_], count)
     described = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
-    after = through_curves(ExplainableBoosting(model), described, owner, of)
+    after = through_curves(model, described, owner, of, method="eval_terms")
     matrix = np.tile(np.eye(count), len(model.term_features_))
     offset = dense(np.atleast_1d(model.intercept_))
     form: LinearScores | LinearRegressor
@@ -176,23 +165,12 @@ def _(model: Any) -> Inputs | None:
 PLAIN = finish.dispatch(GaussianNB)
 
 
-@final
-class Parabolas:
-    """The logarithms of classes' densities, column by column, as a step."""
-
-    def __init__(self, means: FloatArray, variances: FloatArray) -> None:
-        self.means, self.weights = means, -0.5 / variances
-
-    def transform(self, rows: FloatArray) -> FloatArray:
-        """(n, columns · classes)."""
-        return np.hstack([self.curve(j)(rows[:, j]) for j in range(rows.shape[1])])
-
-    def curve(self, j: int) -> Curve:
-        """Those of one column."""
-        center, weight = float(self.means[:, j].mean()), self.weights[:, j]
-        mean = self.means[:, j] - center
-        terms = np.stack([weight * mean**2, -2.0 * weight * mean, weight], axis=1)
-        return Curve.polynomial(terms, center)
+def _parabolas(means: FloatArray, variances: FloatArray) -> list[Curve]:
+    """Return the logarithms of the classes' densities, a curve for each column."""
+    weights, centers = -0.5 / variances, means.mean(axis=0)
+    shift = means - centers
+    terms = np.stack([weights * shift**2, -2.0 * weights * shift, weights], axis=2)
+    return [Curve.polynomial(terms[:, j], center) for j, center in enumerate(centers.tolist())]
 
 
 @finish.register(GaussianNB)
@@ -207,9 +185,17 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     bends = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
     if not (bends and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
         return plain, after
-    step, owner = Parabolas(dense(model.theta_), variances), np.repeat(np.arange(len(columns)), 2)
+    curves, owner = (
+        _parabolas(dense(model.theta_), variances),
+        np.repeat(np.arange(len(columns)), 2),
+    )
+
+    def densities(rows: FloatArray) -> FloatArray:
+        return np.hstack([curve(rows[:, j]) for j, curve in enumerate(curves)])
+
     try:
-        bent = through_curves(step, columns, owner, step.curve)
+        step = SimpleNamespace(transform=densities)
+        bent = through_curves(step, columns, owner, curves.__getitem__)
     except UnsupportedModel:
         return plain, after
     offset = np.log(priors) - 0.5 * np.log(2.0 * np.pi * variances).sum(axis=1)

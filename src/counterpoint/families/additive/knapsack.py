@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.pieces import Bends
+from counterpoint.families.additive.curves import Bends
 from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program

@@ -290,7 +290,11 @@ def _interpolated(starts: FloatArray, points: FloatArray, values: FloatArray) ->
 
 
 def through_curves(
-    step: Any, columns: Columns, owner: IntArray, of: Callable[[int], Curve]
+    step: Any,
+    columns: Columns,
+    owner: IntArray,
+    of: Callable[[int], Curve],
+    method: str = "transform",
 ) -> Columns:
     """The columns after a step that works column by column: numbers by curves, others by running.
 
@@ -304,6 +308,8 @@ def through_curves(
         (m',) which input each output is a function of.
     of
         What its outputs are of the numbers in an input, in their order.
+    method
+        The step's method that computes them.
 
     Raises
     ------
@@ -312,7 +318,7 @@ def through_curves(
     """
     numbers = numbers_in(columns)
     if not len(numbers):
-        return by_running(step, columns)
+        return by_running(step, columns, method=method)
     held = np.zeros(len(columns), dtype=bool)
     held[numbers] = True
     categories = sparse.diags_array(np.where(held, 0.0, 1.0))
@@ -321,7 +327,7 @@ def through_curves(
     constant = replace(
         columns, matrix=(categories @ columns.matrix).tocsr(), offset=offset, sizes=size
     )
-    after = by_running(step, constant)
+    after = by_running(step, constant, method=method)
     used = [j for j in numbers.tolist() if (owner == j).any()]
     curves = tuple(_over(step, columns, j, of(j)) for j in used)
     out = after.bent(curves, Additive)

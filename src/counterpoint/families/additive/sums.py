@@ -8,8 +8,7 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.families.additive.curves import Curve
-from counterpoint.families.additive.pieces import Bends
+from counterpoint.families.additive.curves import Bends, Curve
 from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.duality import NonConvexDuality

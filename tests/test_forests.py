@@ -13,11 +13,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
 import counterpoint as cp
-from counterpoint.families.trees import exchange, grid, search
+from counterpoint.families.trees import grid, leaf_bound, search
 from counterpoint.families.trees.boxes import CellBoxes, RowCosts
-from counterpoint.families.trees.exchange import Exchange
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.leaf_bound import LeafBound
+from counterpoint.families.trees.leaf_bound import Exchange, LeafBound
 from counterpoint.families.trees.proofs import _cheaper
 from counterpoint.rows.encoding import encode
 from counterpoint.rows.table import Table
@@ -121,7 +120,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time goes on by a hundredth of a second whenever somebody looks."""
     ticks = count()
     clock: Callable[[], float] = lambda: 0.01 * next(ticks)  # noqa: E731
-    for module in (validation, exchange, search, witnesses):
+    for module in (validation, leaf_bound, search, witnesses):
         monkeypatch.setattr(module, "clock", clock)
 
 

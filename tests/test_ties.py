@@ -240,7 +240,7 @@ def test_scores_are_added_up_as_the_model_does(name: str, classes: int) -> None:
 def test_what_a_model_is_known_to_decide(order: Order) -> None:
     """Of three trees with shares of a tenth, a third and a half."""
     base = read(RandomForestClassifier(3, max_depth=1, random_state=0).fit([[0.0], [1.0]], [0, 1]))
-    trees = base.trees.valued(np.full_like(base.trees.values, 0.1))
+    trees = replace(base.trees, values=np.full_like(base.trees.values, 0.1))
     form = TreeScores(trees, np.zeros(2), base.classes, 1, base.odds, order=order)
     condition = form._conditions(cp.Label(1))[0]
     shares = np.array([0.1, 0.2, 0.3, 0.4])
@@ -263,7 +263,7 @@ def shares_of_leaves(values: np.ndarray, order: Order = Order.LISTED) -> TreeSco
     base = read(RandomForestClassifier(T, max_depth=1, bootstrap=False).fit(X, [0, 1]))
     trees = base.trees
     tree = np.searchsorted(trees.roots, np.arange(len(trees.inputs)), side="right") - 1
-    valued = trees.valued(np.asarray(values)[tree])
+    valued = replace(trees, values=np.asarray(values)[tree])
     return TreeScores(valued, np.zeros(2), base.classes, 1, base.odds, order=order)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.preprocessing import OrdinalEncoder
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.trees.arrays import Trees
 from counterpoint.families.trees.form import Odds, Order, TreeScores
+from counterpoint.families.trees.grid import Trees
 from counterpoint.families.trees.readers import from_float32
 from counterpoint.models.columns import Columns, join
 from counterpoint.models.dispatch import (
@@ -200,7 +200,9 @@ def _(model: Any) -> Form:
     form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * EPS)
     if slope == 1.0:
         return form
-    return replace(form, trees=form.trees.valued(slope * form.trees.values), order=Order.OWN)
+    return replace(
+        form, trees=replace(form.trees, values=slope * form.trees.values), order=Order.OWN
+    )
 
 
 @by_name("lightgbm", "LGBMRegressor")

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput
-from counterpoint.families.trees.arrays import Trees
-from counterpoint.families.trees.grid import Grid, divided
+from counterpoint.families.trees.grid import Grid, Trees, divided
 from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
 from counterpoint.numerics import (
     AFTER,

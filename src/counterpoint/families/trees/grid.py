@@ -1,4 +1,4 @@
-"""The cells that thresholds cut columns into, and leaves as boxes of cells.
+"""Binary trees in arrays, the cells that thresholds cut columns into, and leaves as boxes of cells.
 
 On a product of cells, one of each feature, every tree has one leaf. Cells of a number are intervals
 between thresholds, those of a category its values. What a leaf demands of a feature is a *test*: an
@@ -17,15 +17,105 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.trees.arrays import Trees
 from counterpoint.models.form import AffineMap
-from counterpoint.numerics import AFTER, EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import AFTER, EPS, MISSING, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import NUMBER, SET
 
-__all__ = ["Grid", "divided", "narrowed"]
+__all__ = ["Grid", "Trees", "divided", "narrowed"]
 
 BLOCK = 1 << 23
 """Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
+PAIRS = 1 << 20
+"""Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Binary trees in arrays, one node after the other."""
+
+    inputs: IntArray  # (N,) the input that a node tests; −1 at a leaf
+    thresholds: FloatArray  # (N,) an input up to it goes left, compared in float64
+    left_child: IntArray  # (N,) at a leaf, the leaf itself
+    right_child: IntArray  # (N,)
+    values: FloatArray  # (N, k) what a leaf adds to each score
+    roots: IntArray  # (T,)
+    # (N,) which of the sets an input must be in to go left, instead of a threshold; −1 for none
+    subset: IntArray
+    subsets: tuple[FloatArray, ...] = ()  # sets of inputs that are categories, sorted
+    missing: BoolArray | None = None  # (N,) whether missing values go left; None if none may be
+
+    @classmethod
+    def joined(cls, members: list[Trees]) -> Trees:
+        """Return the trees of all members."""
+        if not members:
+            raise UnsupportedModel("The model has no trees. Fit it with one at least.")
+        starts = np.cumsum([0, *(len(trees.inputs) for trees in members)])
+        sets = np.cumsum([0, *(len(trees.subsets) for trees in members)])
+        pairs = list(zip(members, starts.tolist(), strict=False))
+        missing = [trees.missing for trees in members if trees.missing is not None]
+        subset = [
+            np.where(trees.subset < 0, -1, trees.subset + start)
+            for trees, start in zip(members, sets, strict=False)
+        ]
+        return cls(
+            np.concatenate([trees.inputs for trees in members]),
+            np.concatenate([trees.thresholds for trees in members]),
+            np.concatenate([trees.left_child + start for trees, start in pairs]),
+            np.concatenate([trees.right_child + start for trees, start in pairs]),
+            np.vstack([trees.values for trees in members]),
+            np.concatenate([trees.roots + start for trees, start in pairs]),
+            np.concatenate(subset),
+            tuple(values for trees in members for values in trees.subsets),
+            np.concatenate(missing) if len(missing) == len(members) else None,
+        )
+
+    @cached_property
+    def tested(self) -> IntArray:
+        """The inputs that some node tests."""
+        return np.unique(self.inputs[self.inputs >= 0])
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """(k,) the sum over trees of the largest size of a leaf's value."""
+        order = np.argsort(self.roots)
+        size = np.maximum.reduceat(np.abs(self.values), self.roots[order], axis=0)
+        return np.asarray(size.sum(axis=0))
+
+    def goes_left(self, node: int, inputs: FloatArray) -> BoolArray:
+        """Return whether values (m,) of the input that a node tests go left."""
+        if self.subset[node] >= 0:
+            return np.isin(inputs, self.subsets[self.subset[node]])
+        return np.asarray(inputs <= self.thresholds[node])
+
+    def leaves(self, Z: FloatArray) -> IntArray:
+        """Return the leaf (n, T) of each tree at inputs."""
+        at = np.tile(self.roots, len(Z))
+        open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
+        gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
+        while len(open_):
+            node = at[open_]
+            z = Z[open_ // len(self.roots), self.inputs[node]]
+            goes_left = z <= self.thresholds[node]
+            for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
+                if s >= 0:
+                    pairs = self.subset[node] == s
+                    goes_left[pairs] = np.isin(z[pairs], self.subsets[s])
+            if gaps is not None:
+                goes_left = np.where(z == MISSING, gaps[node], goes_left)
+            at[open_] = node = np.where(goes_left, self.left_child[node], self.right_child[node])
+            open_ = open_[self.inputs[node] >= 0]
+        return at.reshape(len(Z), len(self.roots))
+
+    def summed(self, Z: FloatArray, start: FloatArray) -> FloatArray:
+        """Return the sums (n, k) at inputs, added up tree by tree in the precision of a start."""
+        out, step = np.tile(start, (len(Z), 1)), max(PAIRS // len(self.roots), 1)
+        values = self.values.astype(start.dtype)
+        for begin in range(0, len(Z), step):
+            rows = slice(begin, begin + step)
+            for leaves in self.leaves(Z[rows]).T:
+                out[rows] += values[leaves]
+        return out
 
 
 def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
@@ -156,33 +246,23 @@ class Grid:
             If an input that is tested mixes several features.
         """
         nodes = _NodeTests.of(trees, before, groups, width, gone)
-        tree, leaf, ranges, subsets = _leaf_tests(trees, nodes)
-        cells, width = np.diff(nodes.starts), nodes.goes_left.shape[1]
-        of_leaves: list[tuple[IntArray, IntArray]] = []  # leaves, and one test of each
-        numbers, sets = [np.zeros((0, 3), dtype=np.intp)], [np.zeros((0, width), bool)]
-        count = 0
-        for f, (rows, ends) in enumerate(ranges):
-            unique, inverse = np.unique(ends, return_inverse=True)
-            of_leaves.append((rows, count + inverse))
-            first_last = np.divmod(unique, cells[f])
-            numbers.append(np.column_stack([np.full(len(unique), f), *first_last]))
-            count += len(unique)
+        (tree, leaf), (rows, codes), subsets = _leaf_tests(trees, nodes)
+        most, width = np.diff(nodes.starts).max(initial=1), nodes.goes_left.shape[1]
+        unique, ids = np.unique(codes, return_inverse=True)
+        number, ends = np.divmod(unique, most * most)
+        count, pairs, sets = len(unique), [(rows, ids)], [np.zeros((0, width), dtype=bool)]
         for span, (rows, categories) in zip(nodes.spans, subsets, strict=True):
-            unique, inverse = np.unique(categories, axis=0, return_inverse=True)
-            of_leaves.append((rows, count + inverse.ravel()))
+            unique, ids = np.unique(categories, axis=0, return_inverse=True)
+            pairs.append((rows, count + ids.ravel()))
             whole = np.zeros((len(unique), width), dtype=bool)
             whole[:, span] = unique
             sets.append(whole)
             count += len(unique)
-        place = np.zeros(len(leaf), dtype=np.intp)
-        for rows, _ in of_leaves:
-            place[rows] += 1
-        tests = np.full((len(leaf), max(int(place.max(initial=0)), 1)), count)
-        place[:] = 0
-        for rows, ids in of_leaves:
-            tests[rows, place[rows]] = ids
-            place[rows] += 1
-        number, all_sets = np.vstack(numbers).astype(np.intp), np.vstack(sets)
+        rows, ids = _stacked(pairs)
+        order, sizes = np.argsort(rows, kind="stable"), np.bincount(rows, minlength=len(leaf))
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        tests = np.full((len(leaf), max(int(sizes.max(initial=0)), 1)), count)
+        tests[rows[order], place] = ids[order]
         of_set = np.repeat(np.arange(len(groups)), [len(block) for block in sets[1:]])
         return cls(
             nodes.columns,
@@ -191,10 +271,9 @@ class Grid:
             *nodes.edges,
             nodes.cuts,
             nodes.doubts,
-            number[:, 0],
-            number[:, 1],
-            number[:, 2],
-            all_sets,
+            number,
+            *np.divmod(ends, most),
+            np.vstack(sets),
             of_set,
             np.array([span.start for span in nodes.spans], dtype=np.intp),
             tests,
@@ -242,8 +321,7 @@ class _NodeTests:
         tested = np.unique(matrix[trees.tested].indices)
         columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
         count = len(trees.inputs)
-        number, owner = np.full((2, count), -1)
-        cut, slack = np.zeros(count), np.zeros(count)
+        (number, owner), (cut, slack) = np.full((2, count), -1), np.zeros((2, count))
         fixed = np.full(count, -1, dtype=np.int8)
         falls, goes_left = np.zeros(count, dtype=bool), np.zeros((count, ends[-1]), dtype=bool)
         for i in trees.tested.tolist():
@@ -263,11 +341,9 @@ class _NodeTests:
                 fixed[nodes] = constant
                 continue
             if owners[0] < 0:
-                _require_thresholds(trees, nodes, i)
                 number[nodes] = np.searchsorted(columns, mixed[0])
-                falls[nodes], cut[nodes] = weights[0] < 0.0, trees.thresholds[nodes]
-                if not exact[i] and before is not None:
-                    cut[nodes], slack[nodes] = _cuts(before, i, mixed[0], weights[0], cut[nodes])
+                falls[nodes], inexact = weights[0] < 0.0, None if exact[i] else before
+                cut[nodes], slack[nodes] = _cuts(trees, nodes, inexact, mixed[0], weights[0])
                 continue
             owner[nodes], span = owners[0], spans[owners[0]]
             values = np.full(span.stop - span.start, offset[i])
@@ -280,8 +356,14 @@ class _NodeTests:
             nodes = np.flatnonzero(number == f)
             cell[nodes] = np.searchsorted(cuts, cut[nodes])
             np.maximum.at(doubts, starts[f] + cell[nodes] + 1, slack[nodes])
-        edges = _edges(cuts_of, doubts, starts)
         cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
+        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
+        # A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
+        below, above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
+        is_doubtful, after = below > 0.0, np.nextafter(cuts, np.inf)
+        is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
+        inner_low, outer_low = (np.where(is_doubtful, cuts + d, after) for d in (below, -below))
+        edges = inner_low, high - above, outer_low, high + above
         tests = number, cell, falls, owner, goes_left, fixed
         return cls(columns, spans, starts, edges, cuts, doubts[:-1], *tests)
 
@@ -295,26 +377,6 @@ def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
     return first.astype(np.float64), last.astype(np.float64)
 
 
-def _edges(
-    cuts_of: list[FloatArray], doubts: FloatArray, starts: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the first and last numbers that are surely in each cell, and those that may be.
-
-    A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
-    """
-    low = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
-    high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
-    doubt_below, doubt_above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
-    is_doubtful, after = doubt_below > 0.0, np.nextafter(low, np.inf)
-    is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
-    return (
-        np.where(is_doubtful, low + doubt_below, after),
-        high - doubt_above,
-        np.where(is_doubtful, low - doubt_below, after),
-        high + doubt_above,
-    )
-
-
 def _constant(
     trees: Trees, nodes: IntArray, columns: IntArray | None, offset: FloatArray
 ) -> BoolArray | None:
@@ -326,22 +388,22 @@ def _constant(
     return np.array([trees.goes_left(k, offset)[0] for k in nodes.tolist()])
 
 
-def _require_thresholds(trees: Trees, nodes: IntArray, i: int) -> None:
+def _cuts(
+    trees: Trees, nodes: IntArray, before: AffineMap | None, column: int, weight: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return where nodes that test one input cut its column, and the doubt, in column units.
+
+    The doubt is how far from a cut rounding may take an input across its threshold: nowhere, where
+    it is the column itself (``before`` is None), or it is known how the model computes it.
+    """
+    i, thresholds = int(trees.inputs[nodes[0]]), trees.thresholds[nodes]
     if (trees.subset[nodes] >= 0).any():
         raise UnsupportedModel(
             f"The trees take input {i} as a category, and it is a number here. "
             "Describe its column as Categorical."
         )
-
-
-def _cuts(
-    before: AffineMap, i: int, column: int, weight: float, thresholds: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return where thresholds of an input cut its column, and the doubt, in column units.
-
-    The doubt is how far from a cut rounding may take an input across its threshold: nowhere, where
-    it is known how the model computes it.
-    """
+    if before is None:
+        return thresholds, np.zeros(len(thresholds))
     if i in before.computed:
         return before.last_up_to(i, thresholds), np.zeros(len(thresholds))
     cut = (thresholds - before.offset[i]) / weight
@@ -355,13 +417,12 @@ def _cuts(
 
 
 _Tests = tuple[NDArray[Any], NDArray[Any]]
-"""Leaves that test one feature, and how: first cell · cells + last, or a set of categories."""
+"""Leaves, and of each a test: (number · c + first cell) · c + last, or a set of categories; c is
+the most cells that a number has."""
 
 
-def _leaf_tests(
-    trees: Trees, nodes: _NodeTests
-) -> tuple[IntArray, IntArray, list[_Tests], list[_Tests]]:
-    """Return the tree and node of each leaf, and the leaves' tests of each number and each group.
+def _leaf_tests(trees: Trees, nodes: _NodeTests) -> tuple[_Tests, _Tests, list[_Tests]]:
+    """Return the tree and node of each leaf, and the leaves' tests of numbers and of each group.
 
     A leaf names at most as many features as it is deep. So leaves are followed down in blocks of
     trees, and only what they name is kept: all leaves × all columns of a forest on wide tables are
@@ -373,21 +434,19 @@ def _leaf_tests(
     width = len(nodes.columns) + nodes.goes_left.shape[1]
     block = np.cumsum(sizes) * max(width, 1) // BLOCK  # of each tree
     cells, count = np.diff(nodes.starts), 0
-    leaves: list[tuple[IntArray, IntArray]] = []
-    ranges: list[list[_Tests]] = [[] for _ in nodes.columns]
+    most = cells.max(initial=1)
+    leaves, ranges = list[_Tests](), list[_Tests]()
     subsets: list[list[_Tests]] = [[] for _ in nodes.spans]
     for chunk in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
         tree, leaf, low, high, among = _leaves(trees, nodes, chunk)
         leaves.append((tree, leaf))
-        for f, tests in enumerate(ranges):
-            rows = np.flatnonzero((low[:, f] > 0) | (high[:, f] < cells[f] - 1))
-            tests.append((count + rows, low[rows, f] * cells[f] + high[rows, f]))
+        rows, f = np.nonzero((low > 0) | (high < cells - 1))
+        ranges.append((count + rows, (f * most + low[rows, f]) * most + high[rows, f]))
         for span, tests in zip(nodes.spans, subsets, strict=True):
             rows = np.flatnonzero(~among[:, span].all(axis=1))
             tests.append((count + rows, among[rows, span]))
         count += len(leaf)
-    tree, leaf = _stacked(leaves)
-    return tree, leaf, [*map(_stacked, ranges)], [*map(_stacked, subsets)]
+    return _stacked(leaves), _stacked(ranges), [*map(_stacked, subsets)]
 
 
 def _stacked(blocks: list[_Tests]) -> _Tests:

@@ -2,6 +2,9 @@
 
 Whoever checks them bounds all leaves anew with `RowCosts`, many at once: neither in the order of
 the search that found them, nor with its bounds.
+
+Of linear relations between columns the trees know nothing. A box with relations is a program that
+the solvers take; its multipliers charge for breaking them, column by column (`RelationCosts`).
 """
 
 from __future__ import annotations
@@ -14,17 +17,27 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.errors import NoSolver
-from counterpoint.families.trees.boxes import CellBoxes, RowCosts
+from counterpoint.families.trees.boxes import CellBoxes, RowCosts, on_lattice
 from counterpoint.families.trees.form import LeafSums, Order
 from counterpoint.families.trees.grid import Grid
-from counterpoint.families.trees.relations import Relations, without_trees
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
+from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.evidence import Bounding, Kept, kept_size
-from counterpoint.programs.program import Program
+from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.proof import OLD, ProofTrees, least_of_leaves, pick
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Cases, Region
+from counterpoint.search.search import Found, Subproblem, search_listed
+from counterpoint.solvers.base import Effort
 
-__all__ = ["BoxProofs", "evidence_of", "needed", "refuted", "require_rows"]
+__all__ = [
+    "BoxProofs",
+    "Relations",
+    "evidence_of",
+    "needed",
+    "refuted",
+    "require_rows",
+    "without_trees",
+]
 
 TESTS = 1 << 22
 """Tests of leaves times boxes that are checked together: 32 MiB of each of some arrays."""
@@ -217,3 +230,67 @@ def evidence_of(condition: LeafSums, program: Program, cases: Cases, proof: Kept
     if proof.family_proofs is not None:
         raise ValueError(OLD)
     return BoxProofs(program, condition, cases, proof.trees, np.zeros(len(cases)))
+
+
+# --- relations between columns ---
+
+
+def without_trees(program: Program) -> Subproblem:
+    """Return a program without its trees, and without what is asked of their thresholds."""
+    conditions = [c for c in program.region if not isinstance(c, NonConvex | MinimumChange)]
+    return Subproblem(Program(program.encoded_cost, Region(tuple(conditions))))
+
+
+@final
+class Relations:
+    """The relations between the columns of one row, of a program `without_trees`."""
+
+    def __init__(self, row: RowCosts, subproblem: Subproblem) -> None:
+        self.row, self.subproblem, self.program = row, subproblem, subproblem.program
+
+    def within(self, box: CellBoxes, eps: float | None = None) -> Cases:
+        """Return the row within a box; surely so, if numbers are kept so that 1 + eps is next."""
+        row, grid = self.row, self.row.grid
+        low, high = np.array(self.row.bounds)
+        ends = row.ends(eps)
+        at, to = grid.starts[:-1] + box.low[0], grid.starts[:-1] + box.high[0]
+        low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
+        high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
+        high[grid.members] = np.minimum(high[grid.members], box.among[0])
+        low, high = on_lattice(row.x, low, high, self.program.domain.steps)
+        return Cases(row.case.x, low[None], high[None], np.zeros(1))
+
+    def cheapest(
+        self, box: CellBoxes, gap: float, eps: float | None = None
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Return the cheapest point (d,) of a box, its multipliers, and the reported bound.
+
+        NaN and an infinite bound if there is no point. The bound rests on the word of a solver.
+        """
+        cases = self.within(box, eps)
+        if (cases.low > cases.high).any():
+            return np.full(self.program.width, np.nan), np.zeros(self.program.size), np.inf
+        solution = search_listed(Found(cases, Effort(0.1 * gap)), (self.subproblem,))
+        (evidence,) = solution.evidence
+        assert evidence.kept is not None  # noqa: S101 (what is listed keeps its multipliers)
+        point = np.clip(solution.points[0], cases.low[0], cases.high[0])
+        # a little less, so that what they charge is borne by the price, roundings included
+        multipliers = (1.0 - 1e-12) * evidence.kept.multipliers[0]
+        return point, multipliers, float(evidence.bounds(solution.objective)[1][0])
+
+    def bound(self, box: CellBoxes, multipliers: FloatArray) -> float:
+        """Return the least cost of points of a box that keep the relations; infinite for none."""
+        cases = self.within(box)
+        none = cases.empty | self.program.refutes(cases, multipliers[None])
+        return np.inf if none[0] else float(self.program.bound(cases, multipliers[None])[0])
+
+    def cost(self, y: FloatArray) -> float:
+        """Return the cost of a point; infinite if it does not keep the relations."""
+        if np.isnan(y).any() or self.program.violation(y[None], self.row.x[None])[0] > VIOLATION:
+            return np.inf
+        return float(self.program.objective(y[None], self.row.case)[0])
+
+    def cells(self, y: FloatArray, box: CellBoxes) -> tuple[IntArray, IntArray]:
+        """Return the cells and categories of a point of a box."""
+        cells, categories = self.row.cells(y)
+        return np.clip(cells, box.low[0], box.high[0]), categories

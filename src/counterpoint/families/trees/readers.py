@@ -26,8 +26,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.trees.arrays import Trees
 from counterpoint.families.trees.form import Odds, Order, TreeScores
+from counterpoint.families.trees.grid import Trees
 from counterpoint.models.columns import NUMBERS, Columns, join
 from counterpoint.models.dispatch import (
     classes_of,
@@ -41,25 +41,6 @@ from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 
 __all__ = ["from_float32"]
-
-KINDS = (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    BaggingRegressor,
-    DecisionTreeClassifier,
-    DecisionTreeRegressor,
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
-"""Models that are read here."""
 
 
 def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
@@ -105,7 +86,11 @@ def _classes(model: Any) -> NDArray[Any] | None:
     """Return the classes of a classifier; None of a regressor, which has one output."""
     if is_classifier(model):
         return classes_of(model)
-    _require_one_output(model)
+    if getattr(model, "n_outputs_", 1) > 1:
+        raise UnsupportedModel(
+            f"{type(model).__name__} has several outputs; expected one. "
+            "Fit one model for each output and explain them one by one."
+        )
     return None
 
 
@@ -145,7 +130,11 @@ def _(model: Any) -> Form:
 
 @read.register(GradientBoostingClassifier | GradientBoostingRegressor)
 def _(model: Any) -> Form:
-    _require_constant_start(fitted(model))
+    if fitted(model).init not in (None, "zero") and not hasattr(model.init_, "constant_"):
+        raise UnsupportedModel(
+            f"{type(model).__name__} starts from {type(model.init).__name__}, which is no "
+            "constant. Use init=None or init='zero'."
+        )
     rows, members = np.zeros((1, model.n_features_in_)), []
     start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001 (kept nowhere public)
     for stage in model.estimators_:
@@ -153,7 +142,7 @@ def _(model: Any) -> Form:
             tree = _tree(member, missing=False)
             values = np.zeros((len(tree.values), count))
             values[:, output] = model.learning_rate * tree.values[:, 0]
-            members.append(tree.valued(values))
+            members.append(replace(tree, values=values))
     return _summed(model, members, Odds.LOGISTIC if model.loss == "log_loss" else Odds.NONE, start)
 
 
@@ -229,7 +218,7 @@ def _(model: Any) -> Form:
     forms = [_member(model, tree, classes, DecisionTreeClassifier) for tree in model.estimators_]
     votes = [np.eye(len(classes))[form.trees.values.argmax(axis=1)] for form in forms]
     weighted = zip(forms, votes, weights.tolist(), strict=True)
-    members = [form.trees.valued(weight * vote) for form, vote, weight in weighted]
+    members = [replace(form.trees, values=weight * vote) for form, vote, weight in weighted]
     return replace(_summed(model, members, Odds.NONE), order=Order.ANY)
 
 
@@ -275,11 +264,14 @@ def _mean(
         trees = [form.trees for form in forms]
     else:
         trees = [
-            form.trees.valued(w / form.divisor * form.trees.values)
+            replace(form.trees, values=w / form.divisor * form.trees.values)
             for form, w in zip(forms, shares, strict=True)
         ]
     if inputs is not None:
-        trees = [tree.over(np.asarray(chosen)) for tree, chosen in zip(trees, inputs, strict=True)]
+        trees = [
+            replace(tree, inputs=np.where(tree.inputs < 0, -1, np.asarray(chosen)[tree.inputs]))
+            for tree, chosen in zip(trees, inputs, strict=True)
+        ]
     base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
     mean = TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
@@ -304,8 +296,9 @@ def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
     return finish_alone(model, columns)
 
 
-for kind in KINDS:
-    finish.register(kind, _on_columns)
+for kind, reader in tuple(read.registry.items()):
+    if reader.__module__ == __name__:  # each model that is read here
+        finish.register(kind, _on_columns)
 
 
 @finish.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
@@ -318,19 +311,3 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         )
         columns = join(columns, [encoded, columns.take(np.flatnonzero(~first))])
     return _on_columns(model, columns)
-
-
-def _require_constant_start(model: Any) -> None:
-    if model.init not in (None, "zero") and not hasattr(model.init_, "constant_"):
-        raise UnsupportedModel(
-            f"{type(model).__name__} starts from {type(model.init).__name__}, which is no "
-            "constant. Use init=None or init='zero'."
-        )
-
-
-def _require_one_output(model: Any) -> None:
-    if getattr(model, "n_outputs_", 1) > 1:
-        raise UnsupportedModel(
-            f"{type(model).__name__} has several outputs; expected one. "
-            "Fit one model for each output and explain them one by one."
-        )

@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.families.trees.boxes import CellBoxes, RowCosts
-from counterpoint.families.trees.exchange import Exchange, State
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.leaf_bound import LeafBound
-from counterpoint.families.trees.proofs import BoxProofs, needed, refuted, require_rows
-from counterpoint.families.trees.relations import Relations, without_trees
+from counterpoint.families.trees.leaf_bound import Exchange, LeafBound, State
+from counterpoint.families.trees.proofs import (
+    BoxProofs,
+    Relations,
+    needed,
+    refuted,
+    require_rows,
+    without_trees,
+)
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
 from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
 from counterpoint.programs.conditions import (
@@ -212,7 +217,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             if key in self._tried:
                 return
             self._tried.add(key)
-            point = self.relations.cheapest(box, self.gap, self.eps).point
+            point, _, _ = self.relations.cheapest(box, self.gap, self.eps)
             cost = self.relations.cost(point)
             if not cost < self.cost:
                 return

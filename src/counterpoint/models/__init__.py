@@ -7,7 +7,7 @@ estimators and ``@read_step.register(MyTransformer)`` for steps.
 
 from __future__ import annotations
 
-from counterpoint.models import calibration, compose, estimators  # noqa: F401 (each registers its readers)
+from counterpoint.models import compose, estimators  # noqa: F401 (each registers its readers)
 from counterpoint.models.columns import Columns
 from counterpoint.models.dispatch import read, read_step, require_reader
 from counterpoint.models.last_layer import LastLayer

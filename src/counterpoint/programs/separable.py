@@ -122,12 +122,13 @@ class Diagonal:
             free = slope * (-0.5 / self.curvature)
         elif not self.is_curved:
             pulled = np.abs(slope) > self.absolute
-            free = np.where(pulled, np.copysign(np.inf, -slope), 0.0)
+            free = np.where(pulled, np.where(slope > 0.0, low, high), 0.0)
         else:
             pull = -np.sign(slope) * np.maximum(np.abs(slope) - self.absolute, 0.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 free = np.where(pull == 0.0, 0.0, pull / (2.0 * self.curvature))
-        best = np.minimum(np.maximum(free, low), high)
+        best = np.maximum(free, low)
+        np.minimum(best, high, out=best)
         if steps is None or not self.is_curved:
             return best
         unit = np.where(steps > 0.0, steps, 1.0)
@@ -143,16 +144,16 @@ class Diagonal:
         with np.errstate(invalid="ignore"):
             value = slope * delta
             if self.is_absolute:
-                value += self.absolute * np.abs(delta)
+                paid = np.abs(delta)
+                paid *= self.absolute
+                value += paid
             if self.is_curved:
                 value += self.curvature * delta * delta
-        if self.is_curved_throughout:
+        if self.is_curved_throughout or np.isfinite(value).all():
             return value
         runaway = np.isinf(delta) & (self.curvature == 0)
-        if runaway.any():
-            downhill = slope * np.sign(delta) < -self.absolute
-            value = np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
-        return value
+        downhill = slope * np.sign(delta) < -self.absolute
+        return np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
 
 
 @final
@@ -337,7 +338,8 @@ class SeparableDomain:
         A column without curvature is least at the end of its interval, or as near to 0 as it gets.
         """
         size, share = np.abs(slope), gamma(sizes.count)
-        apart = np.abs(size - encoded_cost.absolute)
+        apart = size - encoded_cost.absolute
+        np.abs(apart, out=apart)
         # at most: |slope| is no more than its size, and most slopes are far from what decides.
         near = apart <= (share + (AFTER + 1) * UNIT) * sizes.most
         if not near.any():
@@ -404,7 +406,8 @@ class SeparableDomain:
                 value[rows, at], reach[rows, at] = self.by_level(
                     level, encoded_cost.absolute[at], every[rows, level.column], chunk
                 )
-        return np.where(low > high, np.inf, value), reach
+        value[low > high] = np.inf
+        return value, reach
 
     def by_level(
         self, level: PercentileCost, absolute: float, slope: FloatArray, cases: Cases

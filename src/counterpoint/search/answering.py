@@ -21,9 +21,11 @@ from counterpoint.search.validation import NotForeseen, ask_about, first_search,
 
 __all__ = ["answers_to"]
 
-CELLS = 1 << 20
-"""Cells of a chunk: 8 MiB, a compromise between the cache and what a call of ``predict`` takes
-whatever the number of its rows, which is a millisecond on a frame."""
+CELLS = 1 << 18
+"""Cells of a chunk, unless it has fewer than `ROWS`: 2 MiB, so that arrays stay in the cache."""
+ROWS = 1 << 12
+"""Rows of a chunk at least, up to four times its cells: a call of ``predict`` takes milliseconds on
+a wide frame, whatever the number of its rows."""
 WIDE = 4
 """Columns that a row counts as at least: with few of them, what is known of it takes more."""
 PROOFS = 1 << 25
@@ -74,7 +76,8 @@ def answers_to(
     )
     usable = np.ones(n, dtype=bool)
     usable[[*batch.problems]] = False
-    size = max(64, CELLS // max(question.features.width, WIDE))
+    cells = CELLS // max(question.features.width, WIDE)
+    size = max(64, min(max(cells, ROWS), 4 * cells))
     for start in range(0, n, size):
         rows = start + np.flatnonzero(usable[start : start + size])
         if len(rows):

@@ -116,11 +116,8 @@ class Clarabel(Solver):
             return near_row
         status, point, duals = self.run(case, effort)
         usable = status in (USABLE if has_loss else SOLVED)
-        if (
-            self.has_loss
-            and status not in INFEASIBLE
-            and not (usable and self._is_start(case, point))
-        ):
+        is_start = usable and has_loss and self._is_start(case, point)
+        if has_loss and status not in INFEASIBLE and not is_start:
             from_cheapest = self._solved_from_cheapest(case, effort)
             if from_cheapest is not None:
                 return from_cheapest

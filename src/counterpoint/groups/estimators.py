@@ -123,6 +123,8 @@ class GroupTranslations(GroupExplainer):
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
         count = self.count if count is None else count
+        # Sparse explanations come from the path, and from the two shapes that a count favours: all
+        # pairs change the same features, or all changes are from one reference group.
         candidates = self.path_.able(k, count)
         most = int(count_of(candidates[0].translations, count)) if k is None else k
         if count == "shared":
@@ -136,7 +138,7 @@ class GroupTranslations(GroupExplainer):
             return candidates[0].translations
         scene = self.scene_
 
-        def moved(candidate: Candidate, **short: Any) -> Translations:
+        def polish(candidate: Candidate, **short: Any) -> Translations:
             D = polished(scene, self.task_, candidate.offsets, **short)
             return scene.translations(D, candidate.translations.strength)
 
@@ -144,15 +146,15 @@ class GroupTranslations(GroupExplainer):
             return sum(scene.rates(answer, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
         # The six best are polished for a little; the best of them then to the end.
-        trials = [moved(candidate, smooths=(0.5,), steps=8) for candidate in candidates[:6]]
+        trials = [polish(candidate, smooths=(0.5,), steps=8) for candidate in candidates[:6]]
         best = candidates[int(np.argmax([score(answer) for answer in trials]))]
-        # Polishing may not help: then the best one stays as it is.
-        return max([candidates[0].translations, *trials, moved(best)], key=score)
+        # Polishing may not help: the best candidate of the path stays in the running.
+        return max([candidates[0].translations, *trials, polish(best)], key=score)
 
     def truncated(self, k: int) -> Translations:
-        """Return the best explanation of which k features of each pair are kept, as in the paper.
+        """Return the best explanation whose pairs keep their k costliest changes, as in the paper.
 
-        To compare with it: what is kept of three pairs does not add up.
+        It is for comparison: the changes of three pairs of groups no longer add up.
         """
         self._fitted()
         check_k(k, len(self.scene_.names))
@@ -179,7 +181,7 @@ class GroupTranslations(GroupExplainer):
         return self.sparse(self.k)
 
     def _path(self, fits: Sequence[tuple[Fit, ...]], *, progress: bool | None) -> TranslationPath:
-        """Refit and judge all fits, once for those that have the same ties, and prune some."""
+        """Refit each pattern of ties once, without the penalty, and prune some of the refits."""
         best = [min(starts, key=lambda fit: fit.objective) for starts in fits]
         places: dict[bytes, int] = {}
         candidates: list[Candidate] = []
@@ -209,7 +211,7 @@ class GroupTranslations(GroupExplainer):
         return self.scene_.candidate(ended.D, ended.loss, strength)
 
     def _strengths(self, largest: float) -> list[float]:
-        """Return λ, falling; of a number of them, down to a thousandth of the largest."""
+        """Return λ, falling: those passed, or so many down to a thousandth of the largest."""
         strengths: Any = self.strengths
         if np.ndim(strengths) == 0:
             if not isinstance(strengths, int | np.integer) or strengths < 2:
@@ -263,7 +265,7 @@ def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
 class DifferenceOfMeans(GroupExplainer):
     """The difference of the means of two groups as the change between them: a baseline.
 
-    It changes every feature. Of k features, those of the largest cost are kept for each pair, so
+    It changes every feature. Of k features, each pair changes those of the largest cost, so
     that the changes of three groups need not add up.
 
     Parameters
@@ -271,7 +273,7 @@ class DifferenceOfMeans(GroupExplainer):
     representation
         What groups are seen in; see `GroupTranslations`. Only judging needs it.
     k
-        How many features of each pair are kept; None for all.
+        How many features of each pair may change; None for all.
     costs, radius, layer
         As for `GroupTranslations`.
 

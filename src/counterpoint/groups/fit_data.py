@@ -213,25 +213,25 @@ class FitData:
                 f"Expected a positive radius; got {radius!r}. Pass None for the paper's rule, or "
                 "'each' for one radius for each group."
             )
-        every = Points.of(matrix, groups, stages(representation))
-        matrix, groups, spread = every.matrix, every.groups, spread_of(every.matrix)
-        extent = float(np.ptp(every.values, axis=0).max()) or 1.0
+        points = Points.of(matrix, groups, stages(representation))
+        matrix, groups, spread = points.matrix, points.groups, spread_of(points.matrix)
+        extent = float(np.ptp(points.values, axis=0).max()) or 1.0
         # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
         sample = groups.thinned(max(20, 10_000 // len(groups) ** 2))
         return cls(
-            every.take(sample),
+            points.take(sample),
             encoding,
             groups.means(matrix),
-            groups.means(every.hidden),
-            groups.means(every.values),
+            groups.means(points.hidden),
+            groups.means(points.values),
             _prices(costs, spread, encoding.names),
-            every.radii if radius == "each" else float(radius or every.radii.max()),
+            points.radii if radius == "each" else float(radius or points.radii.max()),
             dense(matrix.min(axis=0)),
             dense(matrix.max(axis=0)),
             _switches(matrix),
             np.where(spread > 0.0, spread, 1.0),
             extent,
-            frozenset(every.keys(extent)),
+            frozenset(points.keys(extent)),
         )
 
     @property
@@ -288,19 +288,21 @@ class FitData:
     def judge(
         self, translations: Translations, points: Points, assign: Callable[..., Any] | None
     ) -> Quality:
-        """Judge translations on rows, which are compared with those of the fit."""
-        still = Translations.of(np.zeros_like(self.means), self.labels, self.names)
+        """Judge translations on rows, of the fit or others; ``assign`` is that of `assigned`."""
+        no_change = Translations.of(np.zeros_like(self.means), self.labels, self.names)
+        correctness, coverage = points.rates(translations, self.radius)
         return Quality(
             translations.groups,
             self.radius,
-            *points.rates(translations, self.radius),
-            translations.counts.astype(np.float64),
-            translations.sizes,
-            outside(translations, points, self.low, self.high),
-            away(translations, points, self.scale),
-            points.rates(still, self.radius)[0],
-            assigned(translations, points, self.targets, assign),
-            float(np.mean([key in self.seen for key in points.keys(self.extent)])),
+            correctness,
+            coverage,
+            counts=translations.counts.astype(np.float64),
+            sizes=translations.sizes,
+            outside=outside(translations, points, self.low, self.high),
+            away=away(translations, points, self.scale),
+            unchanged=points.rates(no_change, self.radius)[0],
+            assigned=assigned(translations, points, self.targets, assign),
+            seen=float(np.mean([key in self.seen for key in points.keys(self.extent)])),
         )
 
 
@@ -312,28 +314,32 @@ def polished(
     smooths: Sequence[float] = (0.5, 0.25, 0.12),
     steps: int = 25,
 ) -> FloatArray:
-    """Return offsets (l, d) by which more rows arrive, with the same ties."""
+    """Return offsets (l, d) by which more moved rows arrive, with the ties of those passed.
+
+    Equal offsets of a feature share one variable, its *level*. Correctness and coverage less cost
+    are raised over the levels, smoothed less and less.
+    """
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
     start, fusion = offsets[:, columns], task.fusion.of(columns)
     middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
-    level = levels_of(start)
-    levels, half = np.empty((2, int(level.max()) + 1))
+    level = levels_of(start)  # (l, s) the position of each offset in ``levels``
+    levels, bound = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
-    half[level] = fusion.reach / 2.0
+    bound[level] = fusion.reach / 2.0
     points = scene.points.take(scene.points.groups.thinned(500))
-    aim = smoothed_rates(scene, points, task, columns, level)
-    # As much again as at the start costs 0.2 of the two shares.
-    cost_weight = 0.2 / (aim(levels, smooths[0], 1.0)[0] - aim(levels, smooths[0], 0.0)[0])
+    loss = smoothed_rates(scene, points, task, columns, level)
+    # The cost at the start weighs 0.2 of the two shares.
+    cost_weight = 0.2 / (loss(levels, smooths[0], 1.0)[0] - loss(levels, smooths[0], 0.0)[0])
     for smooth in smooths:
         levels = minimize(
-            aim,
+            loss,
             levels,
             args=(smooth, cost_weight),
             jac=True,
             method="L-BFGS-B",
-            bounds=np.column_stack([-half, half]),
+            bounds=np.column_stack([-bound, bound]),
             options={"maxiter": steps},
         ).x
     D[:, columns] = fusion.nearest(levels[level])
@@ -347,22 +353,26 @@ def smoothed_rates(
     columns: IntArray,
     level: IntArray,
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
-    """Return the function that is minimised: cost less smoothed correctness and coverage."""
+    """Return the function that `polished` minimises: cost less smoothed correctness and coverage.
+
+    It takes the levels, the width of the smoothing, and the weight of the cost, and returns the
+    mean over pairs of groups and its gradient by the levels.
+    """
     radii = np.broadcast_to(scene.radius, (len(points.groups),))
     matrix, cost_of = dense(task.matrix[columns]), _changes_cost(scene, points, columns)
 
     def value(levels: FloatArray, smooth: float, cost_weight: float) -> tuple[float, FloatArray]:
         D = levels[level]
         total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
-        for i in range(len(D)):
+        for i in range(len(D)):  # from group i to all others
             ends = np.delete(np.arange(len(D)), i)
             changes = D[ends] - D[i]
-            share, pushes = _arrivals(points, i, changes @ matrix, radii, smooth)
-            cost, pulls = cost_of(i, changes)
+            share, share_slope = _arrivals(points, i, changes @ matrix, radii, smooth)
+            cost, cost_slope = cost_of(i, changes)
             total += cost_weight * cost - share
-            pulled = cost_weight * pulls - pushes @ matrix.T
-            slope[ends] += pulled
-            slope[i] -= pulled.sum(axis=0)
+            change_slope = cost_weight * cost_slope - share_slope @ matrix.T
+            slope[ends] += change_slope
+            slope[i] -= change_slope.sum(axis=0)
         gradient = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
         return total / pairs, np.asarray(gradient, dtype=np.float64)
 
@@ -372,40 +382,53 @@ def smoothed_rates(
 def _arrivals(
     points: Points, i: int, shifts: FloatArray, radii: FloatArray, smooth: float
 ) -> tuple[float, FloatArray]:
-    """Return smoothed shares of the rows of i, moved to other groups, and their gradients."""
+    """Return correctness and coverage, smoothed, of group i's rows moved to each other group.
+
+    They are added over these groups; the gradient is by ``shifts``, a move for each of them, in the
+    hidden space.
+    """
     rows, ends = points.members[i], np.delete(np.arange(len(points.group_values)), i).tolist()
     hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
     values, pull = points.space.pull(hidden)
     moved = values.reshape(len(ends), len(rows), -1)
     slopes, share = np.zeros_like(moved), 0.0
     for position, j in enumerate(ends):
-        target, near = points.group_values[j], (float(radii[j]), float(smooth * radii[j]))
-        apart = cdist(moved[position], target)
-        nearest, comes = apart.argmin(axis=1), apart.argmin(axis=0)
-        away = np.take_along_axis(apart, nearest[:, None], axis=1)[:, 0]
-        correctness, push = _nearness(away, moved[position] - target[nearest], *near)
-        slopes[position] += push
-        away = np.take_along_axis(apart, comes[None], axis=0)[0]
-        coverage, push = _nearness(away, moved[position][comes] - target, *near)
-        np.add.at(slopes[position], comes, push)
+        target, widths = points.group_values[j], (float(radii[j]), float(smooth * radii[j]))
+        distances = cdist(moved[position], target)
+        # correctness: each moved row has a row of the target near it
+        nearest = distances.argmin(axis=1)
+        least = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
+        correctness, slope = _nearness(least, moved[position] - target[nearest], *widths)
+        slopes[position] += slope
+        # coverage: each row of the target has a moved row near it
+        nearest = distances.argmin(axis=0)
+        least = np.take_along_axis(distances, nearest[None], axis=0)[0]
+        coverage, slope = _nearness(least, moved[position][nearest] - target, *widths)
+        np.add.at(slopes[position], nearest, slope)
         share += correctness + coverage
-    pushed = pull(slopes.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
-    return share, pushed.sum(axis=1)
+    hidden_slopes = pull(slopes.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
+    return share, hidden_slopes.sum(axis=1)
 
 
 def _nearness(
-    away: FloatArray, apart: FloatArray, radius: float, smooth: float
+    distances: FloatArray, differences: FloatArray, radius: float, smooth: float
 ) -> tuple[float, FloatArray]:
-    """Return the smoothed share of distances within the radius, and its gradient."""
-    near = expit((radius - away) / smooth)
-    steep = near * (1.0 - near) / smooth / np.maximum(away, 1e-12 * radius)
-    return float(near.mean()), -steep[:, None] * apart / len(away)
+    """Return the smoothed share of distances within the radius, and its gradient by rows (q, m).
+
+    ``differences`` (q, m) are the rows less what they are near to, of the lengths ``distances``.
+    """
+    near = expit((radius - distances) / smooth)
+    steep = near * (1.0 - near) / smooth / np.maximum(distances, 1e-12 * radius)
+    return float(near.mean()), -steep[:, None] * differences / len(distances)
 
 
 def _changes_cost(
     scene: FitData, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
-    """Return the cost of changes (q, s) of a group, threefold out of range, with gradient."""
+    """Return a function of changes (q, s) of a group's rows: their cost, and its gradient.
+
+    The part of a change that leads out of the range of the data costs three times as much.
+    """
     scale = scene.scale[columns]
     cells = [rows / scale for rows in points.cells(columns)]
     low, high = scene.low[columns] / scale, scene.high[columns] / scale
@@ -414,11 +437,11 @@ def _changes_cost(
     def cost_of(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
         moved = cells[i] + changes[:, None]
         above, below = moved - high, low - moved
-        beyond = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
-        tilt = (above > 0.0).mean(axis=1) - (below > 0.0).mean(axis=1)
+        excess = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
+        excess_slope = (above > 0.0).mean(axis=1) - (below > 0.0).mean(axis=1)
         changed = changes != 0.0
-        cost = np.abs(changes) + 2.0 * beyond * changed
-        slope = np.sign(changes) + 2.0 * tilt * changed
+        cost = np.abs(changes) + 2.0 * excess * changed
+        slope = np.sign(changes) + 2.0 * excess_slope * changed
         return float((cost * costs).sum()), slope * costs
 
     return cost_of

@@ -141,13 +141,16 @@ def follow(
 def refit(
     task: Objective, pattern: FloatArray, strength: float, *, free: bool = False, steps: int = 200
 ) -> Fit:
-    """Minimise the loss alone over offsets that have the ties of those it starts from."""
-    # It ends early, for few of many matter. If ``free``, only what does not change stays tied.
-    work = moving(pattern)
-    start, D = pattern[:, work], np.zeros_like(pattern)
+    """Minimise the loss without penalty over offsets (l, d) with the ties of ``pattern``.
+
+    If ``free``, only features that do not change stay tied. It starts from the pattern, and ends
+    early: of many refits few matter.
+    """
+    columns = moving(pattern)
+    start, D = pattern[:, columns], np.zeros_like(pattern)
     distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
-    D[:, work], residual, _, taken = descend(
-        task.of(work),
+    D[:, columns], residual, _, iterations = descend(
+        task.of(columns),
         0.0,
         start,
         task.least_curvature,
@@ -157,7 +160,7 @@ def refit(
         pattern=distinct if free else start,
     )
     loss = task.value(D)
-    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, taken)
+    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, iterations)
 
 
 def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArray:
@@ -188,11 +191,11 @@ def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatA
     while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
         about = reduced.tangent(D) if reduced.by_tangents else reduced
         while ((counts := pair_counts(D)) > k).any():
-            # A short refit: what is kept is refitted later.
+            # A short refit: the explanations that are chosen are refitted later.
             D = refit(about, _merged(about, D, counts > k, near=near), 0.0, steps=30).D
-        whole = np.zeros_like(start)
-        whole[:, columns] = D
-        yield whole
+        offsets = np.zeros_like(start)
+        offsets[:, columns] = D
+        yield offsets
 
 
 def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -> FloatArray:
@@ -210,22 +213,28 @@ def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -
 def _relieving(
     fusion: Fusion, D: FloatArray, crowded: BoolArray, *, near: bool
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """List merges of two levels: features (q,), offsets (q, l), crowded pairs relieved (q,)."""
+    """List the merges of two levels of a feature that relieve a crowded pair of groups.
+
+    A crowded pair changes too many features; one fewer, once both groups have the same offset.
+    Returns each merge's feature (q,), its offsets (q, l) afterwards, and how many crowded pairs
+    (q,) it relieves.
+    """
     ascending = np.sort(D, axis=0)
-    new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
-    if near:
+    is_new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
+    if near:  # neighbouring levels
         first, second = np.arange(len(D) - 1), np.arange(1, len(D))
-        apart = new[second]
-    else:
+        distinct = is_new[second]
+    else:  # any two levels
         first, second = np.triu_indices(len(D), 1)
-        apart = new[first] & new[second]
-    features, at = np.nonzero(apart.T)
-    low, high = ascending[first[at], features][:, None], ascending[second[at], features][:, None]
+        distinct = is_new[first] & is_new[second]
+    features, k = np.nonzero(distinct.T)
+    low, high = ascending[first[k], features][:, None], ascending[second[k], features][:, None]
     column, monotone = D[:, features].T, fusion.monotone[features, None]
-    between = (low <= column) & (column <= high)  # in the order of the groups, these go along
-    both = np.where(monotone != 0, between, (column == low) | (column == high))
-    level = (column * both).sum(axis=1) / both.sum(axis=1)
-    apart = both[:, None] & both[:, :, None] & (column[:, None] != column[:, :, None])
-    gains = (apart & crowded).sum(axis=(1, 2)) / 2.0
+    between = (low <= column) & (column <= high)  # to stay monotone, these are merged as well
+    merged = np.where(monotone != 0, between, (column == low) | (column == high))
+    level = (column * merged).sum(axis=1) / merged.sum(axis=1)
+    ties = merged[:, None] & merged[:, :, None] & (column[:, None] != column[:, :, None])
+    gains = (ties & crowded).sum(axis=(1, 2)) / 2.0
     relieving = np.flatnonzero(gains)
-    return features[relieving], np.where(both, level[:, None], column)[relieving], gains[relieving]
+    offsets = np.where(merged, level[:, None], column)
+    return features[relieving], offsets[relieving], gains[relieving]

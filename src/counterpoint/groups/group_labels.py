@@ -199,7 +199,7 @@ class Groups:
 def stratified_folds(
     groups: Groups, folds: int, random: np.random.RandomState
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the rows to learn from and those to judge on; each group is dealt by itself."""
+    """Yield the rows to learn from, and those to judge on; each group is dealt into folds."""
     least = int(groups.sizes.min())
     if folds not in range(2, least // 2 + 1):
         small = groups.labels[int(groups.sizes.argmin())]

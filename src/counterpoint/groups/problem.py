@@ -73,7 +73,7 @@ class Fusion:
         return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
     def prox(self, V: FloatArray, step: float, strength: float = 1.0) -> FloatArray:
-        """The columns within their bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|."""
+        """Return columns within bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|."""
         rows = (V * self._sign).T
         places = np.argsort(rows, axis=1, kind="stable")
         if self.monotone.any():
@@ -86,7 +86,7 @@ class Fusion:
         return columns.reshape(target.shape).T * self._sign
 
     def nearest(self, V: FloatArray) -> FloatArray:
-        """The columns within their bounds that are nearest to those of V."""
+        """Return the columns within their bounds that are nearest to those of V."""
         if self.monotone.any():
             return self.prox(V, 0.0)
         return np.clip(V, -self.reach / 2.0, self.reach / 2.0)
@@ -137,7 +137,7 @@ def rising(T: FloatArray) -> FloatArray:
         begins = np.flatnonzero(starts)
         sizes = np.append(begins[1:], T.size) - begins
         means = np.add.reduceat(T.ravel(), begins) / sizes
-        # What rounding in common units kept apart is pooled in the row's own.
+        # Pools that only rounding in common units held apart are joined in the row's own units.
         falls = (means[1:] <= means[:-1]) & (begins[1:] % width > 0)
         if not falls.any():
             return np.repeat(means, sizes).reshape(T.shape)
@@ -331,8 +331,9 @@ class Objective:
 
     def gap(self, D: FloatArray, strength: float) -> float:
         """Return objective less Fenchel bound, relative to the loss at zero; NaN if not convex."""
-        # The dual point is the gradient U, or the multiple of it which no feature exceeds, or none
-        # without a bound; any will do. The loss has the conjugate ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
+        # Every dual point gives a lower bound, and the largest counts. Tried are the gradient U of
+        # the loss, and two multiples: the largest that is feasible for all features, and for those
+        # without a bound. The loss has the conjugate ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
         if not self.is_convex:
             return float("nan")
         loss, U = self._slope(D @ self.matrix)
@@ -340,12 +341,14 @@ class Objective:
         pull = -(U @ self.matrix.T)
         free = np.flatnonzero(np.isinf(self.fusion.reach))
         cutoffs = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
-        shrunk = {min(1.0, strength / cutoff) * (1.0 - 1e-15) for cutoff in cutoffs if cutoff > 0.0}
+        factors = {
+            min(1.0, strength / cutoff) * (1.0 - 1e-15) for cutoff in cutoffs if cutoff > 0.0
+        }
         bounds = []
-        for share in {1.0} | shrunk:
-            V = share * U
-            dual = float(np.vdot(V, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(V, V))
-            bounds.append(-dual - self.fusion.conjugate(share * pull, strength))
+        for factor in {1.0} | factors:
+            V = factor * U
+            conjugate = np.vdot(V, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(V, V)
+            bounds.append(-float(conjugate) - self.fusion.conjugate(factor * pull, strength))
         return (objective - max(bounds)) / (self.at_zero[0] or 1.0)
 
 
@@ -405,16 +408,19 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
 def _by_tangents(
     task: Objective, strength: float, x: FloatArray, L: float, tol: float, max_iter: int, **how: Any
 ) -> tuple[FloatArray, float, float, int]:
-    """Do as `descend`, on few linearised tasks, one after the other (Gauss–Newton)."""
-    # Where the objective rises in truth, the descent on the last one is made shorter: down to a
-    # proximal step, of growing curvature. Secants may lead nowhere, though: then this is the end.
+    """Do as `descend` on a nonlinear task: linearise it, descend, and repeat (Gauss–Newton).
+
+    If the objective itself rises, the point is not taken, and the descent from the last one is
+    repeated with a quarter of the steps; once there is one, with a larger curvature L. After seven
+    rises in a row it ends, for the derivative may be a secant that leads nowhere.
+    """
     candidate, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
     while steps < max_iter and rises < 7:
         steps += 1
         linearised = task.tangent(candidate)
         value = linearised.value(candidate) + strength * task.fusion.value(candidate)
         if value <= best + how["rounding"]:
-            stalls = best - value < 1e9 * how["rounding"]  # 1e-5 of the loss at zero
+            stalls = best - value < 1e9 * how["rounding"]  # about 1e-5 of the loss at zero
             x, best, tangent, rises = candidate, value, linearised, 0
             _, residual, L, _ = descend(tangent, strength, x, L, tol=0.0, max_iter=1, **how)
             if residual <= tol or stalls:
@@ -422,8 +428,8 @@ def _by_tangents(
         else:
             rises += 1
             length, L = (length // 4, L) if length > 1 else (1, 4.0 * L)
-        reach = 0.3 * residual
-        candidate, _, L, _ = descend(tangent, strength, x, L, tol=reach, max_iter=length, **how)
+        tolerance = 0.3 * residual
+        candidate, _, L, _ = descend(tangent, strength, x, L, tol=tolerance, max_iter=length, **how)
     return x, residual, L, steps
 
 

@@ -253,23 +253,25 @@ class Points:
     ) -> tuple[FloatArray, FloatArray]:
         """Return correctness and coverage (l, l) within a radius, or (l,) one for each group.
 
-        Of several ``times`` that radius, their means.
+        Of several multiples (``times``) of the radius, the means.
         """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
-        # Of one radius and an affine map, moved rows are as near as the others that move back.
+        # With an affine map, a move from i to j is that from j to i taken back: with one radius for
+        # all groups, coverage of j by i is then correctness from j to i.
         mirrored = self.space.second is None and np.ndim(radius) == 0
         radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
-            which, most = 2 if i == j else 1, float(np.nextafter(radii[j].max(), np.inf))
-            moved = self.arrived(translations, i, j)  # trees look for what is nearer than most
-            apart = _distances(self.near[j], moved, which, most)
-            correctness[i, j] = (apart[:, None] <= radii[j]).mean()
+            which = 2 if i == j else 1  # a row of the own group is nearest to itself
+            most = float(np.nextafter(radii[j].max(), np.inf))  # trees exclude the bound itself
+            moved = self.arrived(translations, i, j)
+            distances = _distances(self.near[j], moved, which, most)
+            correctness[i, j] = (distances[:, None] <= radii[j]).mean()
             if not mirrored:
-                apart = _distances(_searchable(moved), self.group_values[j], which, most)
-                coverage[i, j] = (apart[:, None] <= radii[j]).mean()
+                distances = _distances(_searchable(moved), self.group_values[j], which, most)
+                coverage[i, j] = (distances[:, None] <= radii[j]).mean()
         return correctness, correctness.T.copy() if mirrored else coverage
 
     def keys(self, extent: float) -> list[bytes]:
@@ -285,12 +287,16 @@ def _searchable(points: FloatArray) -> KDTree | FloatArray:
 def _distances(
     near: KDTree | FloatArray, points: FloatArray, which: int = 1, most: float = np.inf
 ) -> FloatArray:
-    """Return the distance (n,) of the nearest (for 2: the next); trees say ∞ from ``most`` on."""
+    """Return the distance (n,) from each point to the nearest row, or to the second nearest.
+
+    A tree returns ∞ for distances of ``most`` or more.
+    """
     if isinstance(near, KDTree):
         return np.asarray(near.query(points, k=[which], distance_upper_bound=most)[0][:, 0])
     if len(near) < which:
         return np.full(len(points), np.inf)
-    apart, lengths = np.empty(len(points)), np.einsum("ij,ij->i", near, near)
+    # ‖p − q‖² = ‖q‖² − 2 pᵀq + ‖p‖², of which ‖p‖² decides nothing, and is added at the end.
+    distances, lengths = np.empty(len(points)), np.einsum("ij,ij->i", near, near)
     rows = max(1, 2**22 // len(near))  # 32 MB of distances at a time
     for i in range(0, len(points), rows):
         chunk = points[i : i + rows]
@@ -298,8 +304,8 @@ def _distances(
         if which > 1:
             squares.partition(which - 1, axis=1)
             squares = squares[:, which - 1 :]
-        apart[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", chunk, chunk)
-    return np.sqrt(np.maximum(apart, 0.0))
+        distances[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", chunk, chunk)
+    return np.sqrt(np.maximum(distances, 0.0))
 
 
 def assigned(
@@ -308,7 +314,10 @@ def assigned(
     targets: FloatArray,
     assign: Callable[[FloatArray], Any] | None,
 ) -> FloatArray:
-    """Return which share (l, l) of moved rows a rule, or the nearest mean, assigns rightly."""
+    """Return the share (l, l) of moved rows that are assigned to the group they are moved to.
+
+    ``assign`` says so, or by default the nearest of the means ``targets`` (l, m).
+    """
     count = len(points.groups)
     shares = np.empty((count, count))
     for i, j in np.ndindex(count, count):
@@ -346,9 +355,12 @@ def outside(
 
 
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
-    """Return how far (l, l) moved rows are from real ones, over how far those are; medians."""
-    # Euclidean over all features, in units of ``scale``; 10 to 500 rows of each group, so that all
-    # pairs take two billion products at most.
+    """Return how far (l, l) moved rows are from real ones, over how far those are from each other.
+
+    Both are medians of Euclidean distances to the nearest row, over all features in units of
+    ``scale``.
+    """
+    # Of 10 to 500 rows of each group, so that all pairs take two billion products at most.
     width, count = points.matrix.shape[1], len(points.groups)
     most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
     sample = points.take(points.groups.thinned(most))

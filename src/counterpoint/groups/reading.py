@@ -157,7 +157,7 @@ def _require_trace(model: Any, where: str = "") -> None:
 
 
 def _traced(model: Any) -> tuple[Affine, ColumnEncoding]:
-    """Read a transformer, step by step."""
+    """Read a transformer of scikit-learn as an affine map, its steps multiplied out."""
     fitted(model)
     inputs = inputs_of(model)
     if inputs is None:
@@ -206,7 +206,7 @@ def _check(model: Any, inputs: Inputs, features: Features, affine: Affine) -> No
 def read_rows(
     X: Any, groups: Any, encoding: ColumnEncoding, layer: str | None = None
 ) -> tuple[Matrix, ColumnEncoding, Groups]:
-    """Read finite rows (n, d), dense or sparse, how columns were taken, and groups."""
+    """Return finite rows (n, d), dense or sparse, the encoding of their columns, and groups."""
     cells, names, groups = _cells_of(X, groups, layer)
     columns = _arranged(encoding, names, cells.shape[1] if names is None else len(names))
     wanted = columns.features.names
@@ -281,7 +281,7 @@ def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
 def _arranged(
     encoding: ColumnEncoding, names: tuple[Hashable, ...] | None, width: int
 ) -> ColumnEncoding:
-    """Return how columns are taken, which go by position if they have no names."""
+    """Match columns to those of the encoding, by name if both have names, else by position."""
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(

@@ -48,7 +48,7 @@ class Representation(ABC):
 
     @abstractmethod
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        """The values at rows, and what pulls gradients back through the map.
+        """Return the values at rows, and a function that pulls gradients back through the map.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Affine(Representation):
 
 
 def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """An affine map in which features whose loadings are all NaN have the loadings 0."""
+    """Set the loadings of features whose loadings are all NaN to 0, with a warning."""
     unused: BoolArray = np.asarray(np.isnan(matrix).all(axis=1))
     no_offset = np.isnan(offset).all()  # −means @ matrix
     is_finite = np.isfinite(matrix[~unused]).all() and (no_offset or np.isfinite(offset).all())
@@ -316,7 +316,7 @@ class FiniteDifferences(Representation):
             moved = _in_chunks(self._values, (X + shifts).reshape(-1, d))
             return moved.reshape(len(shifts), len(X), -1)
 
-        # Each call has its own cost: of few rows, what may be asked later comes along.
+        # A call costs much by itself: for few rows, the moved ones for slopes() are computed along.
         first = values(shifts if shifts.shape[0] * len(X) <= 1000 else shifts[:1])
 
         @cache

@@ -47,7 +47,7 @@ class Translations:
     strength
         λ of the fit that they come from; NaN of others.
     truncate
-        How many features of the largest cost are kept for each pair, for comparison with methods
+        How many features of the largest cost each pair changes, for comparison with methods
         that do so; None to keep all. Truncated changes need not add up.
     """
 
@@ -311,7 +311,7 @@ def to_anndata(translations: Translations, adata: Any, key: str = "group_transla
 
 
 def from_anndata(adata: Any, key: str = "group_translations") -> Translations:
-    """Return the explanation that `to_anndata` kept; its groups and names are text."""
+    """Return the explanation that `to_anndata` stored; its groups and names are text."""
     if key not in adata.uns:
         raise InvalidInput(
             f"Expected an explanation in uns[{key!r}]; there is none. Keep one with to_anndata."

@@ -98,7 +98,7 @@ class BudgetAccountant:
         return self._composed(self._spent)
 
     def remaining(self, k: int = 1) -> Budget:
-        """Return (ε, δ) that each of k further releases may cost; by ``"zcdp"``, of pure ones."""
+        """Return (ε, δ) that each of k further releases may cost; for ``"zcdp"``, k pure ones."""
         if k < 1 or k != int(k):
             raise InvalidInput(f"Expected a whole number of at least 1 for k; got {shown(k)}.")
         epsilon, delta = self.total()
@@ -231,7 +231,7 @@ def concentrated_epsilon(rho: float, delta: float) -> float:
 
 def learned_before(estimator: object) -> list[str]:
     """Return the types of steps before an estimator that learn, in pipelines being fitted."""
-    # Nobody tells an estimator in which pipeline it is: the callers are looked through.
+    # An estimator does not know the pipeline that fits it: it is looked for among the callers.
     names, frame = [], inspect.currentframe()
     while frame is not None:
         owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None

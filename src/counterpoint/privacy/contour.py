@@ -52,15 +52,19 @@ class Contour:
 
     @classmethod
     def through(cls, squares: FloatArray, t: FloatArray, power: float = 1.0) -> Contour:
-        """The contour for squared weights and t."""
+        """Return the contours for n laws of squared weights (n, F), near the quantiles t (n,).
+
+        A contour is the hyperbola z = r cosh(v + iθ), at steps h in v from 0 to where the integrand
+        is negligible; it crosses the real axis at c = r cos θ.
+        """
         c = _crossing(squares, t, power)
         r = c / np.cos(ANGLE)
         h = _step(squares, t, power, r)
-        last = _cut(squares, t, power, c)
-        number = np.arange(int((last / h).max()) + 2)
-        v = h[:, None] * number
-        within = v <= (last + h)[:, None]
-        v = np.minimum(v, (last + h)[:, None]) + 1j * ANGLE
+        end = _cut(squares, t, power, c)
+        steps = np.arange(int((end / h).max()) + 2)
+        v = h[:, None] * steps
+        within = v <= (end + h)[:, None]
+        v = np.minimum(v, (end + h)[:, None]) + 1j * ANGLE
         z = r[:, None] * np.cosh(v)
         weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * within
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
@@ -108,13 +112,13 @@ def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatAr
 def upper_quantiles(
     squares: FloatArray, q: float, start: FloatArray, power: float = 1.0
 ) -> tuple[FloatArray, Contour]:
-    """(n,) t with P(S > t) = q < ½, and the contour through it, from positive guesses."""
+    """Return t (n,) with P(S > t) = q < ½, and the contours there, from positive guesses."""
     # The tail is log-concave: Newton's method lands right of the solution, and comes down to it.
     t, goal = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
     for _ in range(100):  # never so many
         moved = _newton(contour, t, goal)
-        near = np.abs(moved - t) <= 0.05 * t  # so far a contour serves
+        near = np.abs(moved - t) <= 0.05 * t  # a contour serves as far as this
         t = moved
         if near.all():
             break
@@ -154,10 +158,10 @@ def _inside(squares: FloatArray, c: FloatArray) -> FloatArray:
 
 
 def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
-    """(n,) c: near the minimum over (0, 1) of the integrand, by Newton's method on its logarithm.
+    """Return where contours cross the real axis: c (n,), near the integrand's minimum in (0, 1).
 
-    That is −c t − log c − power Σ log(1 − b² c²), which is self-concordant: damped steps stay
-    inside and converge from anywhere.
+    Newton's method on its logarithm, −c t − log c − power Σ log(1 − b² c²), which is
+    self-concordant: damped steps stay inside and converge from anywhere.
     """
     mass = power * squares.sum(axis=1)
     c = np.maximum(t / (mass + np.hypot(mass, t)), 1.0 / np.sqrt(2.0 * mass + 1.0))

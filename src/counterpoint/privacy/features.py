@@ -16,7 +16,7 @@ __all__ = ["largest", "lift", "read_bounds", "scaled"]
 
 
 def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
-    """(2, d) low and high, from a pair of numbers or of (d,), or from name → (low, high)."""
+    """Return low and high (2, d), read from a pair of numbers or of (d,), or name → (low, high)."""
     if isinstance(bounds, Mapping):
         bounds = _by_name(bounds, names)
     try:
@@ -41,7 +41,7 @@ def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
 
 
 def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
-    """(low, high) in the order of the columns."""
+    """Return bounds by name as an array (2, d) of low and high, in the order of the columns."""
     if names is None:
         raise InvalidInput(
             "Expected a data frame with bounds by the name of the column; got rows without "

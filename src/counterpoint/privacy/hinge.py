@@ -30,8 +30,10 @@ __all__ = ["certified_gap", "minimize_hinge"]
 
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
-    """(F,) weights certified to be within ``tol`` of the minimum: rows are y_i φ_i, box is C/n."""
-    # The error must not say anything about the rows.
+    """Return weights (F,) certified to be within ``tol`` of the minimum, or raise `SolverFailure`.
+
+    ``rows`` (n, F) are y_i φ_i, and ``box`` is C/n. The error tells nothing about the rows.
+    """
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
     # Where floats end before the iterations do, nothing is certified; a warning would tell of rows.
@@ -63,7 +65,10 @@ def _complementarity(duals: FloatArray) -> float:
 def _moved(
     rows: FloatArray, weights: FloatArray, duals: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Take one predictor and one corrector step."""
+    """Take one step of Mehrotra's method: predict, choose how far to centre, correct.
+
+    ``duals`` (4, n) are α, C/n − α, and the slacks excess and lack of a row's margin.
+    """
     alpha, free, excess, lack = duals
     stiff = 1.0 / (excess / alpha + lack / free)
     system = cho_factor(_gram(rows, stiff), overwrite_a=True, check_finite=False)
@@ -71,7 +76,7 @@ def _moved(
     residual = alpha @ rows - weights
 
     def step(upper: FloatArray | float, lower: FloatArray | float) -> tuple[FloatArray, FloatArray]:
-        """Newton's, towards α excess = ``upper`` and (C/n − α) lack = ``lower``, as changes."""
+        """Return Newton's step towards α excess = ``upper`` and (C/n − α) lack = ``lower``."""
         upper = upper - alpha * excess
         lower = lower - free * lack
         aim = short + upper / alpha - lower / free
@@ -81,15 +86,16 @@ def _moved(
 
     gap, share = _complementarity(duals), 0.995  # of the way to the boundary
     mean = gap / (2.0 * len(rows))
-    _, trial = step(0.0, 0.0)
-    remaining = max(_complementarity(duals + _room(duals, trial, 1.0 / share) * trial), 0.0) / gap
+    _, predictor = step(0.0, 0.0)
+    predicted = duals + _room(duals, predictor, 1.0 / share) * predictor
+    remaining = max(_complementarity(predicted), 0.0) / gap
     centre = remaining**3 * mean
-    w, ahead = step(centre - trial[0] * trial[2], centre - trial[1] * trial[3])
-    length = min(1.0, share * _room(duals, ahead, 1.0 / share))
-    if not _complementarity(duals + length * ahead) <= 0.7 * gap:
-        w, ahead = step(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
-        length = min(1.0, share * _room(duals, ahead, 1.0 / share))
-    return weights + length * w, duals + length * ahead
+    w, change = step(centre - predictor[0] * predictor[2], centre - predictor[1] * predictor[3])
+    length = min(1.0, share * _room(duals, change, 1.0 / share))
+    if not _complementarity(duals + length * change) <= 0.7 * gap:
+        w, change = step(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
+        length = min(1.0, share * _room(duals, change, 1.0 / share))
+    return weights + length * w, duals + length * change
 
 
 def _room(duals: FloatArray, change: FloatArray, most: float) -> float:
@@ -126,12 +132,15 @@ def _gram(rows: FloatArray, stiff: FloatArray) -> FloatArray:
 
 
 def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box: float) -> float:
-    """½ ‖w − Σ α_i a_i‖² + Σ (C/n − α_i) max(0, 1 − a_iᵀw) + Σ α_i max(0, a_iᵀw − 1), at most."""
-    # The value of (2) at w less that of its dual at α; no term is negative. In extended precision,
-    # where the platform has it; what rounding can have hidden is added.
+    """Return an upper bound on the value of (2) at w less that of its dual at α, with rounding.
+
+    It is ½ ‖w − Σ α_i a_i‖² + Σ (C/n − α_i) max(0, 1 − a_iᵀw) + Σ α_i max(0, a_iᵀw − 1), where
+    no term is negative.
+    """
+    # Sums are in extended precision, where the platform has it.
     n, size = rows.shape
     wide = np.longdouble
-    w, total, loss, hidden = weights.astype(wide), np.zeros(size, wide), wide(0.0), 0.0
+    w, total, loss, rounding = weights.astype(wide), np.zeros(size, wide), wide(0.0), 0.0
     spread = np.zeros(size)
     unit = max(float(np.finfo(wide).eps), 2.0**-63)  # pairs of doubles claim more than they hold
     step = max(1, 2**16 // size)  # a megabyte in extended precision at a time
@@ -143,9 +152,10 @@ def certified_gap(rows: FloatArray, alpha: FloatArray, weights: FloatArray, box:
         loss += (counted * np.abs(short)).sum()
         magnitudes = np.abs(rows[i : i + step])
         error = 2.0 * (size + 3) * unit * (magnitudes @ np.abs(weights) + 1.0)
-        hidden += float(error @ np.where(np.abs(short) > error, counted, box))  # which sign, else
+        # Within the error the sign of ``short`` is unknown, and C/n is the larger of both weights.
+        rounding += float(error @ np.where(np.abs(short) > error, counted, box))
         spread += alpha[i : i + step] @ magnitudes
-    apart = float(np.linalg.norm((w - total).astype(np.float64)))
-    apart += 2.0 * n * unit * float(np.linalg.norm(spread))
-    rounded = 2.0 * n * unit * float(loss)
-    return (0.5 * apart * apart + float(loss) + hidden + rounded) * (1.0 + 1e-9)
+    distance = float(np.linalg.norm((w - total).astype(np.float64)))
+    distance += 2.0 * n * unit * float(np.linalg.norm(spread))
+    summing = 2.0 * n * unit * float(loss)
+    return (0.5 * distance * distance + float(loss) + rounding + summing) * (1.0 + 1e-9)

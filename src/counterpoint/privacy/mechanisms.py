@@ -86,15 +86,15 @@ def _laplace(weights: FloatArray, scale: float, sensitivity: float, budget: Budg
 def gamma_noise(
     weights: FloatArray, scale: float, sensitivity: float, budget: Budget
 ) -> FloatArray:
-    """Noise of density ∝ exp(−‖μ‖₂ ε/Δ₂): pure.
+    """Return weights with noise μ of density ∝ exp(−‖μ‖₂ ε/Δ₂), for pure privacy.
 
     μ = σN, with N of independent normal entries and σ² = s² times a χ² variable with F + 1 degrees
     of freedom, has this law for s = Δ₂/ε: both have the characteristic function
     (1 + s²‖t‖²)^(−(F + 1) / 2). OpenDP draws N given σ, and the normal variables that σ is made of,
     so that the low bits of what is released tell nothing.
 
-    But OpenDP has no map for the mixture: ε is proved on paper, and in exact arithmetic. The one
-    number that is rounded is σ, by a relative η of at most 10⁻¹⁴; that adds at most
+    OpenDP has no map for the mixture, though: ε is proved on paper, and in exact arithmetic. The
+    one number that is rounded is σ, by a relative η of at most 10⁻¹⁴; that adds at most
     2η (F + ‖μ‖/s) to ε, which is below 10⁻⁹ but with a chance of less than exp(−10⁴), for F up to
     10⁴. Where a proof by machine is asked for, take Laplace or normal noise.
     """

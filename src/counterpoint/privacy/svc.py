@@ -174,7 +174,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     }
 
     def fit(self, X: Any, y: Any, **refused: Any) -> Self:
-        """Learn the weights and release them with noise; nothing else of the rows is kept.
+        """Learn the weights and release them with noise; nothing else of the rows is stored.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return MECHANISMS[self.mechanism_].law(self.scale_, self.coef_.shape[-1])
 
     def error_bound(self, delta: float) -> float:
-        """Bound the error of all scores within the bounds, with a chance of 1 − δ.
+        """Bound the error of the scores of all rows within the bounds, with a chance of 1 − δ.
 
         The smallest e, in score units, for which the model is (e, δ)-useful (11):
         ``|φ(x)ᵀw̃ − φ(x)ᵀw*| ≤ e`` for all x and all classes at once; δ is above 0 and below 1.
@@ -340,7 +340,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
 
     def _warn(self, n: int) -> None:
-        """Warn of steps and of a δ that the noise does not cover, without reading a row."""
+        """Warn of pipeline steps that learn from rows without noise, and of too large a δ."""
         learned = [] if self._flaws() else learned_before(self)
         if learned:
             warnings.warn(
@@ -359,7 +359,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _signs(self, y: NDArray[Any]) -> tuple[NDArray[Any], FloatArray]:
-        """Return the classes (K,) and signs of labels: (1, n), or (K, n) for one against others."""
+        """Return the classes (K,) and the signs of labels, (1, n) for two classes, else (K, n)."""
         if self.classes is None:
             check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))

@@ -200,8 +200,8 @@ class Wish:
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
         """Return the target that the options state; ``otherwise`` is that of the policy file."""
         model_labels = labels_of(model)
-        about = dict(self._about())
-        self._refuse_contradictions(list(about))
+        makers = dict(self._makers())
+        self._refuse_contradictions(list(makers))
         if (self.low, self.high) != (None, None):
             if model_labels is not None:
                 raise cp.InvalidInput(
@@ -213,14 +213,14 @@ class Wish:
         if self.other:
             return cp.OtherLabel(margin=self.margin or 0.0)
         labels = tuple(_label(text, model_labels) for text in self.target or ())
-        for make in about.values():
+        for make in makers.values():  # there is at most one
             return make(labels[0])
         if labels:
             return cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
         return otherwise or _nothing(model_labels)
 
-    def _about(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
-        """Yield the options about one label, and the target that each makes of it."""
+    def _makers(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
+        """Yield the options about one label, each with a function that makes the target of it."""
         if self.probability is not None:
             yield "--probability", partial(cp.Probability, at_least=self.probability)
         if self.tradeoff is not None:
@@ -232,6 +232,7 @@ class Wish:
             raise cp.InvalidInput("--guarantee goes with --robust.")
 
     def _refuse_contradictions(self, about: list[str]) -> None:
+        """Refuse options that state two targets; those in ``about`` need exactly one label."""
         texts = self.target or ()
         is_range = (self.low, self.high) != (None, None)
         options = {"--target": bool(texts), "--other": self.other, "--low or --high": is_range}

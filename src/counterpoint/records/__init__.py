@@ -144,9 +144,9 @@ def _check(
     problems: dict[int, list[str]],
     claims: NDArray[np.object_],
 ) -> None:
-    """Write what is wrong with the records of a batch, and what settles them.
+    """Enter what is wrong with records in ``problems``, and what settles them in ``claims``.
 
-    If it cannot be computed, of its halves.
+    A batch that cannot be checked is halved, until the records that cannot be are alone.
     """
     try:
         key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])

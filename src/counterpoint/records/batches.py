@@ -57,7 +57,7 @@ class AnsweredRows(NamedTuple):
 
 
 def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
-    """The records of answers in columns, one batch for each target."""
+    """Yield the records of answers in columns, one batch for each target."""
     import pandas as pd
 
     features, remarks = answers.question.features, answers.remarks
@@ -69,8 +69,8 @@ def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
     groups: dict[str, list[int]] = {}
     for i, target in enumerate(answers.targets.tolist()):
         groups.setdefault(repr(target), []).append(i)
-    for listed in groups.values():
-        at, target = np.array(listed), answers.targets[listed[0]]
+    for indices in groups.values():
+        at, target = np.array(indices), answers.targets[indices[0]]
         table = query_of(answers.question, answers.effort, target, singles)
         shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
         shared["asked_hash"] = digest(canonical(table))
@@ -85,7 +85,7 @@ def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
         proofs = _proofs(answers, at, sizes)
         values = _columns(answers, at, query, proofs)
         values["message"] = messages_of(values)
-        for k, i in enumerate(listed):
+        for k, i in enumerate(indices):
             if i in answers.problems:
                 values["message"][k] = answers.problems[i]
             elif i in remarks:
@@ -122,17 +122,21 @@ def _columns(
 
 
 def _proofs(answers: AnsweredRows, at: IntArray, sizes: list[int]) -> list[Any]:
-    """What proves the bounds of some rows; None where nothing was kept, or has to be proved."""
+    """Return the proof of each row ``at``; None where there is none, or nothing to prove.
+
+    ``sizes`` are how many multipliers each program of the question has.
+    """
     out: list[Any] = [None] * len(at)
-    search = np.full(len(answers.statuses), -1)
+    search = np.full(len(answers.statuses), -1)  # the search that a row's proof is from
     for k, (rows, _) in enumerate(answers.proofs):
-        search[rows] = k  # what was searched last counts
+        search[rows] = k  # the last one counts
     search[answers.statuses == Status.ALREADY.code] = -1
     for k in np.unique(search[at][search[at] >= 0]).tolist():
         rows, pieces = answers.proofs[k]
         if not sizes or sizes != [piece.multipliers.shape[1] for piece in pieces]:
             continue
-        mine = np.flatnonzero(search[at] == k)
-        for i, proof in zip(mine, proofs_of(pieces, np.searchsorted(rows, at[mine])), strict=True):
+        index = np.flatnonzero(search[at] == k)
+        proofs = proofs_of(pieces, np.searchsorted(rows, at[index]))
+        for i, proof in zip(index, proofs, strict=True):
             out[i] = proof
     return out

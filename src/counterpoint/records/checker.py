@@ -71,7 +71,7 @@ that shows at once."""
 
 
 def problem_of(query: Mapping[str, Any]) -> Problem:
-    """The problem that a record says was asked: ``problem_of(record["asked"]).explainer(model)``.
+    """Return the problem that a record states: ``problem_of(record["asked"]).explainer(model)``.
 
     Raises
     ------
@@ -88,9 +88,9 @@ def problem_of(query: Mapping[str, Any]) -> Problem:
 
 
 def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
-    """Return the question that records share, for a model; if it cannot be read, raise `BROKEN`.
+    """Return the query that records share, read for a model; raise one of `BROKEN` if that fails.
 
-    What does not fit the model or the hash of the question is among its problems.
+    If it does not fit its hash, or the model, its ``problems`` say so.
     """
     query, problems = shared["asked"], []
     keys = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
@@ -195,10 +195,10 @@ def check(
 def _uncomputable(
     task: Task, table: Table, status: NDArray[np.object_], problems: Mapping[int, str]
 ) -> dict[int, str]:
-    """Why nothing can be computed of rows whose records say so, for reasons not ``known`` yet.
+    """Return why rows whose records call them invalid cannot be used, as a new search says.
 
-    Such a record proves nothing, but says what can be seen: these rows are searched again, each for
-    a moment.
+    Rows that are among the ``problems`` already are left out. The others are searched again, for a
+    moment each: a record without an answer proves nothing, and this shows what is wrong.
     """
     rows = np.array([i for i in np.flatnonzero(status == Status.INVALID) if i not in problems], int)
     if not len(rows):
@@ -240,11 +240,11 @@ def _in_their_dtypes(frame: pd.DataFrame, query: RecordedQuery) -> pd.DataFrame:
 def _different(
     values: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> list[tuple[str, BoolArray]]:
-    """Each word and number of records against what was computed.
+    """Compare each word and number of records with what was computed: a sentence, and rows (n,).
 
-    Numbers may differ by what processors differ by: a relative 1e-9, margins by the rounding error
-    of the model's score, and so do probabilities, which change by less than a score does. Bounds on
-    that error are rounded up to six bits.
+    Numbers may differ as they do between processors: relatively by 1e-9; margins, and so
+    probabilities, which change by less, by the rounding error of the model's score; and the bound
+    on that error, which is rounded up to six bits, by a sixteenth.
     """
     wrong = []
     cost_cutoff = np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"])
@@ -254,10 +254,10 @@ def _different(
         if name in NUMBERS:
             size = np.abs(np.nan_to_num(cost_cutoff if "bound" in name else computed, posinf=0.0))
             tolerance = size / 16.0 if name == "rounding" else CLOSED * size
-            tolerance = tolerance + CLOSED * (name in ("gap", "violation", "probability"))
-            tolerance = tolerance + np.nan_to_num(expected["rounding"]) * (
-                name in ("margin", "probability")
-            )
+            if name in ("gap", "violation", "probability"):  # relative numbers, near 0
+                tolerance = tolerance + CLOSED
+            if name in ("margin", "probability"):
+                tolerance = tolerance + np.nan_to_num(expected["rounding"])
             with np.errstate(invalid="ignore"):
                 same |= (np.abs(stated - computed) <= tolerance) | (
                     np.isnan(stated) & np.isnan(computed)

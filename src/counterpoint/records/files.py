@@ -51,9 +51,9 @@ more; far from what Python's own readers and writers of JSON take."""
 
 
 def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
-    """Records in columns, grouped by what was asked, and their number; what is wrong with others.
+    """Return records in columns, grouped by what they share, and how many records there are.
 
-    Those that cannot be read are left out, and ``found``.
+    Records that cannot be read are left out, and ``problems`` says why, by their position.
     """
     text = isinstance(records, str) and records.lstrip()[:1] == "{"
     if isinstance(records, str | PathLike) and not text:
@@ -71,14 +71,14 @@ def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[Rec
             f".parquet file of them; got {shown(records)}."
         )
     groups: dict[str, list[int]] = {}
-    whole = [_parsed(record) if isinstance(record, str) else record for record in records]
-    for i, record in enumerate(whole):
+    parsed_records = [_parsed(item) if isinstance(item, str) else item for item in records]
+    for i, record in enumerate(parsed_records):
         sentence, same = _group(record)
         if sentence:
             problems.setdefault(i, []).append(sentence)
         if same:
             groups.setdefault(same, []).append(i)
-    batches = (_readable([whole[i] for i in at], at, problems) for at in groups.values())
+    batches = (_readable([parsed_records[i] for i in at], at, problems) for at in groups.values())
     return [batch for group in batches for batch in group], len(records)
 
 
@@ -101,7 +101,10 @@ def _is_deep(value: Any, levels: int = DEEPEST) -> bool:
 
 
 def _group(record: Any) -> tuple[str, str]:
-    """What is wrong with a record as a whole, and what it shares with others, if it is one."""
+    """Return what is wrong with a record, and the text by which records that share it are grouped.
+
+    Both are empty texts where there is none.
+    """
     sentence = _misshapen(record)
     if sentence:
         return sentence, ""
@@ -118,7 +121,7 @@ def _group(record: Any) -> tuple[str, str]:
 
 
 def _misshapen(record: Any) -> str:
-    """Why something is no record of this version, as a sentence; empty if it has its fields."""
+    """Return why something is not a record of this version, as a sentence; empty if it is one."""
     if isinstance(record, InvalidInput):
         return f"It {record}"
     if _is_deep(record):
@@ -140,7 +143,7 @@ def _misshapen(record: Any) -> str:
 def _readable(
     records: list[dict[str, Any]], positions: Sequence[int], problems: dict[int, list[str]]
 ) -> Iterator[RecordBatch]:
-    """Yield records in columns; if that fails, each half by itself."""
+    """Yield records in columns; halve them where that fails, until those that fail are alone."""
     try:
         batch = _of_json(records, positions)
     except BROKEN as error:
@@ -187,7 +190,7 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
-    """The records of a Parquet file; InvalidInput if it is none."""
+    """Return the records of a Parquet file in columns, and their number."""
     check_parquet(path)
     import pandas as pd
 
@@ -209,7 +212,7 @@ def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[Reco
 
 
 def _in_columns(frame: pd.DataFrame) -> Iterator[RecordBatch]:
-    """The records of a frame, by what they share."""
+    """Yield the records of a frame in columns, grouped by what they share."""
     for text, group in frame.groupby("shared", observed=True, sort=False):
         shared = parsed(str(text))
         if not is_made(shared["made"]):
@@ -232,7 +235,10 @@ def _in_columns(frame: pd.DataFrame) -> Iterator[RecordBatch]:
 def with_rows(
     batch: RecordBatch, rows: Table | None, salt: str | None
 ) -> tuple[RecordBatch, BoolArray]:
-    """Records with the rows that they hold hashes of; (n,) whether a row is another one."""
+    """Return records with rows instead of hashes, and which rows (n,) do not fit their hash.
+
+    An answer beside a hash holds only the cells that change; the others are those of the row.
+    """
     import pandas as pd
 
     names = tuple(batch.answers.columns)
@@ -258,5 +264,5 @@ def with_rows(
         ]
         for name in names
     }
-    whole = batch._replace(rows=base, answers=pd.DataFrame(after))
-    return whole, np.asarray(batch.rows[HASHED].to_numpy() != hashes)
+    complete = batch._replace(rows=base, answers=pd.DataFrame(after))
+    return complete, np.asarray(batch.rows[HASHED].to_numpy() != hashes)

@@ -218,7 +218,10 @@ def _items(value: Any) -> Sequence[Any] | None:
 def query_of(
     question: Query, effort: Effort | None, target: Target, singles: list[str]
 ) -> dict[str, Any]:
-    """What was asked of rows with one target, as `Problem.from_dict` reads it, and how far."""
+    """Return what was asked, as `Problem.from_dict` reads it, with the limits of the search.
+
+    ``singles`` are the columns in single precision.
+    """
     if effort is None:
         raise InvalidInput(
             "Records are of the cheapest answer of each row; these are several answers, or answers "
@@ -273,7 +276,7 @@ class RecordedQuery:
     question: Query  # what was read of the model, features, constraints, cost
     target: Target
     gap: float
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
+    eps: float  # from 1 to the next number, in the precision of the model or of the rows
     resolution: float  # the largest violation that is rounding
     limited: bool = False  # whether there was a limit of time
     singles: tuple[str, ...] = ()  # the columns in single precision

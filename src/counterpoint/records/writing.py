@@ -31,7 +31,7 @@ __all__ = ["cells_of", "check_parquet", "digests", "to_json", "write_records"]
 
 
 def to_json(batches: Iterator[RecordBatch], salt: str | None) -> list[dict[str, Any]]:
-    """The records as JSON has them, in the order of the answers."""
+    """Return the records as objects of JSON, in the order of the answers."""
     out: dict[int, dict[str, Any]] = {}
     for batch in batches:
         rows, answers = (cells_of(frame) for frame in (batch.rows, batch.answers))
@@ -101,13 +101,14 @@ def write_records(
 
 
 def digests(frame: pd.DataFrame) -> list[str]:
-    """(n,) SHA-256 of all columns of each row: numbers as float64, all else as JSON."""
-    whole = frame.drop(columns=["digest", "multipliers", "shared"], errors="ignore")
-    numeric = whole.select_dtypes("number").sort_index(axis=1)
-    names = [*numeric.columns, *sorted({*whole.columns} - {*numeric.columns})]
-    columns = [whole[name].tolist() for name in names[numeric.shape[1] :]]
+    """Return the SHA-256 of each row of a frame: its numbers as float64, all else as JSON."""
+    cells = frame.drop(columns=["digest", "multipliers", "shared"], errors="ignore")
+    numeric = cells.select_dtypes("number").sort_index(axis=1)
+    names = [*numeric.columns, *sorted({*cells.columns} - {*numeric.columns})]
+    columns = [cells[name].tolist() for name in names[numeric.shape[1] :]]
+    # Rows share long texts: what they have in common is hashed once, and words are encoded once.
     shared = frame["shared"].astype("category").cat
-    begun = [sha256(canonical([text, *names]).encode()) for text in shared.categories]
+    prefixes = [sha256(canonical([text, *names]).encode()) for text in shared.categories]
     texts: dict[tuple[Any, ...], bytes] = {}
     out = []
     rows = (
@@ -119,9 +120,9 @@ def digests(frame: pd.DataFrame) -> list[str]:
     for code, row, proof, words in zip(*rows, strict=True):
         if words not in texts:
             texts[words] = canonical([None if v != v else v for v in words]).encode()  # noqa: PLR0124
-        shares = begun[code].copy()
-        shares.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
-        out.append(f"sha256:{shares.hexdigest()}")
+        row_hash = prefixes[code].copy()
+        row_hash.update(row.tobytes() + (b"" if proof is None else proof.tobytes()) + texts[words])
+        out.append(f"sha256:{row_hash.hexdigest()}")
     return out
 
 

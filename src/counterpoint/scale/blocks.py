@@ -37,14 +37,14 @@ def explain_batch(
     time_limit: float | None = None,
     optimality: Literal["local", "global"] = "local",
 ) -> pa.RecordBatch:
-    """Answer a record batch with a record batch of one row for each that came.
+    """Answer a record batch with a record batch, a row for each row.
 
     The schema of the answers depends on that of the rows alone: an empty batch tells it.
 
     Parameters
     ----------
     explainer
-        What explains.
+        The explainer of the model that decides on the rows.
     batch
         n rows, with the model's columns by name. In a column of text where numbers are expected,
         each cell is read as a number, and where it is none, its row is invalid.
@@ -54,7 +54,7 @@ def explain_batch(
     Returns
     -------
     pyarrow.RecordBatch
-        All columns that came, those of the model with their values in the answer (null in a row
+        All columns of the batch, those of the model with their values in the answer (null in a row
         without one), and the report of `Counterfactuals.report`, each of its columns with ``cf_``
         before its name. A column of whole numbers that may take others comes in float64.
     """
@@ -143,20 +143,20 @@ def block_rows(schema: pa.Schema) -> int:
 
 
 def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in batches of so many, the last one smaller."""
+    """Yield the rows of batches in batches of ``rows`` rows, the last one smaller."""
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    buffer: list[pa.RecordBatch] = []
     for batch in batches:
         remaining = batch
         while len(remaining):
-            held.append(remaining.slice(0, rows - sum(map(len, held))))
-            remaining = remaining.slice(len(held[-1]))
-            if sum(map(len, held)) == rows:
-                yield pa.concat_batches(held)
-                held = []
-    if held:
-        yield pa.concat_batches(held)
+            buffer.append(remaining.slice(0, rows - sum(map(len, buffer))))
+            remaining = remaining.slice(len(buffer[-1]))
+            if sum(map(len, buffer)) == rows:
+                yield pa.concat_batches(buffer)
+                buffer = []
+    if buffer:
+        yield pa.concat_batches(buffer)
 
 
 # Cells
@@ -187,7 +187,7 @@ def _frame(cells: Mapping[str, pa.Array], features: Mapping[str, Any]) -> pd.Dat
 
 
 def _read(values: pa.Array, feature: Any) -> pd.Series[Any]:
-    """Read text as numbers or categories; a cell that says none stays text."""
+    """Read text as numbers, or as boolean categories; a cell that is neither stays text."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -172,7 +172,9 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     with _locked(job):
         with _refusals_in_words(out):
             _begin(job, question)
-        report, manifest = _all(job, fragments, int(workers), scheduler, start, progress=progress)
+        report, manifest = _answer_all(
+            job, fragments, int(workers), scheduler, start, progress=progress
+        )
         with _refusals_in_words(out):
             _tidy(job, fragments)
             put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
@@ -238,7 +240,7 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
 
 def _unwritable(out: str | PathLike[str], reason: str) -> InvalidInput:
     return InvalidInput(
-        f"{out} cannot be written: {reason}. Finished shards are kept: once that is mended, the "
+        f"{out} cannot be written: {reason}. Finished shards stay: once that is mended, the "
         "same call goes on."
     )
 
@@ -307,14 +309,14 @@ def _question_before(job: Job) -> dict[str, Any]:
 
 
 def _begin(job: Job, question: dict[str, Any]) -> None:
-    """Refuse answers to another question; what is said of all of them is no longer so."""
+    """Refuse a folder with answers to another question; remove the manifest of the last run."""
     fs, file = job.sink, f"{job.out}/_question.json"
     if fs.exists(file):
         before = _question_before(job)
-        other = [key for key in {**before, **question} if before.get(key) != question.get(key)]
-        if other:
+        differing = [k for k in {**before, **question} if before.get(k) != question.get(k)]
+        if differing:
             raise InvalidInput(
-                f"{job.out} holds answers to another question: there, {some(other, 8, str)} "
+                f"{job.out} holds answers to another question: there, {some(differing, 8, str)} "
                 "differs. Choose another folder, or remove this one."
             )
     else:
@@ -337,7 +339,7 @@ def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
 # The work
 
 
-def _all(
+def _answer_all(
     job: Job,
     fragments: Sequence[Fragment],
     workers: int,
@@ -346,7 +348,7 @@ def _all(
     *,
     progress: bool | None,
 ) -> tuple[BatchReport, dict[str, Any]]:
-    """Have all fragments worked on, and return a report and the manifest."""
+    """Answer all fragments, and return the report of the run and the manifest of its shards."""
     total, costs, failed = Counter[str](), Counter[str](), dict[str, str]()
     statuses, shards, skipped = Counter[str](), dict[str, Any](), 0
     with _shown(fragments, show=progress) as advance:
@@ -374,14 +376,14 @@ def _all(
         by_name,
         perf_counter() - start,
     )
-    done = (fragment.shard for fragment in fragments if fragment.shard in shards)
-    listed = [{"shard": shard, **shards[shard]} for shard in done]
-    return report, {"rows": report.rows, "shards": listed, "failed": by_name}
+    order = (fragment.shard for fragment in fragments if fragment.shard in shards)
+    entries = [{"shard": shard, **shards[shard]} for shard in order]
+    return report, {"rows": report.rows, "shards": entries, "failed": by_name}
 
 
 @contextmanager
 def _shown(fragments: Sequence[Fragment], *, show: bool | None) -> Iterator[Any]:
-    """Yield a function that is told of the rows of each shard that is done."""
+    """Show progress on a terminal; yield the function to call with the rows of each shard done."""
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -420,10 +422,11 @@ def _outcomes(
 
 
 def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iterator[Outcome]:
-    """Work in processes of this machine.
+    """Yield the outcome of each fragment, from processes of this machine.
 
-    If one dies, so do all that wait for it: nobody knows which fragment it died of. What was being
-    worked on is then tried again, each alone, and who dies of that is named.
+    If one process dies, the whole pool breaks, and it is not known which fragment was the cause.
+    The fragments that were running become suspects, which are tried again one at a time; one that
+    kills its process then fails with a sentence.
     """
     waiting, suspects = deque(fragments), deque[Fragment]()
     start = partial(_start, pickle.dumps(job))
@@ -479,7 +482,7 @@ def _next(fragment: Fragment) -> dict[str, Any] | str:
 def _on_dask(
     job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str
 ) -> Iterator[Outcome]:
-    """Work on a Dask cluster, which repeats by itself what workers died of."""
+    """Yield the outcome of each fragment, from a Dask cluster, which itself tries again."""
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError as error:
@@ -490,7 +493,7 @@ def _on_dask(
     except (OSError, ValueError) as error:
         raise InvalidInput(f"No Dask scheduler answers at {scheduler!r}: {error}.") from error
     with client:
-        # A result, not data that are scattered: who loses it computes it again.
+        # A result, and not scattered data: it is computed again if the worker that holds it dies.
         shared = client.submit(_same, job, pure=False)
         futures = {client.submit(attempt, shared, f, pure=False): f for f in fragments}
         for future in as_completed(futures):

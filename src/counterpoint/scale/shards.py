@@ -78,7 +78,7 @@ def fragments_of(
 ) -> tuple[pa.Schema, list[Fragment]]:
     """Return the schema of a data set, and its fragments in order.
 
-    A large Parquet file is several fragments, each of row groups with at least so many rows.
+    A large Parquet file is several fragments, each of row groups with at least ``least`` rows.
     """
     root = root.rstrip("/")
     if not fs.exists(root):
@@ -141,7 +141,7 @@ def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
 
 
 def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa.Schema:
-    """Return a schema for all files that can share one; the others will fail, each by itself."""
+    """Unify the schemas, in order, of files that allow it; the others will fail by themselves."""
     import pyarrow as pa
 
     if not schemas:
@@ -175,7 +175,7 @@ def _csv(file: Any) -> Any:
 
 
 def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a fragment, so many at a time as are explained at once."""
+    """Yield the rows of a fragment in batches of ``job.block``, with the data set's columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -184,8 +184,9 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
             if fragment.groups is None:
                 batches = iter(_csv(file))
             else:
-                held = max(2**12, 2**25 // len(job.schema))  # for each column
-                parquet = pq.ParquetFile(file, buffer_size=held, pre_buffer=False)
+                # each column has a buffer of its own: 32 MB together
+                size = max(2**12, 2**25 // len(job.schema))
+                parquet = pq.ParquetFile(file, buffer_size=size, pre_buffer=False)
                 batches = parquet.iter_batches(
                     job.block, row_groups=[*fragment.groups], use_threads=False
                 )
@@ -215,9 +216,9 @@ def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.Record
 
 
 def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
-    """Return the summary of a fragment's shard, once it is there; or why it cannot be.
+    """Answer a fragment, unless its shard is there; return the shard's summary, or why it fails.
 
-    If it is ``unwritable``, no other could be written.
+    A summary that says ``unwritable`` ends the run, for no other shard could be written either.
     """
     from threadpoolctl import threadpool_limits
 

@@ -164,31 +164,32 @@ def _check_margin(form: Form, target: Target, X: FloatArray) -> None:
     assert not wrong.any(), f"A margin of 0.25 does not lower the margin of {target!r} by 0.25."
     wrong = _clear(form, X, less) & (_inside(form, wider, X) != (less >= 0))
     assert not wrong.any(), (
-        f"The regions of {target!r} with a margin of 0.25 are not where it is kept."
+        f"The regions of {target!r} with a margin of 0.25 are not where the form leads by it."
     )
 
 
 def _check_through(
     form: Form, targets: Sequence[Target], X: FloatArray, rng: np.random.Generator
 ) -> None:
+    """Check that a form seen through an affine map A decides as the form does after A."""
     d = form.width
-    before = AffineMap(rng.normal(size=(d, d + 1)), rng.normal(size=d))
+    affine = AffineMap(rng.normal(size=(d, d + 1)), rng.normal(size=d))
     try:
-        seen = form.through(before)
-    except UnsupportedModel:  # a function of each column sees no mixture of several
-        before = AffineMap(np.eye(d, d + 1)[:, ::-1], np.zeros(d))
-        seen = form.through(before)
-    assert seen.width == d + 1, f"Through a map of {d + 1} inputs, the form takes {seen.width}."
+        composed = form.through(affine)
+    except UnsupportedModel:  # functions of one column each take no mixture of columns
+        affine = AffineMap(np.eye(d, d + 1)[:, ::-1], np.zeros(d))
+        composed = form.through(affine)
+    width = composed.width
+    assert width == d + 1, f"Through a map of {d + 1} inputs, the form takes {width}."
     Z = rng.normal(size=(len(X), d + 1))
-    behind = before(Z)
+    outputs = affine(Z)
+    tolerance = CLOSE * (composed.noise(Z) + form.noise(outputs))
     for target in targets:
-        expected = form.margin(behind, target)
-        wrong = np.abs(seen.margin(Z, target) - expected) > CLOSE * (
-            seen.noise(Z) + form.noise(behind)
-        )
+        expected = form.margin(outputs, target)
+        wrong = np.abs(composed.margin(Z, target) - expected) > tolerance
         assert not wrong.any(), f"Through an affine map, the margin of {target!r} differs."
         if target.requirement.probable:
             continue
-        clear = _clear(form, behind, expected)
-        same = _predicted(seen, target, Z) == _predicted(form, target, behind)
+        clear = _clear(form, outputs, expected)
+        same = _predicted(composed, target, Z) == _predicted(form, target, outputs)
         assert same[clear].all(), f"Through an affine map, {target!r} is met elsewhere."

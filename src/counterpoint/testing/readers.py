@@ -86,7 +86,7 @@ def _check_probabilities(form: Form, points: FloatArray, classes: Any, shares: F
 
 
 def _check_levels(form: Form, points: FloatArray, classes: Any, shares: FloatArray) -> None:
-    """Check that the form and the model give the same probabilities, but within rounding."""
+    """Check on which side of three levels probabilities are, by the form and by the model."""
     noise = form.noise(points)
     for k, label in enumerate(classes):
         for level in np.quantile(shares[:, k], (0.1, 0.5, 0.9)):

@@ -38,38 +38,38 @@ def check_solver(
     int
         How many of the programs it took.
     """
-    taken = [problem for problem in programs if solver.takes(problem.program)]
-    for problem in taken:
+    problems = [problem for problem in programs if solver.takes(problem.program)]
+    for problem in problems:
         kinds = problem.program.condition_types - solver.accepts
         assert not kinds, f"{solver.__name__} takes {problem.name!r}, but accepts no {kinds}."
-        ready = solver(problem.program)
-        alone = _check_answer(solver, problem, ready, complete=complete)
-        _check_batch(solver, problem, ready, alone)
+        prepared = solver(problem.program)
+        alone = _check_answer(solver, problem, prepared, complete=complete)
+        _check_batch(solver, problem, prepared, alone)
         if 0.0 < problem.cost < np.inf:
-            _check_cutoff(solver, problem, ready)
-    return len(taken)
+            _check_cutoff(solver, problem, prepared)
+    return len(problems)
 
 
 def _described(solver: type[Solver], problem: Known) -> tuple[str, Cases, float]:
-    """Return the name of the check, its row, and what accuracy leaves open, in cost units."""
+    """Return the name of the check, the row, and the tolerance of its cost, in cost units."""
     scale = max(abs(problem.cost), 1.0) if np.isfinite(problem.cost) else 0.0
-    room = (solver.accuracy + 1e-9) * scale
+    tolerance = (solver.accuracy + 1e-9) * scale
     name = f"{solver.__name__} on {problem.name!r}"
-    return name, problem.program.cases(problem.x[None, :]), room
+    return name, problem.program.cases(problem.x[None, :]), tolerance
 
 
 def _check_answer(
-    solver: type[Solver], problem: Known, ready: Solver, *, complete: bool
+    solver: type[Solver], problem: Known, prepared: Solver, *, complete: bool
 ) -> Solution:
     """Check that no claim is false, and of a complete solver that none is missing."""
-    name, cases, room = _described(solver, problem)
-    program, solution = problem.program, ready.solve(cases, Effort())
+    name, cases, tolerance = _described(solver, problem)
+    program, solution = problem.program, prepared.solve(cases, Effort())
     refuted = bool(program.refutes(cases, solution.multipliers)[0])
     assert not (refuted and np.isfinite(problem.cost)), f"{name} refutes what is possible."
     tangent = solution.points if solution.found[0] else cases.x
     bound = float(program.bound(cases, solution.multipliers, tangent)[0])
     proved = max(bound, float(solution.reported[0]))
-    assert proved <= problem.cost + room, (
+    assert proved <= problem.cost + tolerance, (
         f"{name}: the bound {proved!r} exceeds the optimum {problem.cost!r}."
     )
     cost = np.nan
@@ -78,7 +78,7 @@ def _check_answer(
         # Relative; certificates ask for less.
         assert violation <= 1e-7, f"{name} returns a point with violation {violation:.3g}."
         cost = float(program.objective(solution.points, cases)[0])
-        assert cost >= problem.cost - room, (
+        assert cost >= problem.cost - tolerance, (
             f"{name} returns a point of cost {cost!r}; the optimum is {problem.cost!r}."
         )
     if not complete:
@@ -88,40 +88,40 @@ def _check_answer(
         f"{name}: expected {expected.name}; got {Outcome(solution.outcomes[0]).name}."
     )
     if expected is Outcome.FOUND:
-        assert cost <= problem.cost + room, (
+        assert cost <= problem.cost + tolerance, (
             f"{name} returns a point of cost {cost!r}; the optimum is {problem.cost!r}."
         )
-        assert proved >= cost - room, (
+        assert proved >= cost - tolerance, (
             f"{name}: cost {cost!r}, but the bound is {proved!r}; its accuracy is "
             f"{solver.accuracy:.0e}."
         )
     return solution
 
 
-def _check_batch(solver: type[Solver], problem: Known, ready: Solver, alone: Solution) -> None:
+def _check_batch(solver: type[Solver], problem: Known, prepared: Solver, alone: Solution) -> None:
     """Check that a row between two others is answered as it is alone."""
     name = _described(solver, problem)[0]
     shift = np.where(problem.program.domain.numeric, 1.0, 0.0)
     x = np.stack([problem.x + shift, problem.x, problem.x - shift])
-    together = ready.solve(problem.program.cases(x), Effort())
+    together = prepared.solve(problem.program.cases(x), Effort())
     assert together.points.shape == x.shape, f"{name}: 3 rows, points {together.points.shape}."
     assert together.outcomes[1] == alone.outcomes[0], f"{name}: the outcome depends on the batch."
     same = np.allclose(together.points[1], alone.points[0], rtol=1e-9, atol=1e-9, equal_nan=True)
     assert same, f"{name}: the point depends on the batch."
 
 
-def _check_cutoff(solver: type[Solver], problem: Known, ready: Solver) -> None:
+def _check_cutoff(solver: type[Solver], problem: Known, prepared: Solver) -> None:
     """Check answers with a cost that is already reached, below the optimum and above."""
-    name, cases, room = _described(solver, problem)
+    name, cases, tolerance = _described(solver, problem)
     for factor in (0.5, 2.0):
-        solution = ready.solve(cases, Effort(), np.array([factor * problem.cost]))
+        solution = prepared.solve(cases, Effort(), np.array([factor * problem.cost]))
         refuted = problem.program.refutes(cases, solution.multipliers)[0]
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:
             cost = float(problem.program.objective(solution.points, cases)[0])
-            assert cost >= problem.cost - room, f"{name}: a cutoff changes the answer."
+            assert cost >= problem.cost - tolerance, f"{name}: a cutoff changes the answer."
         reported = float(solution.reported[0])
-        assert factor < 1.0 or reported <= problem.cost + room, (
+        assert factor < 1.0 or reported <= problem.cost + tolerance, (
             f"{name}: with a cutoff of {factor * problem.cost!r} it reports the bound "
             f"{reported!r}; the optimum is {problem.cost!r}."
         )

@@ -23,7 +23,6 @@ from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
     from counterpoint.programs.evidence import Kept
-    from counterpoint.records.batches import AnsweredRows
     from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
     from counterpoint.solvers import Effort
@@ -134,7 +133,7 @@ class Counterfactual:
 
         row = slice(self.position, self.position + 1)
         alone = self.batch.part(row, self.batch.table.take(row))
-        (record,) = to_json(to_batches(alone.answered_rows()), salt)
+        (record,) = to_json(to_batches(alone), salt)
         return record
 
     def raise_for_status(self) -> None:
@@ -403,28 +402,7 @@ class Counterfactuals:
         from counterpoint.records.batches import to_batches
         from counterpoint.records.writing import write_records
 
-        write_records(to_batches(self.answered_rows()), path, salt)
-
-    def answered_rows(self) -> AnsweredRows:
-        """What records of the answers are made of."""
-        from counterpoint.records.batches import AnsweredRows
-
-        return AnsweredRows(
-            self.table,
-            self.decoded(slice(None)),
-            self.fills,
-            self.question,
-            self.effort,
-            self.targets,
-            self.eps,
-            self.statuses,
-            self.certificates,
-            self.before,
-            self.after,
-            self.problems,
-            self.remarks(),
-            self.proofs,
-        )
+        write_records(to_batches(self), path, salt)
 
     def to_frame(self) -> Any:
         """The counterfactual rows, one for each row that was passed, as they were passed.

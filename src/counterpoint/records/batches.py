@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple, final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from counterpoint.certificate import Certificates, Claim, Status
-from counterpoint.numerics import SINGLE, VIOLATION, FloatArray, IntArray, WordArray
+from counterpoint.certificate import Claim, Status
+from counterpoint.numerics import SINGLE, VIOLATION, IntArray
 from counterpoint.problem.targets import Guarantee, Validation
-from counterpoint.programs.evidence import Kept, kept_size
+from counterpoint.programs.evidence import kept_size
 from counterpoint.programs.proof_text import proofs_of
 from counterpoint.records.conclusions import concluded, messages_of, nothing
 from counterpoint.records.record import (
@@ -25,43 +24,16 @@ from counterpoint.records.record import (
     made_now,
     query_of,
 )
-from counterpoint.rows.table import Table
-from counterpoint.search.query import Query
-from counterpoint.solvers import Effort
 
-__all__ = ["AnsweredRows", "to_batches"]
+__all__ = ["to_batches"]
 
 
-@final
-class AnsweredRows(NamedTuple):
-    """What records are made of: n rows, what was asked of them, and what was answered.
-
-    The fields are those of `Counterfactuals`, which makes it; ``decoded`` holds the answers as they
-    are returned, and ``remarks`` what is said besides, by row.
-    """
-
-    table: Table
-    decoded: Table
-    fills: Mapping[Hashable, Any]
-    question: Query
-    effort: Effort | None
-    targets: NDArray[np.object_]
-    eps: float
-    statuses: WordArray
-    certificates: Certificates
-    before: FloatArray
-    after: FloatArray
-    problems: Mapping[int, str]
-    remarks: Mapping[int, str]
-    proofs: Sequence[tuple[IntArray, Sequence[Kept]]]
-
-
-def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
-    """Yield the records of answers in columns, one batch for each target."""
+def to_batches(answers: Any) -> Iterator[RecordBatch]:
+    """The records of answers (`Counterfactuals`) in columns, one batch for each target."""
     import pandas as pd
 
-    features, remarks = answers.question.features, answers.remarks
-    tables = [t.select(features.names) for t in (answers.table, answers.decoded)]
+    features, remarks = answers.question.features, answers.remarks()
+    tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
     frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
     singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
     read = fingerprint(answers.question.form, features, answers.fills)
@@ -94,9 +66,7 @@ def to_batches(answers: AnsweredRows) -> Iterator[RecordBatch]:
         yield RecordBatch(shared, rows, after, values, proofs, at, sizes)
 
 
-def _columns(
-    answers: AnsweredRows, at: IntArray, query: RecordedQuery, proofs: list[Any]
-) -> dict[str, Any]:
+def _columns(answers: Any, at: IntArray, query: RecordedQuery, proofs: list[Any]) -> dict[str, Any]:
     """Return the words and numbers of records, for the answers ``at`` to one target."""
     c, question, target = answers.certificates, answers.question, query.target
     out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
@@ -121,7 +91,7 @@ def _columns(
     return out
 
 
-def _proofs(answers: AnsweredRows, at: IntArray, sizes: list[int]) -> list[Any]:
+def _proofs(answers: Any, at: IntArray, sizes: list[int]) -> list[Any]:
     """Return the proof of each row ``at``; None where there is none, or nothing to prove.
 
     ``sizes`` are how many multipliers each program of the question has.

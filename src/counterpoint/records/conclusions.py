@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
 from counterpoint.families.registry import families
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
 from counterpoint.programs.evidence import Evidence
 from counterpoint.programs.proof_text import kept_of
@@ -55,9 +55,9 @@ def concluded(
     has_proof = np.array([proof is not None for proof in stated["proof"]], dtype=bool) & ~already
     least, settled = np.zeros(len(x)), np.array(already)
     if has_proof.any():
-        rows = ProvedRows(x, answered, cost_cutoff).take(np.flatnonzero(has_proof))
         proofs = list(compress(stated["proof"], has_proof))
-        least[has_proof], settled[has_proof] = _proved(query, rows, proofs)
+        columns = (column[has_proof] for column in (x, answered, cost_cutoff))
+        least[has_proof], settled[has_proof] = _proved(query, proofs, *columns)
     # A reported bound counts where it settles the row and its own proof does not.
     reported = (stated["claim"] == Claim.REPORTED) & ~settled
     bound = np.where(reported, np.fmax(stated["bound"], least), least)
@@ -84,49 +84,42 @@ def concluded(
     return {**numbers, **words, "proved": settled}
 
 
-@final
-class ProvedRows(NamedTuple):
-    """n rows whose bounds are to be proved."""
-
-    x: FloatArray  # (n, d) encoded
-    answered: BoolArray  # (n,) whether there is an answer
-    cost_cutoff: FloatArray  # (n,) what was minimised
-
-    def take(self, rows: IntArray) -> ProvedRows:
-        """Some of them."""
-        taken: Any = (column[rows] for column in self)
-        return ProvedRows(*taken)
-
-
 def _proved(
-    query: RecordedQuery, rows: ProvedRows, proofs: list[Any]
+    query: RecordedQuery,
+    proofs: list[Any],
+    x: FloatArray,
+    answered: BoolArray,
+    cost_cutoff: FloatArray,
 ) -> tuple[FloatArray, BoolArray]:
-    """Return the bounds (n,) that recorded proofs give, and whether they settle the rows."""
+    """Return the bounds (n,) that recorded proofs give, and whether they settle the rows.
+
+    ``cost_cutoff`` (n,) is what was minimised, at the answer of rows that are ``answered``.
+    """
     question, pieces = query.question, query.question.union(query.target)
     piece_proofs = kept_of(proofs, pieces.proof_programs)
-    bound, settled = np.zeros(len(proofs)), np.zeros(len(proofs), dtype=bool)
+    bound, cutoff = np.zeros(len(proofs)), np.where(answered, cost_cutoff, np.inf)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on_lattice = np.zeros(len(proofs), dtype=bool)
     if question.is_discrete:
-        on_lattice = question.on_lattice(rows.x)
+        on_lattice = question.on_lattice(x)
     ties_resolved = question.ties_resolved(query.target, pieces) if on_lattice.any() else pieces
     for mask, union in ((~on_lattice, pieces), (on_lattice, ties_resolved)):
         block = np.flatnonzero(mask)
         if len(block):
-            subset = rows.take(block)
             evidence = [
-                _evidence(query, union, program, subset, proof.take(block))
+                _evidence(query, union, program, x[block], proof.take(block))
                 for program, proof in zip(union.proof_programs, piece_proofs, strict=True)
             ]
-            bound[block], settled[block] = _settled(query, subset, evidence)
-    return bound, settled
+            bound[block] = lower_bounds(evidence, cutoff[block], query.gap)[0]
+    small = relative_gap(cost_cutoff, bound) <= query.gap
+    return bound, np.where(answered, small, np.isposinf(bound))
 
 
 def _evidence(
-    query: RecordedQuery, union: Union, program: Program, rows: ProvedRows, proof: Kept
+    query: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: Kept
 ) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
-    cases = query.cases(program, rows.x)
+    cases = query.cases(program, x)
     for family in families() if proof.family_proofs is not None or proof.trees else ():
         for condition in (union.lazy, *program.region):
             if type(condition) in family.PROOFS:
@@ -135,15 +128,6 @@ def _evidence(
     if proof.family_proofs is not None:
         raise ValueError("there is a proof of a kind that is not known")
     return Evidence.of_kept(program, cases, proof)
-
-
-def _settled(
-    query: RecordedQuery, rows: ProvedRows, evidence: Sequence[Bounding]
-) -> tuple[FloatArray, BoolArray]:
-    """(n,) the bound of a union of pieces, which is the least of theirs; whether it settles."""
-    bound = lower_bounds(evidence, np.where(rows.answered, rows.cost_cutoff, np.inf), query.gap)[0]
-    small = relative_gap(rows.cost_cutoff, bound) <= query.gap
-    return bound, np.where(rows.answered, small, np.isposinf(bound))
 
 
 def messages_of(values: Mapping[str, Any]) -> NDArray[np.object_]:

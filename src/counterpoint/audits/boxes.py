@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from counterpoint.errors import InvalidInput, shown
 from counterpoint.rows import lattice
 
 __all__ = ["Confined", "confined"]
+
+Reach = tuple[Any, Sequence[cp.Constraint], Any, Callable[[Any], Any]]
 
 
 @final
@@ -89,11 +91,8 @@ def confined(
     for name in box:
         explainer.features.index(name)
     proofs: list[cp.Counterfactual] = []
-    already_satisfied = [cp.Immutable(*explainer.features.names)]
-    for rules in (
-        already_satisfied,
-        constraints,
-    ):  # rows that have the target already; rows that get there
+    # Rows that have the target already; rows that get there.
+    for rules in ([cp.Immutable(*explainer.features.names)], constraints):
         reaches = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
         ways = [way for way in reaches if way is not None]
         if len(ways) < len(reaches):
@@ -101,14 +100,14 @@ def confined(
         relations = [c for c in rules if isinstance(c, cp.Linear | cp.Ellipsoid)]
         widened = cp.Explainer(
             explainer.model,
-            features=[way.feature for way in ways],
+            features=[feature for feature, *_ in ways],
             cost=explainer.cost,
-            constraints=[*relations, *(c for way in ways for c in way.constraints)],
+            constraints=[*relations, *(c for _, bounds, *_ in ways for c in bounds)],
         )
-        start = {way.feature.name: way.start for way in ways}
+        start = {feature.name: value for feature, _, value, _ in ways}
         (answer,) = widened.explain([start], target, time_limit=time_limit, progress=False)
         if answer.found:
-            row = {way.feature.name: way.origin(answer.row[way.feature.name]) for way in ways}
+            row = {feature.name: origin(answer.row[feature.name]) for feature, *_, origin in ways}
             (direct,) = explainer.explain([row], target, time_limit=time_limit, progress=False)
             return Confined(False if direct.found else None, row, (direct,))
         proofs.append(answer)
@@ -127,18 +126,12 @@ def _about(feature: Any, constraints: Sequence[cp.Constraint]) -> Iterator[cp.Co
             yield c
 
 
-@final
-class _Reach(NamedTuple):
-    """Where the rows of a box can take one feature."""
+def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
+    """Return what a feature can reach from its part of the box; None if that is nothing.
 
-    feature: Any  # with what can be reached as what was observed, if it is categorical
-    constraints: Sequence[cp.Constraint]  # that say so
-    start: Any
-    origin: Callable[[Any], Any]  # where in the box to start, to get to a value
-
-
-def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
-    """Return what a feature can reach from its part of the box; None if that is nothing."""
+    The feature, with what can be reached as what was observed if it is categorical; the constraints
+    that say so; a start; and a function that says where in the box to start, to get to a value.
+    """
     inside = feature.observed if inside is None else inside
     if inside is None:
         raise InvalidInput(
@@ -152,7 +145,7 @@ def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> _Reach 
 
 def _categories(
     feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
-) -> _Reach | None:
+) -> Reach | None:
     """Return which categories can be reached from those in the box; None if there is none."""
     inside = [stated] if stated in feature.categories else list(stated)
     if not inside or not {*inside} <= {*feature.categories}:
@@ -174,10 +167,10 @@ def _categories(
         return None
     start = feature.stand_in if feature.stand_in in origins else next(iter(origins))
     reached = replace(feature, observed=tuple(origins))
-    return _Reach(reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__)
+    return reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__
 
 
-def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> _Reach | None:
+def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
     """Return the range that can be reached from one in the box; None if it is empty."""
     try:
         low, high = map(float, stated)
@@ -200,7 +193,7 @@ def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> _Reac
         return None
     bounds = [cp.Bounds(feature.name, least, most)] if np.isfinite((least, most)).any() else []
     start = next((v for v in (low, high) if np.isfinite(v)), 0.0)
-    return _Reach(feature, bounds, start, lambda value: float(np.clip(value, low, high)))
+    return feature, bounds, start, lambda value: float(np.clip(value, low, high))
 
 
 def _ends(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:

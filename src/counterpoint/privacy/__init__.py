@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BudgetAccountant", "BudgetError", "PrivacyLeakWarning", "PrivateSVC"]
 
-# Explaining needs the laws of noise, and not scikit-learn, which the estimators import.
-MODULES = {"BudgetAccountant": "accountant", "PrivateSVC": "svc"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in MODULES:
+    # Explaining needs the laws of noise, and not scikit-learn, which the estimators import.
+    modules = {"BudgetAccountant": "accountant", "PrivateSVC": "svc"}
+    if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{modules[name]}"), name)

@@ -17,11 +17,6 @@ from counterpoint.rows.table import Table
 
 __all__ = ["Recheck", "recheck"]
 
-REPORTED = (
-    "It rests on the word of a solver: nothing in it proves that its answer is optimal, or that "
-    "there is none."
-)
-
 
 @final
 @dataclass(frozen=True)
@@ -132,7 +127,8 @@ def recheck(
     claims[[*sentences]] = Claim.NONE
     reported = claims == Claim.REPORTED
     for i in np.flatnonzero(reported & (not accept_reported)).tolist():
-        sentences[i] = [REPORTED]
+        sentence = "It rests on the word of a solver: nothing in it proves that its answer is "
+        sentences[i] = [f"{sentence}optimal, or that there is none."]
     problems = {i: tuple(dict.fromkeys(texts)) for i, texts in sentences.items()}
     return Recheck(count, problems, claims == Claim.PROVED, reported)
 

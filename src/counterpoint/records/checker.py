@@ -65,9 +65,6 @@ BROKEN = (
     ValueError,
 )
 """What reading a record raises that somebody changed."""
-MOMENT = 0.5
-"""For how long a row is searched again that is said to be impossible to compute with, in seconds:
-that shows at once."""
 
 
 def problem_of(query: Mapping[str, Any]) -> Problem:
@@ -204,9 +201,8 @@ def _uncomputable(
     if not len(rows):
         return {}
     doubtful = table.take(rows)
-    answers = answers_to(
-        replace(task, effort=replace(task.effort, seconds=MOMENT)), (doubtful, doubtful)
-    )
+    moment = replace(task.effort, seconds=0.5)  # what cannot be computed shows at once
+    answers = answers_to(replace(task, effort=moment), (doubtful, doubtful))
     return {int(rows[i]): sentence for i, sentence in answers.problems.items()}
 
 

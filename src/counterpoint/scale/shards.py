@@ -346,20 +346,20 @@ def put(fs: Any, path: str, content: Any) -> None:
     fs.mv(partial, f"{folder}/{name}")
 
 
-# Costs are counted on a grid, so that those of all shards can be added
+# Costs are counted on a grid, in hundredths of their logarithm, so that those of all shards add up
 
 
-def _costs(answers: Counterfactuals, step: float = 0.01) -> Counter[str]:
-    """Count how many changes cost about ``exp(step · key)``."""
+def _costs(answers: Counterfactuals) -> Counter[str]:
+    """Count how many changes cost about ``exp(key / 100)``."""
     cost = answers.cost[answers.found & (answers.cost > 0)]
-    keys, counts = np.unique(np.round(np.log(cost) / step).astype(int), return_counts=True)
+    keys, counts = np.unique(np.round(100.0 * np.log(cost)).astype(int), return_counts=True)
     return Counter(dict(zip(map(str, keys.tolist()), counts.tolist(), strict=True)))
 
 
-def cost_of(counted: dict[str, int], share: float, step: float = 0.01) -> float:
-    """Return the cost that a share of all changes does not exceed, to half a step; NaN of none."""
+def cost_of(counted: dict[str, int], share: float) -> float:
+    """Return the cost that a share of all changes does not exceed, to .5 %; NaN of none."""
     keys = sorted(counted, key=int)
     if not keys:
         return float("nan")
     upto = np.cumsum([counted[key] for key in keys])
-    return float(np.exp(step * int(keys[int(np.searchsorted(upto, share * upto[-1]))])))
+    return float(np.exp(int(keys[int(np.searchsorted(upto, share * upto[-1]))]) / 100.0))

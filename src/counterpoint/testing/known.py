@@ -128,8 +128,6 @@ BALL = Cone(np.eye(2), np.array([-3.0, -4.0]), 2.0)
 """Of radius 2 about (3, 4)."""
 UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
 """|a| <= b − 2."""
-HYPERBOLA = Cone(np.diag([1.0, 0.0]), np.array([0.0, 1.0]), 0.0, np.array([0.0, 1.0]))
-"""√(a² + 1) <= b."""
 
 TABLE = {
     # Linear rows and bounds: prices of every kind
@@ -192,7 +190,12 @@ TABLE = {
         square(1, 1), UPWARDS, cost=4, point=[0, 2], multipliers=[0, 4]
     ),
     "square, into one branch of a hyperbola": solved(
-        square(1, 1), HYPERBOLA, cost=1, point=[0, 1], multipliers=[0, 2, 2]
+        square(1, 1),
+        # √(a² + 1) <= b
+        Cone(np.diag([1.0, 0.0]), np.array([0.0, 1.0]), 0.0, np.array([0.0, 1.0])),
+        cost=1,
+        point=[0, 1],
+        multipliers=[0, 2, 2],
     ),
     "full matrix, into a cone that opens upwards: its apex": solved(
         FULL, UPWARDS, x=[-1, 0], cost=14, point=[0, 2], multipliers=[-8, 10]

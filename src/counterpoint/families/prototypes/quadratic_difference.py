@@ -68,9 +68,10 @@ class QuadraticDifference(NonConvex):
     """‖F y + f‖² <= ‖H y + h‖² + limit.
 
     ``matrix``, ``offset``: (k, d) F and (k,) f: what y is near to; ``rival``, ``rival_offset``: (l,
-    d) H and (l,) h: what it is farther from; ``limit``: A number; ``tight``: by how many score
-    units a unit of margin lowers the limit; 0 for what is a constraint and no part of a target;
-    ``lost``: the same for the margin that only ties need: 1 where a tie is lost.
+    d) H and (l,) h: what it is farther from; ``limit``: a number; ``margin_coefficient``: by how
+    many score units a unit of margin lowers the limit; 0 for a constraint, which is no demand of a
+    target; ``tie_coefficient``: the same for the margin that only ties need: 1 where the rival wins
+    a tie.
     """
 
     matrix: FloatArray
@@ -78,12 +79,13 @@ class QuadraticDifference(NonConvex):
     rival: FloatArray
     rival_offset: FloatArray
     limit: float
-    tight: float = 0.0
-    lost: float = 0.0
+    margin_coefficient: float = 0.0
+    tie_coefficient: float = 0.0
 
     def tightened(self, margin: FloatArray) -> QuadraticDifference:
         """The same with its limit lowered by a (1, 2) margin."""
-        return replace(self, limit=self.limit - float(margin[0] @ (self.tight, self.lost)))
+        coefficients = self.margin_coefficient, self.tie_coefficient
+        return replace(self, limit=self.limit - float(margin[0] @ coefficients))
 
     @cached_property
     def _alone(self) -> Quadrics:
@@ -127,7 +129,8 @@ class Quadrics:
             self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
         self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
-        self._margin_effects = np.array([[c.tight, c.lost] for c in conditions]).reshape(-1, 2)
+        coefficients = [[c.margin_coefficient, c.tie_coefficient] for c in conditions]
+        self._margin_effects = np.array(coefficients).reshape(-1, 2)
         self._gamma = gamma(k + d + 2)  # of one entry of a map
         self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
         """Number of roundings in a weighted sum of excesses, or of their slopes or curvatures."""
@@ -418,7 +421,7 @@ class Curvature(NonConvexDuality):
         return len(self.quadrics) + len(self.bounded) + len(self.pairs[0])
 
     @cached_property
-    def _others(self) -> Region:
+    def _other_conditions(self) -> Region:
         """What the program asks beside quadratic conditions, rows and bounds."""
         types = (QuadraticDifference, LinearBounds, Box)
         return Region(tuple(c for c in self.program.region if not isinstance(c, types)))
@@ -436,12 +439,13 @@ class Curvature(NonConvexDuality):
             for over, limit in ((along - high, high), (low - along, low)):
                 size = terms + np.abs(np.where(np.isfinite(limit), limit, 0.0))
                 satisfied &= (relative(over, size) <= 10.0 * MET).all(axis=1)
-        out[out] = satisfied & (self._others.violation(y, inside_cases.x) <= 10.0 * MET)
+        out[out] = satisfied & (self._other_conditions.violation(y, inside_cases.x) <= 10.0 * MET)
         return out
 
     def tightened(self, margin: FloatArray) -> Region:
-        demands = (c for c in self.quadrics.conditions if c.tight or c.lost)
-        return Region(tuple(c.tightened(margin) for c in demands))
+        demands = self.quadrics.closed_in(np.ones((1, 2)))[0] > 0.0
+        conditions = self.quadrics.conditions
+        return Region(tuple(conditions[j].tightened(margin) for j in np.flatnonzero(demands)))
 
     @cached_property
     def form(self) -> FloatArray:
@@ -459,10 +463,10 @@ class Curvature(NonConvexDuality):
     def base(self) -> FloatArray:
         """(d,) the curvature of each column's price; that of the conditions where it has none."""
         diagonal = np.diag(self.form)
-        return np.where(diagonal > 0.0, diagonal, self._own_base)
+        return np.where(diagonal > 0.0, diagonal, self._condition_base)
 
     @cached_property
-    def _own_base(self) -> FloatArray:
+    def _condition_base(self) -> FloatArray:
         diagonal = np.einsum("jkk->k", self.quadrics.sizes)
         return np.where(diagonal > 0.0, diagonal, diagonal.max(initial=0.0) or 1.0)
 
@@ -496,8 +500,8 @@ class Curvature(NonConvexDuality):
     def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
         out = np.zeros(len(cases.x), dtype=bool)
-        none = np.zeros((len(self._own_base),) * 2)
-        rows, plain = self._weighed(cases, multipliers, cut, self._own_base, none)
+        none = np.zeros((len(self._condition_base),) * 2)
+        rows, plain = self._weighed(cases, multipliers, cut, self._condition_base, none)
         if len(rows):
             out[rows] = plain.is_positive(plain.cases.x)
         return out

@@ -78,7 +78,7 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
 
 
 def _refined(t: FloatArray, alpha: FloatArray, beta: FloatArray, residue: FloatArray) -> FloatArray:
-    """One Newton step with the exponent α t + (β + lost) in twice the precision."""
+    """One Newton step with the exponent α t + (β + residue) in twice the precision."""
     product, low = _product(alpha, t)
     total, error = _sum(product, beta)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):

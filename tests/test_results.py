@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import counterpoint as cp
 from counterpoint.pictures.html import change
-from counterpoint.programs.evidence import Kept
+from counterpoint.programs.evidence import BoundProof
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame(RNG.normal(size=(60, 3)), columns=list("abc"), index=range(100, 160))
@@ -109,8 +109,9 @@ def test_some_answers_that_follow_one_another_say_what_all_do(answers: cp.Counte
 
 
 def test_only_proofs_of_all_pieces_are_kept(answers: cp.Counterfactuals):
-    proof, rows, count = Kept(np.zeros((1, 1))), np.zeros(1, dtype=np.intp), len(answers.proofs)
-    for proofs, pieces, more in (([proof], 2, 0), ([proof, None], 2, 0), ([proof] * 2, 2, 1)):
+    proof, rows = BoundProof(np.zeros((1, 1))), np.zeros(1, dtype=np.intp)
+    count = len(answers.proofs)
+    for proofs, pieces, more in (([proof], 2, 0), ([], 2, 0), ([proof] * 2, 2, 1)):
         answers.keep(rows, proofs, pieces)
         assert len(answers.proofs) == count + more
 

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 
 import counterpoint as cp
-from counterpoint.programs.evidence import Bounding, Kept
+from counterpoint.programs.evidence import Bounding, BoundProof
 from counterpoint.search import validation, witnesses
 from counterpoint.search.search import Found, search
 from counterpoint.search.witnesses import ROWS
@@ -63,7 +63,7 @@ MODELS: dict[str, tuple[Any, pd.DataFrame]] = {
 class Bound(Bounding):
     """Says that all objectives are at least something."""
 
-    is_local, kept = False, Kept(np.zeros((0, 0)))
+    is_local, bound_proofs = False, (BoundProof(np.zeros((0, 0))),)
 
     def __init__(self, bound: float) -> None:
         self.bound = bound

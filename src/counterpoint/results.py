@@ -22,7 +22,7 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 
 if TYPE_CHECKING:
-    from counterpoint.programs.evidence import Kept
+    from counterpoint.programs.evidence import BoundProof
     from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
     from counterpoint.solvers import Effort
@@ -223,7 +223,7 @@ class Counterfactuals:
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
     effort: Effort | None = None
     fills: Mapping[Hashable, Any] = field(default_factory=dict, repr=False)
-    proofs: list[tuple[IntArray, list[Kept]]] = field(default_factory=list, repr=False)
+    proofs: list[tuple[IntArray, list[BoundProof]]] = field(default_factory=list, repr=False)
 
     def put(
         self,
@@ -240,11 +240,10 @@ class Counterfactuals:
         self.certificates.put(positions, certificates)
         self.closed_form[positions] = closed_form
 
-    def keep(self, rows: IntArray, proofs: Sequence[Kept | None], pieces: int) -> None:
+    def keep(self, rows: IntArray, proofs: list[BoundProof], pieces: int) -> None:
         """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
-        known_proofs = [proof for proof in proofs if proof is not None]
-        if self.effort is not None and len(rows) and len(known_proofs) == len(proofs) == pieces:
-            self.proofs.append((rows, known_proofs))
+        if self.effort is not None and len(rows) and len(proofs) == pieces:
+            self.proofs.append((rows, proofs))
 
     def __len__(self) -> int:
         return len(self.statuses)
@@ -549,8 +548,8 @@ def _only_read(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _taken(
-    proofs: Sequence[tuple[IntArray, list[Kept]]], first: int, end: int
-) -> Iterator[tuple[IntArray, list[Kept]]]:
+    proofs: Sequence[tuple[IntArray, list[BoundProof]]], first: int, end: int
+) -> Iterator[tuple[IntArray, list[BoundProof]]]:
     """What is kept of some rows that follow one another."""
     for rows, pieces in proofs:
         mine = np.flatnonzero((rows >= first) & (rows < end))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
 
-__all__ = ["Bounding", "Evidence", "Kept", "RowEvidence", "has_tangents", "kept_size"]
+__all__ = ["BoundProof", "Bounding", "Evidence", "RowEvidence", "has_tangents", "proof_size"]
 
 
 def has_tangents(program: Program) -> bool:
@@ -25,30 +25,30 @@ def has_tangents(program: Program) -> bool:
     return program.encoded_cost.quadratic.ndim == 2 or program.duality.nonconvex is not None
 
 
-def kept_size(program: Program) -> int:
+def proof_size(program: Program) -> int:
     """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
     return program.size + has_tangents(program) * program.width
 
 
 @final
-class Kept(NamedTuple):
+class BoundProof(NamedTuple):
     """What proves bounds on one piece of a target, for n rows."""
 
-    # (n, kept_size); how far points are from the row, and not where, which would say the row
+    # (n, proof_size); how far points are from the row, and not where, which would say the row
     multipliers: FloatArray
     trees: Sequence[ProofTrees] = ()
     family_proofs: Sequence[Any] | None = (
         None  # (n,) proofs of a family's own, which it reads itself
     )
 
-    def take(self, rows: IntArray) -> Kept:
+    def take(self, rows: IntArray) -> BoundProof:
         """Of some rows, in order."""
         taken = (trees.take(rows) for trees in self.trees)
         trees = [trees for trees in taken if len(trees.row)]
         family_proofs = (
             None if self.family_proofs is None else [self.family_proofs[i] for i in rows.tolist()]
         )
-        return Kept(self.multipliers[rows], trees, family_proofs)
+        return BoundProof(self.multipliers[rows], trees, family_proofs)
 
 
 class Bounding(ABC):
@@ -68,8 +68,8 @@ class Bounding(ABC):
 
     @property
     @abstractmethod
-    def kept(self) -> Kept | None:
-        """What proves its bounds of its piece of the target, for a record; None if nothing does."""
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        """What proves its bounds, one for each piece, for a record; empty if nothing does."""
 
 
 @final
@@ -95,8 +95,8 @@ class Evidence(Bounding):
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
     @classmethod
-    def of_kept(cls, program: Program, cases: Cases, proofs: Kept) -> Evidence:
-        """What was `kept` proves of the same program and rows."""
+    def of_proof(cls, program: Program, cases: Cases, proofs: BoundProof) -> Evidence:
+        """What a proof says of the same program and rows."""
         multipliers, away = np.split(proofs.multipliers, [program.size], axis=1)
         at = cases.x + away if has_tangents(program) else None
         return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*proofs.trees])
@@ -106,11 +106,11 @@ class Evidence(Bounding):
         return bool(self.program.nonconvex)
 
     @property
-    def kept(self) -> Kept | None:
+    def bound_proofs(self) -> Sequence[BoundProof]:
         if self.at is None:
-            return Kept(self.multipliers, self.proofs)
+            return [BoundProof(self.multipliers, self.proofs)]
         away = np.nan_to_num(self.at - self.cases.x)  # of no point: the row itself
-        return Kept(np.hstack([self.multipliers, away]), self.proofs)
+        return [BoundProof(np.hstack([self.multipliers, away]), self.proofs)]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.proved is not None and not np.isnan(self.proved).any():
@@ -157,13 +157,8 @@ class HalfSpaceEvidence(Bounding):
         return False
 
     @property
-    def kept(self) -> Kept | None:
-        return None
-
-    @property
-    def kept_of_pieces(self) -> list[Kept | None]:
-        """What proves the bounds of each piece."""
-        return [Kept(multipliers[:, None]) for multipliers in self.multipliers.T]
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        return [*map(BoundProof, self.multipliers.T[:, :, None])]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         bound = self.proved.min(axis=1)
@@ -182,16 +177,15 @@ class RowEvidence(Bounding):
         return False
 
     @property
-    def kept(self) -> Kept | None:
+    def bound_proofs(self) -> Sequence[BoundProof]:
         """The proofs that a family reads itself, if there is one of each row."""
-        proofs = [piece.kept for pieces in self.rows for piece in pieces]
-        family_proofs = [
-            p for proof in proofs if proof is not None for p in proof.family_proofs or ()
-        ]
-        if not len(family_proofs) == len(proofs) == len(self.rows):
-            return None
-        multipliers = np.vstack([proof.multipliers for proof in proofs if proof is not None])
-        return Kept(multipliers, family_proofs=family_proofs)
+        bounding = [piece for pieces in self.rows for piece in pieces]
+        proofs = [proof for piece in bounding for proof in piece.bound_proofs]
+        family_proofs = [p for proof in proofs for p in proof.family_proofs or ()]
+        if not len(family_proofs) == len(bounding) == len(self.rows):
+            return []
+        multipliers = np.vstack([proof.multipliers for proof in proofs])
+        return [BoundProof(multipliers, family_proofs=family_proofs)]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved, best = np.full((2, len(reached)), np.inf)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.numerics import FloatArray, IntArray
-from counterpoint.programs.evidence import Kept, kept_size
+from counterpoint.programs.evidence import BoundProof, proof_size
 from counterpoint.programs.proof import LEAF, OLD, ProofTrees, node_size
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = ["as_pieces", "kept_of", "numbers", "proofs_of", "told"]
+__all__ = ["as_pieces", "numbers", "proofs_of", "read_proofs", "told"]
 
 
-def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
+def proofs_of(pieces: Sequence[BoundProof], rows: IntArray) -> list[Any]:
     """What proves the bound of each row, for each piece: multipliers, trees, a family's own proof.
 
     An array of the multipliers of all pieces, if there is nothing else.
@@ -40,7 +40,7 @@ def proofs_of(pieces: Sequence[Kept], rows: IntArray) -> list[Any]:
     return out
 
 
-def _trees(piece: Kept) -> dict[int, list[Any]]:
+def _trees(piece: BoundProof) -> dict[int, list[Any]]:
     """Row → its trees, as JSON has them."""
     out: dict[int, list[Any]] = {}
     for trees in piece.trees:
@@ -94,12 +94,12 @@ def _read_tree(tree: Mapping[str, Any], program: Program) -> ProofTrees:
     return ProofTrees(np.zeros(1, dtype=np.intp), numbers([tree["bound"]]), *fields)
 
 
-def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
+def read_proofs(proofs: Sequence[Any], programs: Sequence[Program]) -> list[BoundProof]:
     """Return what proves the bounds of rows for each piece, from the rows' recorded proofs.
 
     Raises a ValueError if the proofs are not of the programs of these pieces.
     """
-    sizes = [kept_size(program) for program in programs]
+    sizes = [proof_size(program) for program in programs]
     trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
     family_proofs: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
@@ -114,7 +114,7 @@ def kept_of(proofs: Sequence[Any], programs: Sequence[Program]) -> list[Kept]:
             family_proofs[s][i] = piece.get("own")
     multipliers = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
     return [
-        Kept(
+        BoundProof(
             multipliers[s],
             _chunks(trees[s], program),
             None if all(proof is None for proof in family_proofs[s]) else family_proofs[s],

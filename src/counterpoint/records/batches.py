@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.certificate import Claim, Status
 from counterpoint.numerics import SINGLE, VIOLATION, IntArray
 from counterpoint.problem.targets import Guarantee, Validation
-from counterpoint.programs.evidence import kept_size
+from counterpoint.programs.evidence import proof_size
 from counterpoint.programs.proof_text import proofs_of
 from counterpoint.records.conclusions import concluded, messages_of, nothing
 from counterpoint.records.record import (
@@ -53,7 +53,7 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
         # a target that depends on the row is not one of rows that cannot be used
         usable = (answers.statuses[at] != Status.INVALID.code).any()
         programs = answers.question.union(target).proof_programs if usable else ()
-        sizes = [kept_size(program) for program in programs]
+        sizes = [proof_size(program) for program in programs]
         proofs = _proofs(answers, at, sizes)
         values = _columns(answers, at, query, proofs)
         values["message"] = messages_of(values)

@@ -14,12 +14,12 @@ from counterpoint.families.registry import families
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
 from counterpoint.programs.evidence import Evidence
-from counterpoint.programs.proof_text import kept_of
+from counterpoint.programs.proof_text import read_proofs
 from counterpoint.records.record import NUMBERS, RecordedQuery
 from counterpoint.search.search import Union
 
 if TYPE_CHECKING:
-    from counterpoint.programs.evidence import Bounding, Kept
+    from counterpoint.programs.evidence import Bounding, BoundProof
     from counterpoint.programs.program import Program
 
 __all__ = ["concluded", "messages_of", "nothing"]
@@ -96,7 +96,7 @@ def _proved(
     ``cost_cutoff`` (n,) is what was minimised, at the answer of rows that are ``answered``.
     """
     question, pieces = query.question, query.question.union(query.target)
-    piece_proofs = kept_of(proofs, pieces.proof_programs)
+    piece_proofs = read_proofs(proofs, pieces.proof_programs)
     bound, cutoff = np.zeros(len(proofs)), np.where(answered, cost_cutoff, np.inf)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on_lattice = np.zeros(len(proofs), dtype=bool)
@@ -116,7 +116,7 @@ def _proved(
 
 
 def _evidence(
-    query: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: Kept
+    query: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: BoundProof
 ) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
     cases = query.cases(program, x)
@@ -127,7 +127,7 @@ def _evidence(
                 return bounds
     if proof.family_proofs is not None:
         raise ValueError("there is a proof of a kind that is not known")
-    return Evidence.of_kept(program, cases, proof)
+    return Evidence.of_proof(program, cases, proof)
 
 
 def messages_of(values: Mapping[str, Any]) -> NDArray[np.object_]:

@@ -163,7 +163,7 @@ def _answer(
                 index = state.rows.index
                 out.put(index, *settle(state))
                 pieces = 1 if state.union.lazy is not None else len(state.union)
-                out.keep(index, state.solution.kept, pieces)
+                out.keep(index, state.solution.bound_proofs, pieces)
                 answered[state.rows.at] = out.certificates.valid[index]
                 progress(len(index))
         progress = _ignore

@@ -31,7 +31,7 @@ from counterpoint.programs.conditions import (
     OneOf,
     Whole,
 )
-from counterpoint.programs.evidence import Bounding, Evidence, Kept, has_tangents
+from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, has_tangents
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Cases, Domain, LazyUnion, Region
@@ -347,8 +347,6 @@ class Found:
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out
         self.closed = np.ones(n, dtype=bool)  # whether closed forms alone settled the row
         self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
-        # the same of pieces that were searched together, for records
-        self.kept_of_pieces: list[Kept | None] | None = None
 
     @cached_property
     def points(self) -> FloatArray:
@@ -356,9 +354,9 @@ class Found:
         return np.full(self.cases.x.shape, np.nan)
 
     @property
-    def kept(self) -> list[Kept | None]:
-        """What proves the bounds of each piece, for a record."""
-        return self.kept_of_pieces or [evidence.kept for evidence in self.evidence]
+    def bound_proofs(self) -> list[BoundProof]:
+        """What proves the bounds of each piece, for a record; nothing may prove some of them."""
+        return [proof for evidence in self.evidence for proof in evidence.bound_proofs]
 
     def worth_beating(self) -> FloatArray:
         """(n,) a piece with a bound from here on is not searched."""
@@ -408,7 +406,7 @@ def _nearest_half_space(incumbent: Found, half_spaces: NearestHalfSpace) -> bool
     if not ((piece >= 0) | np.isposinf(evidence.proved).all(axis=1)).all():
         return False
     incumbent.points, incumbent.objective, incumbent.piece = points, objective, piece
-    incumbent.evidence, incumbent.kept_of_pieces = [evidence], evidence.kept_of_pieces
+    incumbent.evidence = [evidence]
     return True
 
 

@@ -27,9 +27,9 @@ from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_p
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Bounding, Evidence, Kept, RowEvidence, kept_size
+from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence, proof_size
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof_text import as_pieces, kept_of, proofs_of
+from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
 from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
 from counterpoint.search.search import Found, Subproblem, Union, search_listed
 
@@ -164,12 +164,11 @@ class OpenedCell(NamedTuple):
 
     def recorded(self) -> dict[str, Any]:
         """Return the entry of a record, with the proof in the form of any piece of a target."""
-        evidence = self.evidence.kept
-        assert evidence is not None  # noqa: S101 (what is listed keeps its multipliers)
-        proof: Any = evidence.multipliers[0]
-        if evidence.trees:
-            (proof,) = proofs_of([evidence], np.zeros(1, dtype=np.intp))
-        pieces = as_pieces(proof, [evidence.multipliers.shape[1]])
+        (bound_proof,) = self.evidence.bound_proofs  # what is listed keeps its multipliers
+        proof: Any = bound_proof.multipliers[0]
+        if bound_proof.trees:
+            (proof,) = proofs_of([bound_proof], np.zeros(1, dtype=np.intp))
+        pieces = as_pieces(proof, [bound_proof.multipliers.shape[1]])
         return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
 
 
@@ -218,12 +217,12 @@ class CellRelaxation(Bounding):
         return False
 
     @property
-    def kept(self) -> Kept:
+    def bound_proofs(self) -> Sequence[BoundProof]:
         (common,) = Counter(self.rivals.tolist()).most_common(1)
         exceptions = np.flatnonzero(self.rivals != common[0])
         pairs = np.column_stack([exceptions, self.rivals[exceptions]]).tolist()
         proof = CellProof(common[0], pairs, [cell.recorded() for cell in self.opened])
-        return Kept(np.zeros((1, kept_size(self.program))), family_proofs=[proof])
+        return [BoundProof(np.zeros((1, proof_size(self.program))), family_proofs=[proof])]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved = np.array(self.unrefuted)
@@ -363,9 +362,11 @@ def search_cells(state: Found, pieces: Union, _margins: object) -> list[RowEvide
     return [RowEvidence([[search.run()] for search in searches])]
 
 
-def evidence_of(cells: VoronoiCells, program: Program, cases: Cases, kept: Kept) -> RowEvidence:
+def evidence_of(
+    cells: VoronoiCells, program: Program, cases: Cases, bound_proof: BoundProof
+) -> RowEvidence:
     """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
-    relaxations, proofs = [], kept.family_proofs or ()
+    relaxations, proofs = [], bound_proof.family_proofs or ()
     for (case, spread), proof in zip(_with_spreads(program, cases), proofs, strict=True):
         if proof.keys() != {"rival", "rivals", "cells"}:
             raise ValueError("a proof of cells has one rival, other rivals, and cells")
@@ -380,8 +381,8 @@ def evidence_of(cells: VoronoiCells, program: Program, cases: Cases, kept: Kept)
             (s,) = _positions([entry["cell"]], len(cells)).tolist()
             rivals = _positions(entry["rivals"], len(cells.rivals))
             piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
-            (kept_proof,) = kept_of([entry["proof"]], [piece.program])
-            evidence = Evidence.of_kept(piece.program, case, kept_proof)
+            (cell_proof,) = read_proofs([entry["proof"]], [piece.program])
+            evidence = Evidence.of_proof(piece.program, case, cell_proof)
             relaxation.opened.append(OpenedCell(s, rivals, evidence))
         relaxations.append([relaxation])
     return RowEvidence(relaxations)

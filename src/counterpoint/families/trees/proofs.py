@@ -22,7 +22,7 @@ from counterpoint.families.trees.form import LeafSums, Order
 from counterpoint.families.trees.grid import Grid
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.programs.conditions import MinimumChange
-from counterpoint.programs.evidence import Bounding, Kept, kept_size
+from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
 from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.proof import OLD, ProofTrees, least_of_leaves, pick
 from counterpoint.programs.region import Cases, Region
@@ -65,8 +65,8 @@ class BoxProofs(Bounding):
         return False
 
     @property
-    def kept(self) -> Kept:
-        return Kept(np.zeros((len(self.cases), kept_size(self.program))), self.trees)
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        return [BoundProof(np.zeros((len(self.cases), proof_size(self.program))), self.trees)]
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
@@ -224,7 +224,9 @@ def require_rows(program: Program) -> None:
         )
 
 
-def evidence_of(condition: LeafSums, program: Program, cases: Cases, proof: Kept) -> BoxProofs:
+def evidence_of(
+    condition: LeafSums, program: Program, cases: Cases, proof: BoundProof
+) -> BoxProofs:
     """Return the bounds of recorded proofs, which are checked whenever they are asked for."""
     require_rows(program)
     if proof.family_proofs is not None:
@@ -272,10 +274,10 @@ class Relations:
             return np.full(self.program.width, np.nan), np.zeros(self.program.size), np.inf
         solution = search_listed(Found(cases, Effort(0.1 * gap)), (self.subproblem,))
         (evidence,) = solution.evidence
-        assert evidence.kept is not None  # noqa: S101 (what is listed keeps its multipliers)
+        (proof,) = evidence.bound_proofs  # what is listed keeps its multipliers
         point = np.clip(solution.points[0], cases.low[0], cases.high[0])
         # a little less, so that what they charge is borne by the price, roundings included
-        multipliers = (1.0 - 1e-12) * evidence.kept.multipliers[0]
+        multipliers = (1.0 - 1e-12) * proof.multipliers[0]
         return point, multipliers, float(evidence.bounds(solution.objective)[1][0])
 
     def bound(self, box: CellBoxes, multipliers: FloatArray) -> float:

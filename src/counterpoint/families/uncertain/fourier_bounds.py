@@ -16,6 +16,7 @@ How much an answer costs at least follows from a parabola above the score, see `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -28,7 +29,7 @@ from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFe
 from counterpoint.families.uncertain.target import Robust
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Manhattan
-from counterpoint.programs.evidence import Bounding, Kept
+from counterpoint.programs.evidence import Bounding, BoundProof
 from counterpoint.programs.region import Cases
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
@@ -291,8 +292,8 @@ class DistanceBounds(Bounding):
         return True
 
     @property
-    def kept(self) -> Kept | None:
-        return None
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        return []
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None

@@ -82,7 +82,7 @@ def own_multipliers(program: Program, multipliers: FloatArray) -> FloatArray:
 
 def tightened(program: Program, margin: FloatArray) -> Region:
     """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
-    cones = (c for c in program.region if isinstance(c, Cone) and (c.tight or c.lost))
+    cones = (c for c in program.region if isinstance(c, Cone) and (c.margin_rate or c.tie_rate))
     convex = Region((program.affine.tightened(margin), *(c.tightened(margin) for c in cones)))
     nonconvex = program.duality.nonconvex
     return convex if nonconvex is None else convex & nonconvex.tightened(margin)

@@ -303,7 +303,7 @@ class FeasibilityOracle:
                     proofs.append((ids, program.cut(multipliers, self.x)))
                     target = np.zeros_like(multipliers)
                     rows_of_target = np.flatnonzero(
-                        program.affine.tight + program.affine.lost > 0.0
+                        program.affine.margin_rate + program.affine.tie_rate > 0.0
                     )
                     target[:, rows_of_target] = multipliers[:, rows_of_target]
                     proofs.append((set(), program.cut(target, self.x)))
@@ -383,7 +383,7 @@ def _only(cases: Cases, may: BoolArray) -> Cases:
 def _units(piece: Subproblem, x: FloatArray) -> Cut:
     """Nothing, and each linear row of the target in a piece, from each side, as inequalities."""
     program = piece.program
-    rows = np.flatnonzero(program.affine.tight + program.affine.lost > 0.0)
+    rows = np.flatnonzero(program.affine.margin_rate + program.affine.tie_rate > 0.0)
     units = np.eye(program.size)[rows]
     return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]), x)
 

@@ -270,7 +270,7 @@ class Union(Sequence[Subproblem]):
         """Whether some linear row of the target may lose a tie."""
         if self.lazy is not None:
             return self.lazy.has_ties
-        return any(program.affine.lost.any() for program in self._programs)
+        return any(program.affine.tie_rate.any() for program in self._programs)
 
     @cached_property
     def is_integral(self) -> bool:

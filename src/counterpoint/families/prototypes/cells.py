@@ -103,10 +103,10 @@ class VoronoiCells(LazyUnion):
         i, j = self.leaders[s], self.rivals[rivals]
         j = j[self.place[j] != self.place[i]]
         high = self.offset[i] - self.offset[j] - self.safety_margin
-        low, margins, ties = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        low, margin_rate, loses = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
-            ties = (self.order[j] < self.order[i]).astype(np.float64)
-        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, margins, ties)
+            loses = (self.order[j] < self.order[i]).astype(np.float64)
+        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, margin_rate, loses)
         return rows if self.units is None else rows.ties_resolved(self.units)
 
     def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:

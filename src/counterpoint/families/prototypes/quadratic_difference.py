@@ -68,10 +68,9 @@ class QuadraticDifference(NonConvex):
     """‖F y + f‖² <= ‖H y + h‖² + limit.
 
     ``matrix``, ``offset``: (k, d) F and (k,) f: what y is near to; ``rival``, ``rival_offset``: (l,
-    d) H and (l,) h: what it is farther from; ``limit``: a number; ``margin_coefficient``: by how
-    many score units a unit of margin lowers the limit; 0 for a constraint, which is no demand of a
-    target; ``tie_coefficient``: the same for the margin that only ties need: 1 where the rival wins
-    a tie.
+    d) H and (l,) h: what it is farther from; ``limit``: A number; ``margin_rate``: by how many
+    score units a unit of margin lowers the limit; 0 for what is a constraint and no part of a
+    target; ``tie_rate``: the same for the margin that only ties need: 1 where a tie is lost.
     """
 
     matrix: FloatArray
@@ -79,13 +78,13 @@ class QuadraticDifference(NonConvex):
     rival: FloatArray
     rival_offset: FloatArray
     limit: float
-    margin_coefficient: float = 0.0
-    tie_coefficient: float = 0.0
+    margin_rate: float = 0.0
+    tie_rate: float = 0.0
 
     def tightened(self, margin: FloatArray) -> QuadraticDifference:
         """The same with its limit lowered by a (1, 2) margin."""
-        coefficients = self.margin_coefficient, self.tie_coefficient
-        return replace(self, limit=self.limit - float(margin[0] @ coefficients))
+        rates = (self.margin_rate, self.tie_rate)
+        return replace(self, limit=self.limit - float(margin[0] @ rates))
 
     @cached_property
     def _alone(self) -> Quadrics:
@@ -129,8 +128,8 @@ class Quadrics:
             self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
         self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
-        coefficients = [[c.margin_coefficient, c.tie_coefficient] for c in conditions]
-        self._margin_effects = np.array(coefficients).reshape(-1, 2)
+        rates = [[c.margin_rate, c.tie_rate] for c in conditions]
+        self._margin_effects = np.array(rates).reshape(-1, 2)
         self._gamma = gamma(k + d + 2)  # of one entry of a map
         self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
         """Number of roundings in a weighted sum of excesses, or of their slopes or curvatures."""
@@ -443,9 +442,8 @@ class Curvature(NonConvexDuality):
         return out
 
     def tightened(self, margin: FloatArray) -> Region:
-        demands = self.quadrics.closed_in(np.ones((1, 2)))[0] > 0.0
-        conditions = self.quadrics.conditions
-        return Region(tuple(conditions[j].tightened(margin) for j in np.flatnonzero(demands)))
+        demands = (c for c in self.quadrics.conditions if c.margin_rate or c.tie_rate)
+        return Region(tuple(c.tightened(margin) for c in demands))
 
     @cached_property
     def form(self) -> FloatArray:

@@ -118,7 +118,7 @@ class Refinement:
         """Where hardly anything is missed, the next point is to be a little inside."""
         cost = float(self.piece.program.objective(y, self.case)[0])
         rows, first = self.evidence.program.affine, self._missed_at_first
-        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.tight)
+        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.margin_rate)
         unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
         # A solver that misses nearly the same twice does not do better: its rows have errors.
         stuck = abs(missed - self.missed) <= 1e-3 * missed

@@ -658,6 +658,9 @@ def test_beside_what_changes_others_stay_only_where_no_more_may(*, category: boo
             for how in ((CHANGE, 0, 0.0), (CHANGE, d - 1, 0.0), (NUMBER, d - 1, 2.0)):
                 assert in_two(program, cases, how, [[first], [second]]) <= 5.0
     assert in_two(program, cases, (CHANGE, d - 1, 0.0), [[-0.65], [-0.55]]) > 4.5
+    for beyond in (-1, d):
+        with pytest.raises(ValueError, match="tree"):
+            in_two(program, cases, (CHANGE, beyond, 0.0), [[-0.65], [-0.55]])
 
 
 def test_rounding_excludes_no_value_that_costs_less_than_the_claim():

@@ -11,9 +11,9 @@ recomputed, rounding included. Other splits or multipliers are another proof, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -32,7 +32,7 @@ __all__ = [
     "SET",
     "ProofTrees",
     "Splits",
-    "least_of_leaves",
+    "inherited",
     "node_size",
     "pick",
     "proved",
@@ -46,8 +46,8 @@ among the others; a feature that stays, or one that counts as changed."""
 TOGETHER = 2048
 """Leaves that are bounded at once: their arrays stay in a processor's cache, 1.3 times as fast."""
 OLD = "its proof is of an older version; answer the row again, and make a record of that"
-Boxes = TypeVar("Boxes", bound=tuple[Any, ...])
-"""A named tuple of arrays with one entry for each box."""
+Levels = list[tuple[slice, IntArray]]
+"""The nodes of each level below the roots, and their parents."""
 
 
 def node_size(program: Program) -> int:
@@ -87,32 +87,45 @@ class ProofTrees(NamedTuple):
         """How nodes are split."""
         return Splits(self.kind, self.what, self.where, self.options)
 
-    def levels(self) -> list[IntArray]:
-        """Return the tree of each node by level; raise a ValueError if these are no trees."""
-        tree, levels, size = np.arange(len(self.row)), list[IntArray](), 0
-        while len(tree):
-            kind = self.kind[size : size + len(tree)]
-            if len(kind) < len(tree):
-                break
-            levels.append(tree)
-            size += len(tree)
-            tree = np.repeat(tree[kind != LEAF], 2)
-        if len(tree) or size != len(self.kind):
+    def levels(self) -> Levels:
+        """Return the levels below the roots; raise a ValueError if these are no trees."""
+        inner = np.flatnonzero(self.kind != LEAF)
+        parent = np.append(np.zeros(len(self.row), np.intp), np.repeat(inner, 2))
+        nodes, end = np.arange(len(parent)), len(self.row)
+        if len(parent) != len(self.kind) or (parent[end:] >= nodes[end:]).any():
             raise ValueError("the nodes of a tree do not fit together")
+        levels: Levels = []
+        while end < len(parent):
+            level = slice(end, len(self.row) + 2 * int(np.searchsorted(inner, end)))
+            levels.append((level, parent[level]))
+            end = level.stop
         return levels
+
+    @property
+    def depth(self) -> IntArray:
+        """The level of each node, (N,); 0 for roots."""
+        below = np.arange(len(self.kind)) >= len(self.row)
+        return inherited(self.levels(), np.add, below.astype(np.intp))
+
+    @property
+    def tree(self) -> IntArray:
+        """The tree of each node, (N,), as a number of those in ``row``."""
+        tree = np.zeros(len(self.kind), dtype=np.intp)
+        tree[: len(self.row)] = np.arange(len(self.row))
+        return inherited(self.levels(), np.add, tree)
 
     def take(self, rows: IntArray) -> ProofTrees:
         """Return the trees of some rows, which are numbered anew."""
         place = np.full(max(self.row.max(initial=-1), rows.max(initial=-1)) + 1, -1)
         place[rows] = np.arange(len(rows))
         trees = place[self.row] >= 0
-        nodes = trees[np.concatenate([self.row[:0], *self.levels()])]
+        nodes = trees[self.tree]
         values: Any = (array[nodes] for array in self[2:])
         return ProofTrees(place[self.row[trees]], self.bound[trees], *values)
 
     def each(self) -> Iterator[tuple[int, ProofTrees]]:
         """Yield each row with its tree."""
-        tree = np.concatenate([self.row[:0], *self.levels()])
+        tree = self.tree
         order = np.argsort(tree, kind="stable")
         ends = np.cumsum(np.bincount(tree, minlength=len(self.row)))[:-1]
         for k, nodes in enumerate(np.split(order, ends) if len(self.row) else ()):
@@ -122,52 +135,17 @@ class ProofTrees(NamedTuple):
     @classmethod
     def joined(cls, batches: Sequence[ProofTrees]) -> ProofTrees:
         """Return the trees of several batches of other rows."""
-        sizes = [[*map(len, trees.levels())] for trees in batches]
-        depth = np.concatenate([np.repeat(np.arange(len(size)), size) for size in sizes])
-        order = np.argsort(depth, kind="stable")
+        order = np.argsort(np.concatenate([trees.depth for trees in batches]), kind="stable")
         row, bound, *nodes = map(np.concatenate, zip(*batches, strict=True))
         return cls._make([row, bound, *(array[order] for array in nodes)])
 
 
-def least_of_leaves(
-    trees: ProofTrees,
-    boxes: Boxes,
-    halves: Callable[[Boxes, IntArray], tuple[Boxes, Boxes]],
-    bounds: Callable[[Boxes, IntArray, IntArray], FloatArray],
-) -> FloatArray:
-    """Return what trees prove, (R,): the least bound of a leaf, and no more than they claim.
-
-    ``boxes`` are the domains, of which those of leaves are made. ``halves`` parts boxes as their
-    nodes say; it raises a ValueError for what is no split. ``bounds`` are those of leaves, of which
-    it is told the boxes, the nodes and the trees. Neighbours come one after the other.
-    """
-    start, place, leaves = 0, np.zeros(len(trees.row)), []
-    for depth, tree in enumerate(trees.levels(), 1):
-        nodes = np.arange(start, start + len(tree))
-        is_leaf, start = trees.kind[nodes] == LEAF, start + len(tree)
-        leaves.append((pick(boxes, is_leaf), nodes[is_leaf], tree[is_leaf], place[is_leaf]))
-        both = stacked(halves(pick(boxes, ~is_leaf), nodes[~is_leaf]))
-        boxes = pick(both, np.arange(2 * (~is_leaf).sum()).reshape(2, -1).T.ravel())
-        place = np.repeat(place[~is_leaf], 2)
-        place[1::2] += 0.5**depth
-    least = np.array(trees.bound)
-    if leaves:
-        boxes = stacked([level[0] for level in leaves])
-        nodes, tree, place = (np.concatenate([level[i] for level in leaves]) for i in (1, 2, 3))
-        order = np.lexsort((place, tree))
-        nodes, tree = nodes[order], tree[order]
-        np.minimum.at(least, tree, bounds(pick(boxes, order), nodes, tree))
-    return np.where(np.isnan(least), 0.0, np.maximum(least, 0.0))
-
-
-@final
-class DomainBoxes(NamedTuple):
-    """Boxes of the domains of rows."""
-
-    x: FloatArray  # (m, d)
-    low: FloatArray
-    high: FloatArray
-    forced: BoolArray  # (m, d): features that count as changed, by their first columns
+def inherited(levels: Levels, combine: np.ufunc, values: Any) -> Any:
+    """Return what each node has by its own values (N, …) and those of the nodes above it."""
+    out = np.array(values)
+    for level, parent in levels:
+        combine(out[level], out[parent], out=out[level])
+    return out
 
 
 def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
@@ -176,27 +154,24 @@ def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
     Infinite where no point exists. The margins of the cases have no part in it. Raise a ValueError
     if there is no such tree.
     """
-    out, row = np.zeros(len(cases)), trees.row
-    none = np.zeros((len(row), program.width), dtype=bool)
-    roots = DomainBoxes(cases.x[row], cases.low[row], cases.high[row], none)
+    out, row, least = np.zeros(len(cases)), trees.row, np.array(trees.bound)
     trees = trees._replace(
         multipliers=np.where(np.isfinite(trees.multipliers), trees.multipliers, 0.0)
     )
-
-    def bounds(boxes: DomainBoxes, nodes: IntArray, tree: IntArray) -> FloatArray:
-        forced = boxes.forced if boxes.forced.any() else None
-        leaves = replace(cases.take(row[tree]), low=boxes.low, high=boxes.high, forced=forced)
-        bound = np.array(trees.bound[tree])
-        for start in range(0, len(nodes), TOGETHER):
-            chunk = slice(start, start + TOGETHER)
-            multipliers = trees.multipliers[nodes[chunk]]
-            bound[chunk] = _bound(program, leaves.take(chunk), multipliers, bound[chunk])
-        return bound
-
     with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond all bounds prove nothing
-        of_nodes = cases.x[row[np.concatenate([*trees.levels(), row[:0]])]]
-        halves = _halving(program, of_nodes, trees.splits)
-        np.maximum.at(out, row, least_of_leaves(trees, roots, halves, bounds))
+        tree = trees.tree
+        low, high, forced = _boxes(program, cases.take(row), tree, trees)
+        is_leaf = np.flatnonzero(trees.kind == LEAF)
+        for start in range(0, len(is_leaf), TOGETHER):
+            nodes = is_leaf[start : start + TOGETHER]
+            leaves = replace(cases.take(row[tree[nodes]]), low=low[nodes], high=high[nodes])
+            if forced.any():
+                leaves = _exhausted(program, replace(leaves, forced=forced[nodes]))
+            enough = trees.bound[tree[nodes]]
+            bound = _bound(program, leaves, trees.multipliers[nodes], enough)
+            np.minimum.at(least, tree[nodes], bound)
+    least = np.where(np.isnan(least), 0.0, np.maximum(least, 0.0))
+    np.maximum.at(out, row, least)
     return out
 
 
@@ -204,7 +179,6 @@ def _bound(
     program: Program, leaves: Cases, multipliers: FloatArray, enough: FloatArray
 ) -> FloatArray:
     """Return the bounds of boxes, (m,); infinite if refuted, which is tried where one is short."""
-    leaves = _exhausted(program, leaves)
     multipliers, at = np.split(multipliers, [program.size], axis=1)
     bound = program.bound(leaves, multipliers, at if at.size else None)
     short = np.flatnonzero(bound < enough)
@@ -215,70 +189,59 @@ def _bound(
 
 def _exhausted(program: Program, boxes: Cases) -> Cases:
     """Return boxes in which the others stay where as many features must change as may."""
-    if program.domain.at_most is None or boxes.forced is None:
+    at_most = program.domain.at_most
+    if at_most is None:
         return boxes
     must = program.domain.must_change(boxes)
-    full = must[:, [block.start for block in program.domain.at_most.blocks]].sum(axis=1)
+    full = must[:, [block.start for block in at_most.blocks]].sum(axis=1) >= at_most.count
     still = np.zeros(must.shape, dtype=bool)
-    for block in program.domain.at_most.blocks:
-        still[:, block] = ((full >= program.domain.at_most.count) & ~must[:, block.start])[:, None]
+    for block in at_most.blocks:
+        still[:, block] = (full & ~must[:, block.start])[:, None]
     return boxes.holding(still, boxes.x)
 
 
-def _halving(
-    program: Program, x: FloatArray, splits: Splits
-) -> Callable[[DomainBoxes, IntArray], tuple[DomainBoxes, DomainBoxes]]:
-    """Return what parts the boxes of nodes in two, which together hold all of their points.
+def _boxes(
+    program: Program, cases: Cases, tree: IntArray, trees: ProofTrees
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Return the bounds (N, d) of the boxes of nodes, and which features count as changed in them.
 
-    All that does not depend on the boxes is done for all nodes at once; (N, d) x are their rows.
+    The boxes of a node's children together hold all of its points. ``cases`` are those of trees.
     """
-    kind, what, value, options = splits
-    domain, leaf = program.domain, kind == LEAF
+    inner = np.flatnonzero(trees.kind != LEAF)
+    kind, what, value, options = pick(trees.splits, inner)
+    x, domain = cases.x[tree[inner]], program.domain
     blocks = () if domain.at_most is None else domain.at_most.blocks
     fits = (what >= 0) & (what < program.width)
     what = np.where(fits, what, 0)
-    fits &= np.isin(kind, (NUMBER, SET, CHANGE))
-    fits &= (kind != NUMBER) | (domain.numeric[what] & np.isfinite(value))
-    fits &= (kind != SET) | ~domain.numeric[what]
-    fits &= (kind != CHANGE) | np.isin(what, [block.start for block in blocks])
-    if not (fits | leaf).all():
+    number, category, change = (kind == name for name in (NUMBER, SET, CHANGE))
+    can_change = np.isin(what, [block.start for block in blocks])
+    fits &= ~number | (domain.numeric[what] & np.isfinite(value))
+    fits &= ~category | ~domain.numeric[what]
+    if not (fits & (number | category | (change & can_change))).all():
         raise ValueError("a node of a tree is split in no way that there is")
+    low, high = np.full((2, len(tree), program.width), [[[-np.inf]], [[np.inf]]])
+    forced = np.zeros((len(tree), program.width if blocks else 0), dtype=bool)
+    low[: len(cases)], high[: len(cases)] = cases.low, cases.high
+    first = len(cases) + 2 * np.arange(len(inner))  # the first children
     step, from_x = domain.steps[what], x[np.arange(len(what)), what]
     unit = np.where(step > 0.0, step, 1.0)
     whole = lattice.number(from_x, lattice.last(from_x, value, unit) + 1.0, unit)
     after = np.where(step > 0.0, whole, np.nextafter(value, np.inf))
-    sets = kind == SET
-    closed = np.zeros((2, *(x.shape if sets.any() else (len(x), 0))), dtype=bool)
+    high[first[number], what[number]] = value[number]
+    low[first[number] + 1, what[number]] = after[number]
     grouped = np.flatnonzero(~domain.numeric)
-    for group in domain.groups if sets.any() else ():
-        nodes = np.flatnonzero(sets & (what >= group.start) & (what < group.stop))
+    for group in domain.groups if category.any() else ():
+        nodes = np.flatnonzero(category & (what >= group.start) & (what < group.stop))
         inside = options[nodes][:, (grouped >= group.start) & (grouped < group.stop)]
-        closed[0, nodes, group], closed[1, nodes, group] = ~inside, inside
-
-    def halves(boxes: DomainBoxes, nodes: IntArray) -> tuple[DomainBoxes, DomainBoxes]:
-        first = boxes._replace(high=np.array(boxes.high))
-        second = boxes._replace(low=np.array(boxes.low), high=np.array(boxes.high))
-        kinds = kind[nodes]
-        numbers, changes = np.flatnonzero(kinds == NUMBER), np.flatnonzero(kinds == CHANGE)
-        if len(numbers):
-            at = what[nodes[numbers]]
-            ends = value[nodes[numbers]], after[nodes[numbers]]
-            first.high[numbers, at] = np.minimum(first.high[numbers, at], ends[0])
-            second.low[numbers, at] = np.maximum(second.low[numbers, at], ends[1])
-        if closed.size:
-            first.high[closed[0, nodes]] = 0.0
-            second.high[closed[1, nodes]] = 0.0
-        if len(changes):
-            first = first._replace(low=np.array(first.low))
-            second = second._replace(forced=np.array(second.forced))
-        for block in blocks if len(changes) else ():
-            rows = changes[what[nodes[changes]] == block.start]
-            first.low[rows, block] = np.maximum(first.low[rows, block], boxes.x[rows, block])
-            first.high[rows, block] = np.minimum(first.high[rows, block], boxes.x[rows, block])
-            second.forced[rows, block.start] = True
-        return first, second
-
-    return halves
+        high[first[nodes], group] = np.where(inside, np.inf, 0.0)
+        high[first[nodes] + 1, group] = np.where(inside, 0.0, np.inf)
+    for block in blocks if change.any() else ():
+        nodes = np.flatnonzero(change & (what == block.start))
+        low[first[nodes], block] = high[first[nodes], block] = x[nodes, block]
+        forced[first[nodes] + 1, block.start] = True
+    levels = trees.levels()
+    low, high = inherited(levels, np.maximum, low), inherited(levels, np.minimum, high)
+    return low, high, inherited(levels, np.logical_or, forced)
 
 
 def pick(nodes: Any, index: Any) -> Any:

@@ -24,7 +24,7 @@ from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
 from counterpoint.programs.program import NonConvex, Program
-from counterpoint.programs.proof import OLD, ProofTrees, least_of_leaves, pick
+from counterpoint.programs.proof import LEAF, OLD, ProofTrees, inherited, pick
 from counterpoint.programs.region import Cases, Region
 from counterpoint.search.search import Found, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
@@ -94,21 +94,34 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
     values, shift = condition.weights @ grid.values.T, condition.shift + condition.tolerance - needs
     relations = Relations(row, without_trees(row.program)) if size else None
 
-    def halves(boxes: CellBoxes, nodes: IntArray) -> tuple[CellBoxes, CellBoxes]:
-        return boxes.halves(grid, _splits(tree, nodes, grid))
+    boxes, nodes = _leaf_boxes(tree, row.root, grid)
+    claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
+    for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
+        rows = [row, row.charging(multipliers)][not multipliers.any() :]
+        for k, leaves in _unclosed(rows, pick(boxes, chunk), values, shift, claim):
+            box = pick(boxes, chunk[k : k + 1])
+            related = relations is not None and relations.bound(box, multipliers) >= claim
+            if not related and not refuted(condition, grid, leaves):
+                return 0.0
+    return float(np.fmax(claim, 0.0))
 
-    def bounds(boxes: CellBoxes, nodes: IntArray, _: IntArray) -> FloatArray:
-        claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
-        for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
-            rows = [row, row.charging(multipliers)][not multipliers.any() :]
-            for k, leaves in _unclosed(rows, pick(boxes, chunk), values, shift, claim):
-                box = pick(boxes, chunk[k : k + 1])
-                related = relations is not None and relations.bound(box, multipliers) >= claim
-                if not related and not refuted(condition, grid, leaves):
-                    return np.zeros(len(nodes))
-        return np.full(len(nodes), claim)
 
-    return float(least_of_leaves(tree, row.root, halves, bounds)[0])
+def _leaf_boxes(tree: ProofTrees, root: CellBoxes, grid: Grid) -> tuple[CellBoxes, IntArray]:
+    """Return the boxes of leaves, from the first to the last of the tree, and their nodes."""
+    levels, inner = tree.levels(), np.flatnonzero(tree.kind != LEAF)
+    whole = pick(root, np.zeros(len(inner), dtype=np.intp))
+    halves = whole.halves(grid, _splits(tree, inner, grid))
+    boxes = []
+    for combine, ends, pair in zip(
+        (np.maximum, np.minimum, np.logical_and), root, zip(*halves, strict=True), strict=True
+    ):
+        children = np.stack(pair, axis=1).reshape(2 * len(inner), ends.shape[1])
+        boxes.append(inherited(levels, combine, np.concatenate([ends, children])))
+    is_second = np.arange(len(tree.kind)) % 2 == 0
+    place = inherited(levels, np.add, 0.5**tree.depth * is_second)
+    leaves = np.flatnonzero(tree.kind == LEAF)
+    leaves = leaves[np.argsort(place[leaves], kind="stable")]
+    return pick(CellBoxes._make(boxes), leaves), leaves
 
 
 def _splits(tree: ProofTrees, nodes: IntArray, grid: Grid) -> IntArray:

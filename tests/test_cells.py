@@ -391,7 +391,7 @@ def test_no_nearer_point_gets_the_label(many: Any, cost: str):
     way = rng.normal(size=(2_000, 10))
     for i in np.flatnonzero(answers.cost > 0.0):
         explainer = cp.Explainer(model, data=data, extrapolate=True, cost=encoded_cost)
-        away = explainer._default_question.encoded_cost(way, np.zeros_like(way))
+        away = explainer._prepared().encoded_cost(way, np.zeros_like(way))
         root = 1.0 if cost == "manhattan" else 0.5
         length = rng.random(len(way)) ** 0.1 * (answers.cost[i] * (1.0 - 1e-6)) ** root
         ball = rows[i] + way * (length / away**root)[:, None]

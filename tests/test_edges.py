@@ -228,7 +228,7 @@ def test_half_a_step_is_a_violation_however_large_the_number():
     explainer = cp.Explainer(
         linear([1.0, 1.0], -2e9), features=[cp.Integer("x0"), cp.Integer("x1")], cost=cp.Manhattan()
     )
-    plain = explainer._question(explainer.features).actionable
+    plain = explainer._prepared(explainer.features).actionable
     x = np.array([[1e9, 1e9]])
     assert plain.violation(x + 0.5, x)[0] > 0.4
     assert plain.violation(x + 1.0, x)[0] == 0.0

@@ -43,11 +43,11 @@ def leaf_bound_of(
     model: Any, frame: pd.DataFrame, i: int, *constraints: cp.Constraint
 ) -> LeafBound:
     explainer = cp.Explainer(model, data=frame, constraints=constraints)
-    question = explainer.explain(frame.head(1), True).question
-    row = encode(Table.read(frame.iloc[[i]]), question.features).codes
-    program = question.union(cp.Label(True)).listed[0].program
+    query = explainer.explain(frame.head(1), True).query
+    row = encode(Table.read(frame.iloc[[i]]), query.features).codes
+    program = query.union(cp.Label(True)).listed[0].program
     condition = next(c for c in program.region if isinstance(c, LeafSums))
-    case = program.cases(question.features.expand(row))
+    case = program.cases(query.features.expand(row))
     grid = condition.form.grid(program.domain.groups, case.x[0])
     values = np.ascontiguousarray(condition.weights @ grid.values.T)
     return LeafBound(RowCosts(grid, program, case), condition, 0.0, values)

@@ -23,6 +23,7 @@ from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFe
 from counterpoint.families.uncertain.fourier_bounds import CosineSumBounds, FourierMargins
 from counterpoint.families.uncertain.fourier_search import RowSearch
 from counterpoint.models import read
+from counterpoint.models.reading import see_through
 from counterpoint.privacy import PrivateSVC
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 from counterpoint.problem.costs import EncodedCost
@@ -502,7 +503,7 @@ def test_whether_noise_puts_the_prototype_on_the_wrong_side_does_not_change_what
         model.coef_ = sign * model.coef_
         limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
         features, cost = cp.Features(FEATURES), COSTS["manhattan"]
-        question = Query.ask(read(model), features, limits, cost)
+        question = Query.ask(see_through(model, features, fixed=True), features, limits, cost)
         safety_margins = target.safety_margins(question, factual(fitted(), "yes").to_numpy())
         assert isinstance(safety_margins, FourierMargins)
         asked.append(safety_margins.balls)

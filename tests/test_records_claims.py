@@ -226,7 +226,7 @@ def test_an_answer_that_breaks_a_constraint_and_says_so_is_none() -> None:
     for rules, ok in (([], True), ([rule], False)):
         asked = record["asked"] | {"constraints": [*record["asked"]["constraints"], *rules]}
         told = _sealed(record | words | {"asked": asked})
-        program = recorded_query(told, model).question.actionable
+        program = recorded_query(told, model).query.actionable
         row, answer = ([[*told[side].values()]] for side in ("row", "answer"))
         violation = program.violation(np.array(answer), np.array(row))[0]
         found = cp.recheck(_sealed(told | {"violation": float(violation)}), model)

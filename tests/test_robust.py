@@ -40,6 +40,7 @@ from counterpoint.families.uncertain.linear_margins import (
 from counterpoint.families.uncertain.refine import purified_evidence
 from counterpoint.families.uncertain.target import attainable_sentence
 from counterpoint.models import read
+from counterpoint.models.reading import ReadModel, see_through
 from counterpoint.privacy import PrivateSVC
 from counterpoint.privacy.noise import (
     NoiseLaw,
@@ -545,7 +546,9 @@ def test_few_changes_are_those_of_all_subsets(cost: str):
 
 def question(kind: str, cost: str, constraints: Sequence[cp.Constraint] = ()) -> Query:
     described = cp.Features(features())
-    return Query.ask(read(model(kind)), described, constraints, COSTS[cost])
+    return Query.ask(
+        see_through(model(kind), described, fixed=True), described, constraints, COSTS[cost]
+    )
 
 
 def band(
@@ -635,12 +638,10 @@ def test_no_point_that_is_certified_is_wrong_more_often_whoever_chose_it(kind: s
                 y = x + plane @ axes
                 y = y[y @ v + true[d] < 0.0]  # where the true weights are for the other label
                 names = [f"x{j}" for j in range(d)]
-                asked = Query.ask(
-                    read(cp.UncertainClassifier(fitted(w[:d], float(w[d])), law=law)),
-                    cp.Features([cp.Continuous(name) for name in names]),
-                    (),
-                    cp.SquaredEuclidean(np.ones(d)),
-                )
+                described = cp.Features([cp.Continuous(name) for name in names])
+                model = cp.UncertainClassifier(fitted(w[:d], float(w[d])), law=law)
+                reading = see_through(model, described, fixed=True)
+                asked = Query.ask(reading, described, (), cp.SquaredEuclidean(np.ones(d)))
                 target = cp.Robust("yes", p, "selection", draws=4000)
                 (condition,) = target.safety_margins(asked, x[None]).rows
                 satisfied = (y @ w[:d] + w[d] >= 0.0) & (condition.excess(y) <= 0.0)
@@ -691,7 +692,8 @@ def test_no_move_gains_more_than_its_reach(cost: str, few: bool):
     logistic = LogisticRegression()
     logistic.coef_, logistic.intercept_ = np.ones((1, described.width)), np.zeros(1)
     logistic.classes_, logistic.n_features_in_ = np.array([0, 1]), described.width
-    plain = Query.ask(read(logistic), described, limits, spent).actionable
+    reading = ReadModel(logistic, read(logistic), described, named=False, steps=())
+    plain = Query.ask(reading, described, limits, spent).actionable
     rng = np.random.default_rng(3)
     codes = np.column_stack(
         [rng.uniform(-3, 3, 4000), rng.integers(-6, 7, 4000) / 2, *rng.integers(0, 2, (2, 4000))]

@@ -136,7 +136,7 @@ def test_rows_in_single_precision_are_in_doubt_at_thresholds() -> None:
     for dtype in ("float64", "float32"):
         rows = lattice().iloc[[0, 100]].astype(dtype)
         answers = explainer.explain(rows, cp.OtherLabel())
-        form = answers.question.form
+        form = answers.query.model.form
         assert isinstance(form, TreeScores)
         assert (form.thresholds(())[2].max() > 0.0) == (dtype == "float32")
         for answer in answers:

@@ -144,7 +144,7 @@ def test_a_dear_answer_with_a_bound_that_a_witness_contradicts_is_not_returned(
     row = frame[model.predict(frame) == 0].head(1)
     explainer = cp.Explainer(model, data=frame)
     far = explainer.features.expand(frame[model.predict(frame)].tail(1).to_numpy(dtype=float))
-    encoded_cost = explainer.explain(row, True).question.encoded_cost
+    encoded_cost = explainer.explain(row, True).query.encoded_cost
     dear = float(encoded_cost(far, row.to_numpy(dtype=float))[0])
 
     def wrong(pieces: Any, cases: Any, effort: Any, *_: Any) -> Found:

@@ -19,7 +19,7 @@ from counterpoint.rows.progress import track
 from counterpoint.rows.table import Table, repeated
 
 if TYPE_CHECKING:
-    from counterpoint.search.query import Task
+    from counterpoint.search.query import Query
 
 __all__ = ["Alternatives", "alternatives_to"]
 
@@ -97,7 +97,7 @@ class Alternatives:
 
 
 def alternatives_to(
-    task: Task, tables: tuple[Table, Table], n: object, by: str, *, progress: bool | None
+    query: Query, tables: tuple[Table, Table], n: object, by: str, *, progress: bool | None
 ) -> Alternatives:
     """Several answers to each row; see `diversify`."""
     from counterpoint.search.answering import answers_to
@@ -111,17 +111,17 @@ def alternatives_to(
     most = int(n)
     batches: list[Counterfactuals] = []
 
-    def ask(rows: IntArray, query: Task = task, held: BoolArray | None = None) -> list[Choice]:
-        batches.append(answers_to(query, repeated(tables, rows), held=held))
+    def ask(rows: IntArray, about: Query = query, held: BoolArray | None = None) -> list[Choice]:
+        batches.append(answers_to(about, repeated(tables, rows), held=held))
         return _choices(batches)
 
     with track(len(tables[1]), show=progress) as advance:
-        batches.append(answers_to(task, tables, advance))
+        batches.append(answers_to(query, tables, advance))
         first = _choices(batches)
         if how == "piece":
-            chosen, exhausted = _one_a_piece(task, tables[1], ask, first, most)
+            chosen, exhausted = _one_a_piece(query, tables[1], ask, first, most)
         else:
-            width = len(task.question.features)
+            width = len(query.features)
             chosen, exhausted = _searched(
                 ask, width, [SEARCHES[how](choice, most) for choice in first]
             )
@@ -130,7 +130,7 @@ def alternatives_to(
     row = np.repeat(np.arange(len(choices)), count)
     rank = np.concatenate([np.arange(k) for k in count]) if count else row
     flat = [choice for row_choices in choices for choice in row_choices]
-    whole = _gathered(repeated(tables, row)[0], batches, flat, task.effort.gap)
+    whole = _gathered(repeated(tables, row)[0], batches, flat, query.effort.gap)
     return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
 
 
@@ -251,7 +251,7 @@ def _searched(
 
 
 def _one_a_piece(
-    task: Task, inputs: Table, ask: Ask, first: list[Choice], count: int
+    query: Query, inputs: Table, ask: Ask, first: list[Choice], count: int
 ) -> tuple[list[list[Choice]], list[bool]]:
     """The cheapest answer in each piece, for rows that need a change."""
     chosen = [[choice] if choice.status is Status.ALREADY else [] for choice in first]
@@ -262,11 +262,11 @@ def _one_a_piece(
     )
     if not len(rows):
         return chosen, exhausted
-    predicted = task.model.predict(inputs.take(rows))
-    goals = task.target.each(predicted, np.ones(len(rows), dtype=bool))
+    predicted = query.model.predict(inputs.take(rows))
+    goals = query.target.each(predicted, np.ones(len(rows), dtype=bool))
     for target, index in chain.from_iterable(goals):
-        for piece in range(len(task.question.union(target))):
-            replies = ask(rows[index], replace(task, target=target, piece=piece))
+        for piece in range(len(query.asking(target=target).union())):
+            replies = ask(rows[index], query.asking(target=target, piece=piece))
             for i, choice in zip(rows[index].tolist(), replies, strict=True):
                 if not choice.found:
                     exhausted[i] &= choice.bound == np.inf
@@ -302,7 +302,7 @@ def _gathered(
     return replace(
         batches[0],
         table=table,
-        effort=None,
+        is_cheapest=False,
         proofs=[],
         statuses=status,
         certificates=certificates,

@@ -60,7 +60,7 @@ class WaterfallDisplay:
             If the row has no answer.
         """
         batch, i = _found(answer), answer.position
-        form, target = batch.question.form, batch.targets[i]
+        form, target = batch.query.model.form, batch.targets[i]
         before, after = batch.before[i], batch.after[i]
         changed = np.flatnonzero(before != after)
         # Each change by itself, below the row as it is: for the order.
@@ -304,7 +304,7 @@ class RegionsDisplay:
         x, y = (_span(described.items[j], before[j], after[j], resolution) for j in (a, b))
         points = np.repeat(after[None, :], resolution**2, axis=0)
         points[:, a], points[:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
-        decisions = batch.question.form.predict(described.expand(points))
+        decisions = batch.query.model.form.predict(described.expand(points))
         return cls(
             (described.names[a], described.names[b]),
             *(x, y, np.asarray(decisions).reshape(resolution, resolution)),
@@ -364,7 +364,7 @@ def _shares(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
     """(n, p) what each feature's change costs alone; negative where a number falls."""
     before, after = answers.before[rows], answers.after[rows]
     expand, starts = answers.features.expand, [b.start for b in answers.features.blocks]
-    paid = answers.question.encoded_cost.each(expand(after), expand(before))
+    paid = answers.query.encoded_cost.each(expand(after), expand(before))
     out = np.add.reduceat(paid, starts, axis=1)
     falls = (after < before) & answers.features.is_numeric
     return np.where(falls, -out, out)

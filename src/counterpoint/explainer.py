@@ -40,7 +40,7 @@ from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
-    from counterpoint.search.query import Query, Task
+    from counterpoint.search.query import Query
 
 __all__ = ["Explainer", "diversify", "explain", "trace"]
 
@@ -135,16 +135,16 @@ class Explainer:
             )
             self.spreads = shown_spreads
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
-        self._questions: Memo[tuple[frozenset[Hashable], bool], Query] = Memo()
-        _ = self._default_question  # cost and constraints are checked here
+        self._queries: Memo[tuple[frozenset[Hashable], bool], Query] = Memo()
+        _ = self._prepared()  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        caches = {"_questions", "_default_question"}  # programs and engines are prepared anew
-        return {name: value for name, value in vars(self).items() if name not in caches}
+        # programs and engines are prepared anew
+        return {name: value for name, value in vars(self).items() if name != "_queries"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._questions = Memo()
+        self._queries = Memo()
 
     @property
     def features(self) -> Features:
@@ -173,7 +173,7 @@ class Explainer:
         other.constraints = (*self.constraints, *all_constraints(constraints))
         if cost is not None:
             other.cost, other.spreads = _checked_cost(cost), {}
-        _ = other._default_question  # noqa: SLF001 (they are checked here)
+        _ = other._prepared()  # noqa: SLF001 (they are checked here)
         return other
 
     @overload
@@ -264,18 +264,18 @@ class Explainer:
         effort = Effort.asked(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
-        task, tables = self._task(X, as_target(target), effort)
+        query, tables = self._query(X, as_target(target), effort)
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
                 "say, n=3."
             )
         if n is not None:
-            return alternatives_to(task, tables, n, by, progress=progress)
+            return alternatives_to(query, tables, n, by, progress=progress)
         if len(tables[1].native) == 1 and not progress:  # nothing of it is done until all is
-            return answers_to(task, tables)
+            return answers_to(query, tables)
         with track(len(tables[1]), show=progress) as advance:
-            return answers_to(task, tables, advance)
+            return answers_to(query, tables, advance)
 
     def trace(
         self,
@@ -300,8 +300,8 @@ class Explainer:
         Path
         """
         checked, effort = checked_targets(targets), Effort.asked(gap, time_limit)
-        task, tables = self._task(X, checked[0], effort)
-        return traced(task, tables, checked, self.cost, progress=progress)
+        query, tables = self._query(X, checked[0], effort)
+        return traced(query, tables, checked, self.cost, progress=progress)
 
     def summary(self) -> str:
         """What was read of the model, the features' kinds, the cost and the constraints."""
@@ -390,14 +390,14 @@ class Explainer:
         among = [WithinObserved.by_default(unseen, add)] if unseen else []
         return among if extrapolate else within + among
 
-    def _task(self, X: object, target: Target, effort: Effort) -> tuple[Task, tuple[Table, Table]]:
-        """Return the question about rows; and the rows, as they came and as the model's columns.
+    def _query(
+        self, X: object, target: Target, effort: Effort
+    ) -> tuple[Query, tuple[Table, Table]]:
+        """Return what is asked of rows; and the rows, as they came and as the model's columns.
 
         Steps of a pipeline compute in the precision of the model or of the rows: the coarsest
         counts.
         """
-        from counterpoint.search.query import Task
-
         table = Table.read(X)
         inputs = match_columns(table, self.reading.features, named=self.reading.named)
         if table.is_array or inputs.labels is not None:  # its columns go by the model's names
@@ -405,19 +405,17 @@ class Explainer:
         # without data or features, whole dtypes are steps of 1
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
         eps = max(self.reading.eps, inputs.eps)
-        question = self._question(whole, eps)
-        same = question.form is self.reading.form
-        reading = self.reading if same else replace(self.reading, form=question.form)
-        task = Task(reading, question, target, effort, eps, witnesses=self._witnesses)
-        return task, (table, inputs)
+        query = self._prepared(whole, eps).asking(target=target, effort=effort, eps=eps)
+        return query, (table, inputs)
 
-    def _question(self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS) -> Query:
+    def _prepared(self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS) -> Query:
         """What does not depend on the target, made once for whole columns and a precision."""
         from counterpoint.search.query import Query
 
         form = self.reading.form.in_precision(eps)
-        key = whole, form is self.reading.form
-        prepared = self._questions.get(key)
+        same = form is self.reading.form
+        key = whole, same
+        prepared = self._queries.get(key)
         if prepared is not None:
             return prepared
 
@@ -427,14 +425,11 @@ class Explainer:
             items = Features(Integer(f.name) if steps else f for f, steps in pairs)
             features = items if whole else self.features
             rules = (*self.constraints, *self.implied)
-            return Query.ask(form, features, rules, self.cost)
+            reading = self.reading if same else replace(self.reading, form=form)
+            query = Query.ask(reading, features, rules, self.cost)
+            return query.asking(witnesses=self._witnesses)
 
-        return self._questions.made(key, make)
-
-    @cached_property
-    def _default_question(self) -> Query:
-        """The question for the kinds that data and features say."""
-        return self._question()
+        return self._queries.made(key, make)
 
 
 def _checked_cost(cost: object) -> Cost:

@@ -31,7 +31,7 @@ from counterpoint.rows.table import Table, repeated
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from counterpoint.search.query import Task
+    from counterpoint.search.query import Query
 
 __all__ = ["Path", "checked_targets", "traced"]
 
@@ -308,7 +308,7 @@ def _words(target: Target, without: str = "") -> str:
 
 
 def traced(
-    task: Task,
+    query: Query,
     tables: tuple[Table, Table],
     targets: tuple[Target, ...],
     cost: Cost,
@@ -327,13 +327,13 @@ def traced(
         groups.setdefault((target.requirement, -1 if has_weight else k), []).append(k)
     with track(n * len(targets), show=progress) as advance:
         for places in groups.values():
-            query = replace(task, target=targets[places[0]])
+            batch_query = query.asking(target=targets[places[0]])
             if len(places) == 1:
-                answers[places[0]] = answers_to(query, tables, advance)
+                answers[places[0]] = answers_to(batch_query, tables, advance)
                 continue
             weights = np.repeat([targets[k].requirement.weight for k in places], n)
             copies = repeated(tables, np.tile(np.arange(n), len(places)))
-            batch = answers_to(query, copies, advance, weight=weights)
+            batch = answers_to(batch_query, copies, advance, weight=weights)
             for i, k in enumerate(places):
                 answers[k] = batch.part(slice(i * n, (i + 1) * n), tables[0])
     return Path(targets, tuple(answers[k] for k in range(len(targets))), cost)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.evidence import BoundProof
     from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
-    from counterpoint.solvers import Effort
 
 __all__ = ["Counterfactual", "Counterfactuals"]
 
@@ -107,7 +106,7 @@ class Counterfactual:
 
         batch, i = self.batch, self.position
         x = batch.features.expand(batch.before[i : i + 1])
-        return conflict_of(batch.question, batch.targets[i], x, batch.eps)
+        return conflict_of(batch.query.asking(target=batch.targets[i]), x)
 
     def to_record(self, *, salt: str | None = None) -> dict[str, Any]:
         """The answer with all that is needed to check it again, as JSON has it.
@@ -198,15 +197,14 @@ class Counterfactuals:
         (n,): whether a row was settled without a solver.
     problems
         Row → sentence, for rows that cannot be used.
-    question
+    query
         What was asked of all rows.
     targets
         (n,) what was wanted of each.
-    eps
-        The distance from 1 to the next number where the model computes, or rows are kept.
-    effort, fills, proofs
-        What records hold besides: how far was searched (None for answers that are not the cheapest
-        of their rows), what missing cells count as, and positions of rows with their proofs.
+    is_cheapest
+        Whether each answer is the cheapest of its row, as records need.
+    proofs
+        Positions of rows with the proofs of their bounds, for records.
     """
 
     table: Table
@@ -217,12 +215,10 @@ class Counterfactuals:
     certificates: Certificates
     closed_form: BoolArray
     problems: dict[int, str]
-    question: Query
+    query: Query
     targets: NDArray[np.object_]
-    eps: float
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
-    effort: Effort | None = None
-    fills: Mapping[Hashable, Any] = field(default_factory=dict, repr=False)
+    is_cheapest: bool = True
     proofs: list[tuple[IntArray, list[BoundProof]]] = field(default_factory=list, repr=False)
 
     def put(
@@ -242,7 +238,7 @@ class Counterfactuals:
 
     def keep(self, rows: IntArray, proofs: list[BoundProof], pieces: int) -> None:
         """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
-        if self.effort is not None and len(rows) and len(proofs) == pieces:
+        if self.is_cheapest and len(rows) and len(proofs) == pieces:
             self.proofs.append((rows, proofs))
 
     def __len__(self) -> int:
@@ -254,7 +250,7 @@ class Counterfactuals:
     @property
     def features(self) -> Features:
         """The kinds of the model's columns."""
-        return self.question.features
+        return self.query.features
 
     @property
     def status(self) -> NDArray[Any]:
@@ -331,7 +327,7 @@ class Counterfactuals:
                 row = slice(i, i + 1)
                 y = self.features.expand(self.after[row]) if c.valid else None
                 x = self.features.expand(self.before[row])
-                self._remarks[i] = chance.remark(self.question, x, y, c.guarantee)
+                self._remarks[i] = chance.remark(self.query, x, y, c.guarantee)
         return " ".join(filter(None, (text, self._remarks.get(i))))
 
     def messages(self) -> tuple[IntArray, list[str]]:

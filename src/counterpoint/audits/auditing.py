@@ -284,10 +284,10 @@ def _constraints(
     """Return a line for each constraint: what it does to fixed rows, and costs the others."""
     import pandas as pd
 
-    constraints, rows = answers.question.constraints, [*fixed, *unfixed]
+    constraints, rows = answers.query.constraints, [*fixed, *unfixed]
     cells = answers.table.select(answers.features.names)
     targets = answers.targets[rows]
-    seconds = None if answers.effort is None else answers.effort.seconds
+    seconds = answers.query.effort.seconds
     conflicts = (answers[i].conflict for i in fixed)
     named = Counter(
         text

@@ -174,7 +174,7 @@ def _check(
 ) -> None:
     """Raise if texts, protected features or targets do not fit."""
     features, protected = answers.features, [*protected]
-    immutable = (c for c in answers.question.constraints if isinstance(c, cp.Immutable))
+    immutable = (c for c in answers.query.constraints if isinstance(c, cp.Immutable))
     fixed = {name for constraint in immutable for name in constraint.features}
     if features.names != explainer.features.names:
         raise InvalidInput("Expected the explainer that gave these answers; got another one.")
@@ -266,7 +266,7 @@ def _holds(
     rows: NDArray[np.intp],
 ) -> NDArray[np.bool_]:
     """(m,): whether (n, p) codes are answers for some rows, by constraints and by the model."""
-    features, question = answers.features, answers.question
+    features, query = answers.features, answers.query
     out = np.zeros(len(answers), dtype=bool)
     moved = replace(answers, after=codes).decoded(slice(None)).select(features.names)
     for target, mine in _by_target(answers):
@@ -274,8 +274,8 @@ def _holds(
         if len(at):
             x, y = (features.expand(c[at]) for c in (answers.before, codes))
             predicted = target.said(explainer.reading, moved.take(at))
-            verdict = target.verdict(question.form, y, predicted, answers.eps)
-            within = question.actionable.violation(y, x) <= answers.certificates.resolution
+            verdict = target.verdict(query.model.form, y, predicted, query.eps)
+            within = query.actionable.violation(y, x) <= answers.certificates.resolution
             out[at] = verdict.leads & within
     return out[rows]
 
@@ -354,7 +354,7 @@ def _reasons(
         at = np.array([i for i in mine.tolist() if i in unanswered], dtype=np.intp)
         if not len(at):
             continue
-        constraints = answers.question.constraints
+        constraints = answers.query.constraints
         fewer = [c for c in constraints if isinstance(c, cp.Immutable | cp.WithinObserved)]
         relaxed = _explainer(explainer, answers.features, fewer)
         rows = answers.table.select(answers.features.names).take(at).native
@@ -366,7 +366,7 @@ def _reasons(
 
 def _ordered(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reason, ...]:
     """Return at most four changed features, by the score that is lost when each is undone."""
-    form, features, target = answers.question.form, answers.features, answers.targets[i]
+    form, features, target = answers.query.model.form, answers.features, answers.targets[i]
     if (
         target.requirement.promise is not cp.Guarantee.NONE
     ):  # under noise: by the weights as they are known

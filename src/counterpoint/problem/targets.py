@@ -123,7 +123,7 @@ class ModelOutputs(Protocol):
 class VaryingMargin(ABC):
     """A safety margin that depends on the row and the point, as noise on the weights asks for.
 
-    Rows are encoded, (n, d) ``x``; a question is one of `counterpoint.search.query`.
+    Rows are encoded, (n, d) ``x``; a query is one of `counterpoint.search.query`.
     """
 
     @property
@@ -132,11 +132,11 @@ class VaryingMargin(ABC):
         """What its probability is to say of an answer."""
 
     @abstractmethod
-    def start_hint(self, question: Any) -> Any:
+    def start_hint(self, query: Any) -> Any:
         """Where to look for answers."""
 
     @abstractmethod
-    def safety_margins(self, question: Any, x: FloatArray) -> Any:
+    def safety_margins(self, query: Any, x: FloatArray) -> Any:
         """The margins that answers need by their distance from rows; None if all need the same."""
 
     @abstractmethod
@@ -144,13 +144,11 @@ class VaryingMargin(ABC):
         """Row → sentence, for (n, p) codes about which it can say nothing."""
 
     @abstractmethod
-    def remark(
-        self, question: Any, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
-    ) -> str:
+    def remark(self, query: Any, x: FloatArray, y: FloatArray | None, guarantee: Guarantee) -> str:
         """What else is to be said of the answer y to a (1, d) row, or of its absence."""
 
     @abstractmethod
-    def attainable(self, question: Any, x: FloatArray, end: float) -> float | None:
+    def attainable(self, query: Any, x: FloatArray, end: float) -> float | None:
         """The highest probability reached for a (1, d) row, by ``end`` in ``thread_time``."""
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint.certificate import Claim, Status
-from counterpoint.numerics import SINGLE, VIOLATION, IntArray
+from counterpoint.errors import InvalidInput
+from counterpoint.numerics import IntArray
 from counterpoint.problem.targets import Guarantee, Validation
 from counterpoint.programs.evidence import proof_size
 from counterpoint.programs.proof_text import proofs_of
@@ -32,30 +33,32 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
     """The records of answers (`Counterfactuals`) in columns, one batch for each target."""
     import pandas as pd
 
-    features, remarks = answers.question.features, answers.remarks()
+    if not answers.is_cheapest:
+        raise InvalidInput(
+            "Records are of the cheapest answer of each row; these are several answers, or answers "
+            "along a path. Call explain without n=, and make records of what it returns."
+        )
+    features, reading, remarks = answers.query.features, answers.query.model, answers.remarks()
     tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
     frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
     singles = [str(features.names[j]) for j in sorted(tables[0].singles)]
-    read = fingerprint(answers.question.form, features, answers.fills)
+    read = fingerprint(reading.form, features, reading.fills)
     model = {"fingerprint": read, "features": [*map(str, features.names)]}
     groups: dict[str, list[int]] = {}
     for i, target in enumerate(answers.targets.tolist()):
         groups.setdefault(repr(target), []).append(i)
     for indices in groups.values():
-        at, target = np.array(indices), answers.targets[indices[0]]
-        table = query_of(answers.question, answers.effort, target, singles)
+        at, query = np.array(indices), answers.query.asking(target=answers.targets[indices[0]])
+        table = query_of(query, singles)
         shared = {"schema": SCHEMA, "made": made_now(), "model": model, "asked": table}
         shared["asked_hash"] = digest(canonical(table))
-        limits, resolution = (table["gap"], answers.eps), SINGLE if singles else VIOLATION
-        query = RecordedQuery(
-            answers.question, target, *limits, resolution, table["time_limit"] is not None
-        )
+        recorded = RecordedQuery(query, tuple(singles))
         # a target that depends on the row is not one of rows that cannot be used
         usable = (answers.statuses[at] != Status.INVALID.code).any()
-        programs = answers.question.union(target).proof_programs if usable else ()
+        programs = query.union().proof_programs if usable else ()
         sizes = [proof_size(program) for program in programs]
         proofs = _proofs(answers, at, sizes)
-        values = _columns(answers, at, query, proofs)
+        values = _columns(answers, at, recorded, proofs)
         values["message"] = messages_of(values)
         for k, i in enumerate(indices):
             if i in answers.problems:
@@ -66,26 +69,31 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
         yield RecordBatch(shared, rows, after, values, proofs, at, sizes)
 
 
-def _columns(answers: Any, at: IntArray, query: RecordedQuery, proofs: list[Any]) -> dict[str, Any]:
+def _columns(
+    answers: Any, at: IntArray, recorded: RecordedQuery, proofs: list[Any]
+) -> dict[str, Any]:
     """Return the words and numbers of records, for the answers ``at`` to one target."""
-    c, question, target = answers.certificates, answers.question, query.target
-    out = nothing(len(at), query.resolution) | {"valid": c.valid[at]}
+    c, query = answers.certificates, recorded.query
+    out = nothing(len(at), recorded.resolution) | {"valid": c.valid[at]}
     index = np.flatnonzero(answers.statuses[at] != Status.INVALID.code)
     if len(index):
         rows = at[index]
-        x, y = (question.features.expand(codes[rows]) for codes in (answers.before, answers.after))
+        x, y = (query.features.expand(codes[rows]) for codes in (answers.before, answers.after))
         names = ("valid", "margin", "probability", "guarantees", "rounding")
         verdict = Validation(*(getattr(c, name)[rows] for name in names))
-        if target.requirement.promise is Guarantee.NONE:  # a search in a span knew less of them
-            margin = question.form.margin(y, target)
-            rounding = target.requirement.rounding(question.form, y, query.eps)
+        if (
+            query.target.requirement.promise is Guarantee.NONE
+        ):  # a search in a span knew less of them
+            form, target = query.model.form, query.target
+            margin = form.margin(y, target)
+            rounding = target.requirement.rounding(form, y, query.eps)
             verdict = replace(verdict, margin=margin, rounding=rounding)
         status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
         claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED
         stated: dict[str, Any] = {"status": status, "claim": claim, "bound": c.bound[rows]}
         stated["valid"] = c.valid[rows]
         stated["proof"] = [proofs[i] for i in index.tolist()]
-        for name, values in concluded(query, x, y, verdict, stated).items():
+        for name, values in concluded(recorded, x, y, verdict, stated).items():
             out[name][index] = values
     del out["proved"]
     return out

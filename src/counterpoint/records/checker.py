@@ -31,7 +31,7 @@ from counterpoint.certificate import Status
 from counterpoint.errors import CounterpointError
 from counterpoint.models.comparison import compare
 from counterpoint.models.form import Form
-from counterpoint.numerics import CLOSED, EPS, SINGLE, VIOLATION, BoolArray, FloatArray
+from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray
 from counterpoint.problem.policy import Problem
 from counterpoint.problem.targets import Validation
 from counterpoint.records.conclusions import concluded, messages_of, nothing
@@ -46,7 +46,7 @@ from counterpoint.records.record import (
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.table import Table
 from counterpoint.search.answering import answers_to
-from counterpoint.search.query import Query, Task
+from counterpoint.search.query import Query
 from counterpoint.solvers import Effort
 
 if TYPE_CHECKING:
@@ -104,35 +104,33 @@ def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
     single = float(np.finfo(np.float32).eps) if query["float32"] else EPS
     form = reading.form.in_precision(max(reading.eps, single))
     reading = replace(reading, form=form)
-    question = Query.ask(form, explainer.features, rules, problem.cost)
-    if (
-        fingerprint(reading.form, question.features, reading.fills)
-        != shared["model"]["fingerprint"]
-    ):
+    asked = Query.ask(reading, explainer.features, rules, problem.cost)
+    if fingerprint(reading.form, asked.features, reading.fills) != shared["model"]["fingerprint"]:
         problems.append(
             "It is a record of another model: what is read of this one has another fingerprint."
         )
-    if shared["model"]["features"] != [str(name) for name in question.features.names]:
+    if shared["model"]["features"] != [str(name) for name in asked.features.names]:
         problems.append("The model's features are others than the record says.")
     effort = Effort.asked(query["gap"], query["time_limit"], query["optimality"])
-    limited, resolution = effort.seconds is not None, SINGLE if query["float32"] else VIOLATION
-    numbers = question, problem.target, effort.gap, reading.eps, resolution, limited
-    return RecordedQuery(*numbers, tuple(query["float32"]), reading, tuple(problems))
+    asked = asked.asking(target=problem.target, effort=effort, eps=reading.eps)
+    return RecordedQuery(asked, tuple(query["float32"]), tuple(problems))
 
 
 def check(
-    batch: RecordBatch, query: RecordedQuery
+    batch: RecordBatch, recorded: RecordedQuery
 ) -> tuple[list[tuple[str, BoolArray]], NDArray[np.object_]]:
     """What is wrong, and with which of n records; (n,) what settles them, as a `Claim`."""
-    reading, question, target = query.reading, query.question, query.target
-    assert reading is not None  # noqa: S101 (made by `recorded_query`)
+    query = recorded.query
+    reading, target = query.model, query.target
     # Rows and answers are read as any rows are, and some cannot be used.
-    frames = [_in_their_dtypes(frame, query) for frame in (batch.rows, batch.answers)]
-    table, after = (match_columns(Table.read(frame), question.features) for frame in frames)
-    query = replace(query, eps=max(query.eps, table.eps))
-    task = Task(reading, question, target, Effort.asked(query.gap, None), query.eps)
-    before, returned = task.read(table), task.read(after)
-    problems = before.problems | _uncomputable(task, table, batch.values["status"], before.problems)
+    frames = [_in_their_dtypes(frame, recorded) for frame in (batch.rows, batch.answers)]
+    table, after = (match_columns(Table.read(frame), query.features) for frame in frames)
+    query = query.asking(eps=max(query.eps, table.eps))
+    recorded = replace(recorded, query=query)
+    before, returned = query.read(table), query.read(after)
+    problems = before.problems | _uncomputable(
+        query, table, batch.values["status"], before.problems
+    )
     every = np.arange(len(batch.at))
     usable = ~np.isin(every, [*problems])
     unread = np.isin(every, [*returned.problems]) & usable
@@ -142,9 +140,9 @@ def check(
         ("The answer is not a row that the model accepts.", unread),
         ("A row that cannot be used has no answer and no proof.", ~usable & (answered | proof)),
     ]
-    expected, index = nothing(len(every), query.resolution), np.flatnonzero(usable & ~unread)
+    expected, index = nothing(len(every), recorded.resolution), np.flatnonzero(usable & ~unread)
     if len(index):
-        x, y = (question.features.expand(item.codes[index]) for item in (before, returned))
+        x, y = (query.features.expand(item.codes[index]) for item in (before, returned))
         table, after = table.take(index), after.take(index)
         # The model itself is asked; and what was read of it has to predict the same.
         compare(reading, table)
@@ -156,21 +154,21 @@ def check(
         stated = {name: values[index] for name, values in batch.values.items()}
         verdict = _verdict(query, reading.form, y, then, stated["rounding"])
         stated["proof"] = [batch.proofs[i] for i in index.tolist()]
-        safety_margins = question.safety_margins(target, x)
+        safety_margins = query.safety_margins(x)
         if safety_margins is None:
             satisfied = target.satisfied(reading.form, x, now)
             stated["status"][satisfied != (stated["status"] == Status.ALREADY)] = Status.INVALID
             stated["status"][satisfied] = Status.ALREADY
         else:  # the lead that is asked for depends on how far the answer is
             margin = verdict.margin - safety_margins.required(
-                y, question.actionable.encoded_cost(y, x)
+                y, query.actionable.encoded_cost(y, x)
             )
             verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
-        conclusion = concluded(query, x, y, verdict, stated)
+        conclusion = concluded(recorded, x, y, verdict, stated)
         for name, values in conclusion.items():
             expected[name][index] = values
         already, valid = conclusion["status"] == Status.ALREADY, stated["valid"].astype(bool)
-        broken, moved = conclusion["violation"] > query.resolution, (x != y).any(axis=1)
+        broken, moved = conclusion["violation"] > recorded.resolution, (x != y).any(axis=1)
         for sentence, rows in (
             ("The model does not give the answer the target.", valid & ~verdict.valid),
             ("Nothing has to change, but the answer is not the row.", already & (moved | ~valid)),
@@ -190,7 +188,7 @@ def check(
 
 
 def _uncomputable(
-    task: Task, table: Table, status: NDArray[np.object_], problems: Mapping[int, str]
+    query: Query, table: Table, status: NDArray[np.object_], problems: Mapping[int, str]
 ) -> dict[int, str]:
     """Return why rows whose records call them invalid cannot be used, as a new search says.
 
@@ -201,13 +199,13 @@ def _uncomputable(
     if not len(rows):
         return {}
     doubtful = table.take(rows)
-    moment = replace(task.effort, seconds=0.5)  # what cannot be computed shows at once
-    answers = answers_to(replace(task, effort=moment), (doubtful, doubtful))
+    moment = replace(query.effort, seconds=0.5)  # what cannot be computed shows at once
+    answers = answers_to(query.asking(effort=moment), (doubtful, doubtful))
     return {int(rows[i]): sentence for i, sentence in answers.problems.items()}
 
 
 def _verdict(
-    query: RecordedQuery, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
+    query: Query, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
 ) -> Validation:
     """What the model says of answers; the record says in which order its scores were added up."""
     verdict = query.target.verdict(form, y, then, query.eps)
@@ -218,13 +216,13 @@ def _verdict(
     return replace(verdict, rounding=np.where(same, other, verdict.rounding))
 
 
-def _in_their_dtypes(frame: pd.DataFrame, query: RecordedQuery) -> pd.DataFrame:
+def _in_their_dtypes(frame: pd.DataFrame, recorded: RecordedQuery) -> pd.DataFrame:
     """The rows of a record in the dtypes that they came in: single precision where it says so.
 
     In these the model computes, and rounds; a ValueError if a number is not of single precision.
     """
     out = frame.reset_index(drop=True)
-    for name in query.singles:
+    for name in recorded.singles:
         column = out[name].astype(np.float64)
         single = column.astype(np.float32)
         if not ((single == column) | column.isna()).all():

@@ -26,7 +26,7 @@ __all__ = ["concluded", "messages_of", "nothing"]
 
 
 def concluded(
-    query: RecordedQuery,
+    recorded: RecordedQuery,
     x: FloatArray,
     y: FloatArray,
     verdict: Validation,
@@ -39,11 +39,12 @@ def concluded(
     reported a bound that settles the row, and which; of a row that nothing settles, that its
     optimum is local, or that time ran out.
     """
-    program, pieces = query.question.actionable, query.question.union(query.target)
+    query = recorded.query
+    program, pieces = query.actionable, query.union()
     answered, already = stated["valid"].astype(bool), stated["status"] == Status.ALREADY
     # By the formulas, at the row that was returned: what the change costs, by how much it breaks
     # constraints, what was minimised.
-    cost_cutoff = query.cost_cutoff(x, y)
+    cost_cutoff = recorded.cost_cutoff(x, y)
     numbers = {
         "cost": program.encoded_cost(y, x),
         "violation": program.violation(y, x),
@@ -57,17 +58,17 @@ def concluded(
     if has_proof.any():
         proofs = list(compress(stated["proof"], has_proof))
         columns = (column[has_proof] for column in (x, answered, cost_cutoff))
-        least[has_proof], settled[has_proof] = _proved(query, proofs, *columns)
+        least[has_proof], settled[has_proof] = _proved(recorded, proofs, *columns)
     # A reported bound counts where it settles the row and its own proof does not.
     reported = (stated["claim"] == Claim.REPORTED) & ~settled
     bound = np.where(reported, np.fmax(stated["bound"], least), least)
     bound, least = (np.where(answered, np.fmin(b, cost_cutoff), b) for b in (bound, least))
     # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
-    small = settled | (relative_gap(cost_cutoff, bound) <= query.gap)
+    small = settled | (relative_gap(cost_cutoff, bound) <= query.effort.gap)
     sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
     bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
     gap = relative_gap(cost_cutoff, bound)
-    limited = (stated["status"] == Status.LIMIT) & query.limited & ~sure
+    limited = (stated["status"] == Status.LIMIT) & (query.effort.seconds is not None) & ~sure
     status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
     status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
     status[sure & ~answered], status[sure & answered] = Status.INFEASIBLE, Status.OPTIMAL
@@ -79,13 +80,13 @@ def concluded(
     promised[answered] = Guarantee.of(verdict.guarantees)[answered]
     numbers = {k: np.where(answered, v, np.nan) for k, v in {**numbers, "gap": gap}.items()}
     numbers |= {"bound": bound, "proved_bound": least}
-    numbers["resolution"] = np.full(len(x), query.resolution)
+    numbers["resolution"] = np.full(len(x), recorded.resolution)
     words = {"status": status, "claim": claim, "guarantee": promised}
     return {**numbers, **words, "proved": settled}
 
 
 def _proved(
-    query: RecordedQuery,
+    recorded: RecordedQuery,
     proofs: list[Any],
     x: FloatArray,
     answered: BoolArray,
@@ -95,31 +96,31 @@ def _proved(
 
     ``cost_cutoff`` (n,) is what was minimised, at the answer of rows that are ``answered``.
     """
-    question, pieces = query.question, query.question.union(query.target)
-    piece_proofs = read_proofs(proofs, pieces.proof_programs)
+    query, pieces = recorded.query, recorded.query.union()
+    piece_proofs, gap = read_proofs(proofs, pieces.proof_programs), query.effort.gap
     bound, cutoff = np.zeros(len(proofs)), np.where(answered, cost_cutoff, np.inf)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on_lattice = np.zeros(len(proofs), dtype=bool)
-    if question.is_discrete:
-        on_lattice = question.on_lattice(x)
-    ties_resolved = question.ties_resolved(query.target, pieces) if on_lattice.any() else pieces
+    if query.is_discrete:
+        on_lattice = query.on_lattice(x)
+    ties_resolved = query.union(on_lattice=True) if on_lattice.any() else pieces
     for mask, union in ((~on_lattice, pieces), (on_lattice, ties_resolved)):
         block = np.flatnonzero(mask)
         if len(block):
             evidence = [
-                _evidence(query, union, program, x[block], proof.take(block))
+                _evidence(recorded, union, program, x[block], proof.take(block))
                 for program, proof in zip(union.proof_programs, piece_proofs, strict=True)
             ]
-            bound[block] = lower_bounds(evidence, cutoff[block], query.gap)[0]
-    small = relative_gap(cost_cutoff, bound) <= query.gap
+            bound[block] = lower_bounds(evidence, cutoff[block], gap)[0]
+    small = relative_gap(cost_cutoff, bound) <= gap
     return bound, np.where(answered, small, np.isposinf(bound))
 
 
 def _evidence(
-    query: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: BoundProof
+    recorded: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: BoundProof
 ) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
-    cases = query.cases(program, x)
+    cases = recorded.cases(program, x)
     for family in families() if proof.family_proofs is not None or proof.trees else ():
         for condition in (union.lazy, *program.region):
             if type(condition) in family.PROOFS:

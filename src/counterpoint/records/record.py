@@ -20,22 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 from scipy import sparse
 
-from counterpoint.errors import InvalidInput
-from counterpoint.numerics import FloatArray, IntArray
+from counterpoint.numerics import SINGLE, VIOLATION, FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, WithinObserved
 from counterpoint.problem.tables import distinct, policy_of
-from counterpoint.problem.targets import Target
 from counterpoint.programs.proof_text import told
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.search.query import Query
-from counterpoint.solvers import Effort
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from counterpoint.models.form import Form
-    from counterpoint.models.reading import ReadModel
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Cases
 
@@ -215,20 +211,13 @@ def _items(value: Any) -> Sequence[Any] | None:
 # What was asked
 
 
-def query_of(
-    question: Query, effort: Effort | None, target: Target, singles: list[str]
-) -> dict[str, Any]:
+def query_of(query: Query, singles: list[str]) -> dict[str, Any]:
     """Return what was asked, as `Problem.from_dict` reads it, with the limits of the search.
 
     ``singles`` are the columns in single precision.
     """
-    if effort is None:
-        raise InvalidInput(
-            "Records are of the cheapest answer of each row; these are several answers, or answers "
-            "along a path. Call explain without n=, and make records of what it returns."
-        )
-    features, constraints = _stated(question.features, question.constraints)
-    table = policy_of(target, question.cost, constraints, tuple(features))
+    features, constraints = _stated(query.features, query.constraints)
+    table, effort = policy_of(query.target, query.cost, constraints, tuple(features)), query.effort
     named = table.pop("features")
     table["features"] = [{"name": name, **kind} for name, kind in named.items()]
     table["constraints"] = table.get("constraints", [])
@@ -273,24 +262,23 @@ def _stated(
 class RecordedQuery:
     """What was asked: of the answers that a record is made of, or made again from a record."""
 
-    question: Query  # what was read of the model, features, constraints, cost
-    target: Target
-    gap: float
-    eps: float  # from 1 to the next number, in the precision of the model or of the rows
-    resolution: float  # the largest violation that is rounding
-    limited: bool = False  # whether there was a limit of time
-    singles: tuple[str, ...] = ()  # the columns in single precision
-    reading: ReadModel | None = None  # the model, where it can be asked
+    query: Query
+    singles: tuple[str, ...]  # the columns in single precision
     problems: tuple[str, ...] = ()  # what is wrong with all records that say so
+
+    @property
+    def resolution(self) -> float:
+        """The largest violation that is rounding."""
+        return SINGLE if self.singles else VIOLATION
 
     def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
-        program = self.question.union(self.target).asked
+        program = self.query.union().asked
         return program.objective(y, self.cases(program, x))
 
     def cases(self, program: Program, x: FloatArray) -> Cases:
         """Rows as a program sees them."""
-        cases, weight = program.cases(x), self.target.requirement.weight
+        cases, weight = program.cases(x), self.query.target.requirement.weight
         return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
 
 

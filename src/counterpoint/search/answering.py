@@ -15,7 +15,7 @@ from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, RowBatch
 from counterpoint.rows.table import Table
-from counterpoint.search.query import Task
+from counterpoint.search.query import Query
 from counterpoint.search.search import Union
 from counterpoint.search.validation import NotForeseen, ask_about, first_search, settle
 
@@ -37,7 +37,7 @@ progress bar where each may need a solver."""
 
 
 def answers_to(
-    task: Task,
+    query: Query,
     tables: tuple[Table, Table],
     advance: Callable[[int], None] | None = None,
     *,
@@ -51,10 +51,10 @@ def answers_to(
     rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
     target's; ``held`` (n, p) says which features of which row must stay.
     """
-    (table, inputs), question = tables, task.question
-    batch = task.read(inputs)
-    n, default = len(batch.codes), task.target.requirement.weight
-    is_cheapest = weight is None and held is None and task.piece is None
+    table, inputs = tables
+    batch = query.read(inputs)
+    n, default = len(batch.codes), query.target.requirement.weight
+    is_cheapest = weight is None and held is None and query.piece is None
     if weight is None and default is not None:
         weight = np.full(n, default)
     batch = replace(batch, weight=weight, held=held)
@@ -68,52 +68,50 @@ def answers_to(
         Certificates.blank(n),
         np.zeros(n, dtype=bool),
         batch.problems,
-        question,
-        np.full(n, task.target, dtype=object),
-        task.eps,
-        effort=task.effort if is_cheapest else None,
-        fills=task.model.fills,
+        query.without_data(),
+        np.full(n, query.target, dtype=object),
+        is_cheapest=is_cheapest,
     )
     usable = np.ones(n, dtype=bool)
     usable[[*batch.problems]] = False
-    cells = CELLS // max(question.features.width, WIDE)
+    cells = CELLS // max(query.features.width, WIDE)
     size = max(64, min(max(cells, ROWS), 4 * cells))
     for start in range(0, n, size):
         rows = start + np.flatnonzero(usable[start : start + size])
         if len(rows):
-            _answer_surely(task, batch.take(rows).apart(), out, advance)
+            _answer_surely(query, batch.take(rows).apart(), out, advance)
     return out
 
 
 def _answer_surely(
-    task: Task, rows: RowBatch, out: Counterfactuals, advance: Callable[[int], None] | None
+    query: Query, rows: RowBatch, out: Counterfactuals, advance: Callable[[int], None] | None
 ) -> None:
     """Answer rows of a chunk; one whose arithmetic fails is invalid, and no other is lost with it.
 
     It is found by halves, so that it alone takes time; the progress of these is not told twice.
     What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
     """
-    records, target = len(out.proofs), task.target
+    records, target = len(out.proofs), query.target
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             # Of a few rows, and where nothing is demanded, the model is asked in the end alone.
             if not target.demanding:
-                _answer(task, rows, np.zeros(len(rows)), out, advance, foreseen=False)
+                _answer(query, rows, np.zeros(len(rows)), out, advance, foreseen=False)
                 return
             if len(rows.index) <= FEW and target.requirement.at_least is None:
                 with suppress(NotForeseen):
-                    _answer(task, rows, task.model.form.predict(rows.x), out, None, foreseen=True)
+                    _answer(query, rows, query.model.form.predict(rows.x), out, None, foreseen=True)
                     if advance is not None:
                         advance(len(rows.index))
                     return
-            predicted = task.model.predict(rows.table)
-            task.model.check(rows.x, predicted)
-            _answer(task, rows, predicted, out, advance, foreseen=False)
+            predicted = query.model.predict(rows.table)
+            query.model.check(rows.x, predicted)
+            _answer(query, rows, predicted, out, advance, foreseen=False)
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         del out.proofs[records:]
         if len(rows) > 1:
             for half in np.array_split(np.arange(len(rows)), 2):
-                _answer_surely(task, rows.take(half).apart(), out, None)
+                _answer_surely(query, rows.take(half).apart(), out, None)
             return
         closed, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
         out.put(rows.index, rows.codes, status, Certificates.blank(1), closed)
@@ -124,7 +122,7 @@ def _answer_surely(
 
 
 def _answer(
-    task: Task,
+    query: Query,
     rows: RowBatch,
     predicted: NDArray[Any],
     out: Counterfactuals,
@@ -138,26 +136,26 @@ def _answer(
     meet the target already, or if the model predicts otherwise in the end.
     """
     answered, progress = np.zeros(predicted.size, dtype=bool), advance or _ignore
-    outputs, whole = predicted, task.target
+    outputs, whole = predicted, query.target
     if whole.requirement.at_least is not None:
-        outputs = whole.said(task.model, rows.table)
+        outputs = whole.said(query.model, rows.table)
     for goals in whole.each(predicted, answered):
         searches: list[Search] = []
         for target, positions in goals:
-            query = task if target is whole else replace(task, target=target)
+            goal = query if target is whole else query.asking(target=target)
             batch = rows.take(positions)
             out.targets[batch.index] = target
-            satisfied = query.already_satisfied(batch.x, outputs[batch.at])
+            satisfied = goal.already_satisfied(batch.x, outputs[batch.at])
             if satisfied.any():
                 if foreseen:
                     raise NotForeseen
-                _put_already(query, batch.take(np.flatnonzero(satisfied)), outputs, out)
+                _put_already(goal, batch.take(np.flatnonzero(satisfied)), outputs, out)
                 progress(int(satisfied.sum()))
                 batch = batch.take(np.flatnonzero(~satisfied))
-            searches += _searches(query, batch)
+            searches += _searches(goal, batch)
         for group in _groups(searches):
             states = [first_search(*search) for search in group]
-            ask_about(task, rows, states, predicted if foreseen else None)
+            ask_about(query, rows, states, predicted if foreseen else None)
             foreseen = False
             for state in states:
                 index = state.rows.index
@@ -173,30 +171,30 @@ def _ignore(_: int) -> None:
     pass
 
 
-Search = tuple[Task, RowBatch, Union]
+Search = tuple[Query, RowBatch, Union]
 """What is asked of rows, and the union in which their answers are looked for."""
 
 
-def _searches(task: Task, rows: RowBatch) -> list[Search]:
+def _searches(query: Query, rows: RowBatch) -> list[Search]:
     """Split rows into blocks that are searched together; small ones where rows may need a solver.
 
     Rows on the lattice, for which ties are resolved, come first, in a union of their own.
     """
-    n, union = len(rows.index), task.union
+    n, union = len(rows.index), query.union()
     if not n:
         return []
     on_lattice = np.zeros(n, dtype=bool)
-    if task.question.is_discrete:
-        on_lattice = task.question.on_lattice(rows.x)
-    resolved = task.question.ties_resolved(task.target, union) if on_lattice.any() else union
+    if query.is_discrete:
+        on_lattice = query.on_lattice(rows.x)
+    resolved = query.union(on_lattice=True) if on_lattice.any() else union
     is_quick = n > FEW and union.is_quick
     size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
     searches: list[Search] = []
     for mask, pieces in ((on_lattice, resolved), (~on_lattice, union)):
         positions = np.flatnonzero(mask)
-        searched = pieces if task.piece is None else pieces[task.piece : task.piece + 1]
+        searched = pieces if query.piece is None else pieces[query.piece : query.piece + 1]
         blocks = [positions[start : start + size] for start in range(0, len(positions), size)]
-        searches += [(task, rows.take(block), searched) for block in blocks]
+        searches += [(query, rows.take(block), searched) for block in blocks]
     return searches
 
 
@@ -217,10 +215,10 @@ def _groups(searches: list[Search]) -> list[list[Search]]:
     return groups
 
 
-def _put_already(task: Task, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
+def _put_already(query: Query, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
     """Write rows that meet the target as they are, at no cost."""
-    actionable, n = task.question.actionable, len(rows)
-    verdict = task.target.verdict(task.model.form, rows.x, outputs[rows.at], task.eps)
+    actionable, n = query.actionable, len(rows)
+    verdict = query.target.verdict(query.model.form, rows.x, outputs[rows.at], query.eps)
     certificates = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.full(n, Status.ALREADY.code, np.int8)
     out.put(rows.index, rows.codes, status, certificates, np.ones(n, dtype=bool))

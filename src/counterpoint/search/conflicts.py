@@ -122,14 +122,14 @@ class Conflict:
         return f"{text} {EXISTS.capitalize()}{choices}." if choices else text
 
 
-def conflict_of(question: Query, target: Target, x: FloatArray, eps: float) -> Conflict:
+def conflict_of(query: Query, x: FloatArray) -> Conflict:
     """A minimal conflict by deletion: constraints without which the row stays infeasible go.
 
-    The question's constraints are what may conflict; an `OtherLabel` must name its labels; x is
-    (1, d), encoded; eps is the distance from 1 to the next number where the model computes.
+    The query's constraints are what may conflict; an `OtherLabel` must name its labels; x is
+    (1, d), encoded.
     """
     start = thread_time()
-    possible = FeasibilityOracle(question, target, x, eps, start + SECONDS)
+    possible = FeasibilityOracle(query, x, start + SECONDS)
     needed = sorted(possible.atoms, key=_rank)
     if not possible.refuted([needed])[0]:
         possible.answers([needed])  # for its proof
@@ -263,7 +263,7 @@ def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxati
     value = _nearest(possible, name, factual, limit, lifted_constraints, up=up)
     if value is None or value == limit:
         return None
-    step = float(possible.question.actionable.domain.steps[possible.features.columns(name).start])
+    step = float(possible.query.actionable.domain.steps[possible.features.columns(name).start])
     if step > 0.0:
         value = float(lattice.nearest(factual, value, step))
     for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
@@ -343,15 +343,17 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
     None and no relaxation if the target asks for no probability or no point was found; nor is there
     one where an answer with it is not certain.
     """
-    question, target, x = possible.question, possible.target, possible.x
+    query, x = possible.query, possible.x
+    target = query.target
     field, required = target.sought, target.requirement
     if field is None:
         return None, []
     end = 0.5 * (thread_time() + possible.end)
     if required.chance is None:
-        reached = highest_probability(question.union(Tradeoff(required.labels[0], 1.0)), x, end)
+        tradeoff = query.asking(target=Tradeoff(required.labels[0], 1.0))
+        reached = highest_probability(tradeoff.union(), x, end)
     else:
-        reached = required.chance.attainable(question, x, end)
+        reached = required.chance.attainable(query, x, end)
     if reached is None:
         return None, []
     is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
@@ -359,21 +361,21 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
 
     def other(probability: float) -> FeasibilityOracle:
         wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
-        return FeasibilityOracle(question, wanted, x, possible.eps, possible.end)
+        return FeasibilityOracle(query.asking(target=wanted), x, possible.end)
 
     easier = other(float(probability_text))
-    if is_exact and question.form.margin(x, easier.target)[0] >= 0.0:
+    if is_exact and query.model.form.margin(x, easier.query.target)[0] >= 0.0:
         return reached, []  # the row itself has as much
-    if not easier.surely(question.constraints):
+    if not easier.surely(query.constraints):
         return reached, []
     required_probability = getattr(target, field)
     if is_exact:  # else a search takes long
         halfway = other(0.5 * (float(probability_text) + required_probability))
-        sure = halfway.point(question.constraints)[1]
+        sure = halfway.point(query.constraints)[1]
     text = _said(
         f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
     )
-    return reached, [Relaxation(target, easier.target, text, sure)]
+    return reached, [Relaxation(target, easier.query.target, text, sure)]
 
 
 def _said(easier: str, now: str) -> str:

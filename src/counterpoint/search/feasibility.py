@@ -21,7 +21,7 @@ from counterpoint.certificate import lower_bounds
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, Immutable, MaxChanges, WithinObserved
 from counterpoint.problem.costs import EncodedCost
-from counterpoint.problem.targets import Guarantee, Target
+from counterpoint.problem.targets import Guarantee
 from counterpoint.programs.conditions import Box, ChangeBounds, Transitions
 from counterpoint.programs.evidence import Evidence, RowEvidence
 from counterpoint.programs.losses import LogLoss
@@ -58,19 +58,18 @@ class FeasibilityOracle:
     in the seconds of ``thread_time``.
     """
 
-    def __init__(
-        self, question: Query, target: Target, x: FloatArray, eps: float, end: float
-    ) -> None:
-        self.question, self.target, self.x, self.eps, self.end = question, target, x, eps, end
+    def __init__(self, query: Query, x: FloatArray, end: float) -> None:
+        self.query, self.x, self.end = query, x, end
+        requirement = query.target.requirement
         self._start = perf_counter(), thread_time()
-        self.features = question.features
-        self.atoms = [a for c in question.constraints for a in _atoms(c, self.features)]
-        self.margin = 4.0 * target.requirement.rounding(question.form, x, eps)
+        self.features = query.features
+        self.atoms = [a for c in query.constraints for a in _atoms(c, self.features)]
+        self.margin = 4.0 * requirement.rounding(query.model.form, x, query.eps)
         """What leads to an answer that the model confirms, in score units."""
-        self.is_by_price = target.requirement.promise is Guarantee.SELECTION
+        self.is_by_price = requirement.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
-        self._resolves_ties = bool(question.on_lattice(x).all())
-        pieces = self._pieces_of(question)
+        self._resolves_ties = bool(query.on_lattice(x).all())
+        pieces = query.union(on_lattice=self._resolves_ties)
         self.bends = any(p.program.duality.nonconvex is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
@@ -156,7 +155,7 @@ class FeasibilityOracle:
         """
         points = np.full((len(sets), self.features.width), np.nan)
         refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if encoded_cost is None else 1e-9
-        for which, coupling, question, pieces, cases in self._asked(sets, encoded_cost):
+        for which, coupling, query, pieces, cases in self._asked(sets, encoded_cost):
             few = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
             unsolved = np.ones(len(which), dtype=bool)
             if few and encoded_cost is None and not (self.is_by_price or self.bends):
@@ -165,7 +164,7 @@ class FeasibilityOracle:
                 )
             if unsolved.any():
                 unsolved_cases = cases.take(unsolved)
-                solutions = self._searched(coupling, question, pieces, unsolved_cases, gap, margins)
+                solutions = self._searched(coupling, query, pieces, unsolved_cases, gap, margins)
                 points[which[unsolved]], refuted[which[unsolved]] = solutions
         return points, refuted
 
@@ -178,7 +177,7 @@ class FeasibilityOracle:
     ) -> tuple[FloatArray, BoolArray, BoolArray]:
         """`points` by sets of features that may change, and (n,) where these are too many."""
         constraints = tuple(c for c in coupling if not isinstance(c, MaxChanges))
-        question, pieces, _ = self._program(constraints, None)
+        query, pieces, _ = self._program(constraints, None)
         points = np.full(cases.x.shape, np.nan)
         refuted, too_many = np.zeros((2, len(cases)), bool)
         looks = {
@@ -192,7 +191,7 @@ class FeasibilityOracle:
             rows = np.array([i for i in choices if not (refuted[i] or too_many[i])], dtype=np.intp)
             may = np.array([choices[i] for i in rows]).reshape(len(rows), self.features.width)
             narrowed = _only(cases.take(rows), may)
-            nearby, none = self._searched(constraints, question, pieces, narrowed, 1.0, margins)
+            nearby, none = self._searched(constraints, query, pieces, narrowed, 1.0, margins)
             points[rows] = np.clip(nearby, narrowed.low, narrowed.high)
             looks = {i: looks[i] for i in rows[none].tolist()}
         return points, refuted, too_many
@@ -243,7 +242,7 @@ class FeasibilityOracle:
     def _searched(
         self,
         coupling: Sequence[Constraint],
-        question: Query,
+        query: Query,
         pieces: Union,
         cases: Cases,
         gap: float,
@@ -260,10 +259,8 @@ class FeasibilityOracle:
             waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
             effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
             open_cases = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
-            findings = search(
-                pieces, open_cases, effort, question.safety_margins(self.target, open_cases.x)
-            )
-            satisfied = self._meets(findings, question, open_cases)
+            findings = search(pieces, open_cases, effort, query.safety_margins(open_cases.x))
+            satisfied = self._meets(findings, query, open_cases)
             none = np.zeros(len(satisfied), dtype=bool)
             if not satisfied.all():
                 none = ~satisfied & _refutes(findings, with_margin=bool(margin.any()))
@@ -272,9 +269,9 @@ class FeasibilityOracle:
             open_ = open_[~satisfied & ~none]
         return points, refuted
 
-    def _meets(self, findings: Found, question: Query, cases: Cases) -> BoolArray:
+    def _meets(self, findings: Found, query: Query, cases: Cases) -> BoolArray:
         """(n,): whether a point was found that meets its constraints as an answer has to."""
-        region = question.actionable.region & Region((_box(cases.low, cases.high),))
+        region = query.actionable.region & Region((_box(cases.low, cases.high),))
         with np.errstate(invalid="ignore"):
             missed = region.violation(findings.points, cases.x) > VIOLATION
         return (findings.piece >= 0) & ~missed
@@ -326,8 +323,8 @@ class FeasibilityOracle:
             shared.setdefault(tuple(map(id, couplings[-1])), []).append(i)
         for which in shared.values():
             coupling, rows = couplings[which[0]], np.array(which)
-            question, pieces, case = self._program(coupling, encoded_cost)
-            yield rows, coupling, question, pieces, case.take(0 * rows).within(*ends[:, rows])
+            query, pieces, case = self._program(coupling, encoded_cost)
+            yield rows, coupling, query, pieces, case.take(0 * rows).within(*ends[:, rows])
 
     def _program(
         self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None
@@ -335,16 +332,15 @@ class FeasibilityOracle:
         """The target under some constraints, and the row."""
         key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
-            question = replace(self.question, constraints=coupling)
+            query = replace(self.query, constraints=coupling)
             if not self.is_by_price:
-                question = replace(question, encoded_cost=encoded_cost or self._unit_price)
-            pieces, case = self._pieces_of(question), question.actionable.cases(self.x)
-            self._programs[key] = question, pieces, case
+                query = replace(query, encoded_cost=encoded_cost or self._unit_price)
+            pieces, case = (
+                query.union(on_lattice=self._resolves_ties),
+                query.actionable.cases(self.x),
+            )
+            self._programs[key] = query, pieces, case
         return self._programs[key]
-
-    def _pieces_of(self, question: Query) -> Union:
-        pieces = question.union(self.target)
-        return question.ties_resolved(self.target, pieces) if self._resolves_ties else pieces
 
     def _position(self, constraint: Constraint) -> int:
         """Return where the bounds are that say all a constraint does; −1 if it is in a program."""

@@ -1,21 +1,20 @@
-"""What is asked: a model, a cost and constraints, and for a call the target and the effort."""
+"""`Query`: the one description of what is asked of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import Memo, fields_only
-from counterpoint.models.form import Form
-from counterpoint.numerics import MISSING, BoolArray, FloatArray
+from counterpoint.numerics import EPS, MISSING, BoolArray, FloatArray
 from counterpoint.problem.constraints import Constraint
 from counterpoint.problem.costs import Cost, EncodedCost
-from counterpoint.problem.targets import Requirement, Target
+from counterpoint.problem.targets import OtherLabel, Requirement, Target
 from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Region
 from counterpoint.rows import lattice
@@ -29,30 +28,49 @@ if TYPE_CHECKING:
     from counterpoint.models.reading import ReadModel
     from counterpoint.search.witnesses import Witnesses
 
-__all__ = ["Query", "Task"]
+__all__ = ["Query"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A model, a cost and constraints over features: all but the target and the rows."""
+    """All that is asked of rows: a model, what may change at what cost, the target, the effort."""
 
-    form: Form  # what was read of the model
+    model: ReadModel
     features: Features  # the raw columns with their kinds
     constraints: tuple[Constraint, ...]  # what was asked for, and what the data imply
     encoded_cost: EncodedCost  # the cost over the encoded columns
     cost: Cost  # the same in feature names
+    target: Target = field(default_factory=OtherLabel)
+    effort: Effort = field(default_factory=Effort)
+    eps: float = EPS  # from 1 to the next number where the model computes, or rows are kept
+    piece: int | None = None  # the one piece of the target in which to search; None for all
+    witnesses: Witnesses | None = None  # rows of the data, if there are any
 
     __getstate__ = fields_only
 
     @classmethod
     def ask(
-        cls, form: Form, features: Features, constraints: Iterable[Constraint], cost: Cost
+        cls, model: ReadModel, features: Features, constraints: Iterable[Constraint], cost: Cost
     ) -> Query:
-        """The question in feature names; names and kinds are checked here."""
-        question = cls(form, features, tuple(constraints), cost.encoded_cost(features), cost)
-        _ = question.actionable
-        return question
+        """The query in feature names; names and kinds are checked here."""
+        query = cls(model, features, tuple(constraints), cost.encoded_cost(features), cost)
+        _ = query.actionable
+        return query
+
+    def asking(self, **changes: Any) -> Query:
+        """The query with another target, effort, precision or piece; it shares all programs.
+
+        Where form, features, constraints or cost differ, `replace` makes programs anew.
+        """
+        caches = {"actionable": self.actionable, "_unions": self._unions}
+        query = replace(self, **changes)
+        vars(query).update(caches)
+        return query
+
+    def without_data(self) -> Query:
+        """The query as answers hold it: with what was read of the model, and no rows."""
+        return self.asking(model=replace(self.model, model=None), witnesses=None)
 
     @cached_property
     def actionable(self) -> Program:
@@ -60,39 +78,43 @@ class Query:
         region = kinds_region(self.features)
         for constraint in self.constraints:
             region = region & constraint.region(self.features)
-        return Program(self.encoded_cost, self.form.placed(region))
+        return Program(self.encoded_cost, self.model.form.placed(region))
 
     @cached_property
-    def _unions(self) -> Memo[Requirement, Union]:
+    def _unions(self) -> Memo[tuple[Requirement, bool], Union]:
         return Memo()
 
-    @cached_property
-    def _resolved(self) -> Memo[Requirement, Union]:
-        return Memo()
+    def union(self, *, on_lattice: bool = False) -> Union:
+        """The programs whose union is the target; for rows `on_lattice`, with each tie decided."""
+        key = self.target.requirement, on_lattice
+        union = self._unions.get(key)
+        if union is None:
+            make = self._lattice_union if on_lattice else self._union
+            union = self._unions.made(key, make)
+        return union
 
-    def union(self, target: Target) -> Union:
-        """The programs whose union is the target, kept for each target."""
-        union = self._unions.get(target.requirement)
-        if union is not None:
+    def _union(self) -> Union:
+        # First of all the regions: a form that has none refuses the target in a sentence.
+        regions, chance = self._regions(), self.target.requirement.chance
+        hint = None if chance is None else chance.start_hint(self)
+        return Union.of(self.actionable, regions, hint)
+
+    def _lattice_union(self) -> Union:
+        union, domain = self.union(), self.actionable.domain
+        if not (union.has_ties and self.is_discrete):
             return union
+        return union.ties_resolved(np.where(domain.numeric, domain.steps, 1.0))
 
-        def make() -> Union:
-            # First of all the regions: a form that has none refuses the target in a sentence.
-            regions, chance = self._regions(target), target.requirement.chance
-            hint = None if chance is None else chance.start_hint(self)
-            return Union.of(self.actionable, regions, hint)
-
-        return self._unions.made(target.requirement, make)
-
-    def _regions(self, target: Target) -> Sequence[Region]:
-        """The regions of a target in the form that suits cost and constraints, if there are two."""
-        program, second_form = self.actionable, self.form.otherwise
+    def _regions(self) -> Sequence[Region]:
+        """The regions of the target in that form, if there are two, which suits the cost."""
+        program, form, target = self.actionable, self.model.form, self.target
+        second_form = form.otherwise
         smooth = not (
             self.is_discrete or program.encoded_cost.absolute[program.domain.numeric].any()
         )
         if second_form is not None and smooth:  # a closed form may do
             return second_form.regions(target)
-        regions = self.form.regions(target)
+        regions = form.regions(target)
         if second_form is None:
             return regions
         if all(Subproblem.of(program, region).is_solved for region in regions):
@@ -112,52 +134,26 @@ class Query:
         nearest = lattice.nearest(np.zeros(values.shape), values, steps[whole])
         return np.asarray((values == nearest).all(axis=1))
 
-    def ties_resolved(self, target: Target, union: Union) -> Union:
-        """The union of a target for rows `on_lattice`, each tie in it decided."""
-        if not (union.has_ties and self.is_discrete):
-            return union
-        units = np.where(self.actionable.domain.numeric, self.actionable.domain.steps, 1.0)
-        return self._resolved.made(target.requirement, partial(union.ties_resolved, units))
-
-    def safety_margins(self, target: Target, x: FloatArray) -> SafetyMargins | None:
+    def safety_margins(self, x: FloatArray) -> SafetyMargins | None:
         """How much answers for (n, d) rows have to lead, if that depends on where they are."""
-        chance = target.requirement.chance
+        chance = self.target.requirement.chance
         return None if chance is None else chance.safety_margins(self, x)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Task:
-    """What is asked of all rows of a call."""
-
-    model: ReadModel
-    question: Query  # what is asked of each row but the target
-    target: Target
-    effort: Effort
-    eps: float  # from 1 to the next number where the model computes, or rows are kept
-    piece: int | None = None  # the one piece of the target in which to search; None for all
-    witnesses: Witnesses | None = None  # rows of the data, if there are any
-
-    @cached_property
-    def union(self) -> Union:
-        """The programs whose union is the target."""
-        return self.question.union(self.target)
 
     def read(self, inputs: Table) -> RowBatch:
         """Return the encoded rows, with the problems of those that cannot be used.
 
         A target that does not fit the model is an `InvalidInput`, before any search.
         """
-        features, model, required = self.question.features, self.model, self.target.requirement
+        features, model, required = self.features, self.model, self.target.requirement
         rows = encode(inputs, features, model.fills, model.unfilled)
         problems = self._not_held(inputs, rows.codes)
         if required.chance is not None:
             problems = required.chance.unusable(rows.codes, features.names) | problems
         rows.problems.update(problems | rows.problems)
         if required.labels or not required.others:  # else the target depends on each row
-            _ = self.union  # raises if it does not fit
+            _ = self.union()  # raises if it does not fit
         if model.fills:
-            actionable = self.question.actionable
+            actionable = self.actionable
             normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])
             related = np.array([normals[:, block].any() for block in features.blocks])
             rows.problems.update(model.not_filled(inputs, rows, features, related))
@@ -168,7 +164,7 @@ class Task:
 
         A number is returned as its column holds it, and what the model says of that may differ.
         """
-        features, actionable, problems = self.question.features, self.question.actionable, {}
+        features, actionable, problems = self.features, self.actionable, {}
         for j, eps in inputs.singles.items():
             column = features.blocks[j].start
             step = float(actionable.domain.steps[column])
@@ -190,7 +186,7 @@ class Task:
         """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
         satisfied = self.target.satisfied(self.model.form, x, outputs)
         points = x[satisfied]
-        margins = self.question.safety_margins(self.target, points) if len(points) else None
+        margins = self.safety_margins(points) if len(points) else None
         if margins is not None:
             required = margins.required(points, np.zeros(len(points)))
             satisfied[satisfied] = self.model.form.margin(points, self.target) >= required

@@ -34,7 +34,7 @@ from counterpoint.numerics import (
 from counterpoint.problem.targets import Validation
 from counterpoint.programs.region import Cases
 from counterpoint.rows.encoding import RowBatch, as_returned
-from counterpoint.search.query import Task
+from counterpoint.search.query import Query
 from counterpoint.search.search import Found, SafetyMargins, Union, search
 from counterpoint.search.witnesses import TRIED, Witnesses, shortened
 
@@ -78,7 +78,7 @@ class NotForeseen(Exception):
 class AnswerSearch:
     """What is asked of n rows that are searched together, and the answers so far."""
 
-    task: Task
+    query: Query
     rows: RowBatch
     union: Union  # where answers are looked for
     cases: Cases  # the rows as its programs see them
@@ -104,25 +104,25 @@ class AnswerSearch:
 # First the cheapest points
 
 
-def first_search(task: Task, rows: RowBatch, union: Union) -> AnswerSearch:
+def first_search(query: Query, rows: RowBatch, union: Union) -> AnswerSearch:
     """Search for the cheapest points of a union that lead by the model's rounding error."""
-    x, n, question, required = rows.x, len(rows.index), task.question, task.target.requirement
+    x, n, required = rows.x, len(rows.index), query.target.requirement
     # A bound by weak duality holds for any margin. What a branch and bound reports holds for its
     # own margin only; so there only those rows are tightened at which a tie is lost, by less than
     # the rounding error of a score.
     integral = union.is_integral
     margin = np.zeros((n, 2))
-    rounding = required.rounding(task.model.form, x, EPS if integral else task.eps)
+    rounding = required.rounding(query.model.form, x, EPS if integral else query.eps)
     margin[:, int(integral)] = SPARE * rounding
-    cases = question.actionable.cases(x, np.array(margin))
+    cases = query.actionable.cases(x, np.array(margin))
     if rows.weight is not None:
         cases = cases.weighing(0.5 * rows.weight)
     if rows.held is not None:
-        width = [block.stop - block.start for block in question.features.blocks]
+        width = [block.stop - block.start for block in query.features.blocks]
         cases = cases.holding(np.repeat(rows.held, width, axis=1), x)
-    varying = None if required.chance is None else question.safety_margins(task.target, x)
-    data = task.witnesses if task.target.demanding and task.piece is None else None
-    state = AnswerSearch(task, rows, union, cases, margin, varying, data, np.full(n, np.inf))
+    varying = None if required.chance is None else query.safety_margins(x)
+    data = query.witnesses if query.target.demanding and query.piece is None else None
+    state = AnswerSearch(query, rows, union, cases, margin, varying, data, np.full(n, np.inf))
     state.solution = solution = _search(state, np.arange(n), margin)
     if (solution.piece < 0).any():
         _search_without_margin(state)
@@ -139,10 +139,10 @@ def _search(
 
     Entries (n, d) are held at the points that the first search found.
     """
-    task, cases = state.task, state.cases.take(rows).with_margin(margin)
+    query, cases = state.query, state.cases.take(rows).with_margin(margin)
     varying = None if state.varying_margins is None else state.varying_margins.take(rows)
     single = float(np.finfo(np.float32).eps)
-    effort = replace(task.effort, eps=single) if state.rows.table.singles else task.effort
+    effort = replace(query.effort, eps=single) if state.rows.table.singles else query.effort
     if held is not None:
         # Time may be up by now; this search takes long only where arithmetic fails.
         if effort.seconds is not None:
@@ -181,12 +181,12 @@ def _search_without_margin(state: AnswerSearch) -> None:
 
 def _proposed(state: AnswerSearch, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
     """Return which of some rows have a point that the model takes, and their (m, p) codes."""
-    points, task = solution.points, state.task
+    points, query = solution.points, state.query
     positions = np.flatnonzero(~np.isnan(points[:, 0]))
-    if task.eps > EPS:
-        positions = positions[~task.model.overflows(points[positions], task.eps)]
+    if query.eps > EPS:
+        positions = positions[~query.model.overflows(points[positions], query.eps)]
     if not len(positions):
-        return positions, np.empty((0, len(task.question.features)))
+        return positions, np.empty((0, len(query.features)))
     iterated = positions[~solution.closed[positions]]
     if len(iterated):
         points[iterated] = _snapped(state, rows[iterated], points[iterated])
@@ -198,7 +198,7 @@ def _proposed(state: AnswerSearch, rows: IntArray, solution: Found) -> tuple[Int
 
 def _snapped(state: AnswerSearch, rows: IntArray, y: FloatArray) -> FloatArray:
     """Put values that solvers left a hair from the factual value, or a bound, onto it."""
-    x, encoded_cost = state.cases.x[rows], state.task.question.encoded_cost
+    x, encoded_cost = state.cases.x[rows], state.query.encoded_cost
     length = (encoded_cost.absolute + np.sqrt(encoded_cost.diagonal)) * np.abs(y - x)
     y = np.where(length <= HAIR * length.max(axis=1, keepdims=True), x, y)
     if not state.cases.unbounded:
@@ -213,7 +213,7 @@ def _codes(state: AnswerSearch, rows: IntArray, y: FloatArray) -> FloatArray:
 
     Numbers of float32 columns are rounded to float32, towards the inside of their bounds.
     """
-    features, singles, cases = state.task.question.features, state.rows.table.singles, state.cases
+    features, singles, cases = state.query.features, state.rows.table.singles, state.cases
     codes = y if features.all_numeric else features.compress(y)
     if not singles:
         return codes
@@ -237,7 +237,7 @@ def _codes(state: AnswerSearch, rows: IntArray, y: FloatArray) -> FloatArray:
 
 
 def ask_about(
-    task: Task, rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None
+    query: Query, rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None
 ) -> None:
     """Ask the model about the first answers of some searches, which are of one kind, in one table.
 
@@ -247,26 +247,26 @@ def ask_about(
     which, codes, places = _joined(rows, searches)
     if not len(which):  # there is no answer at all
         if foreseen is not None:
-            _compare(rows, searches, foreseen, task.model.predict(rows.table))
+            _compare(rows, searches, foreseen, query.model.predict(rows.table))
         for state in searches:
             _take_verdict(state, codes, state.rows.x[:0], Validation.none(0))
         return
-    answered, features = as_slice(which), task.question.features
+    answered, features = as_slice(which), query.features
     returned, after, y = as_returned(
         rows.table, features, answered, rows.codes[answered], codes, followed=foreseen is not None
     )
     if foreseen is None:
-        outputs = task.target.said(task.model, returned[0])
+        outputs = query.target.said(query.model, returned[0])
     else:
-        both = task.model.predict(*returned)
+        both = query.model.predict(*returned)
         outputs = both[: len(which)]
         _compare(rows, searches, foreseen, both[len(which) :])
     for state, place in zip(searches, places, strict=True):
         proposed = state.proposed if after is codes else after[place]
         points = proposed if y is after else y[place]
         verdict = _verdict(state, state.positions, points, outputs[place])
-        if not (state.task.target.demanding or verdict.valid.all()):
-            task.model.check(points, task.model.predict(returned[0])[place])
+        if not (state.query.target.demanding or verdict.valid.all()):
+            query.model.check(points, query.model.predict(returned[0])[place])
         _take_verdict(state, proposed, points, verdict)
 
 
@@ -296,9 +296,9 @@ def _compare(
     """Compare what was foreseen of the factual rows with what the model predicts."""
     if (foreseen == predicted).all():
         return
-    searches[0].task.model.check(rows.x, predicted, foreseen)
+    searches[0].query.model.check(rows.x, predicted, foreseen)
     for state in searches:
-        if state.task.already_satisfied(state.rows.x, predicted[state.rows.at]).any():
+        if state.query.already_satisfied(state.rows.x, predicted[state.rows.at]).any():
             raise NotForeseen
 
 
@@ -319,12 +319,12 @@ def _asked(
     state: AnswerSearch, rows: IntArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, Validation]:
     """Ask the model about answers to some rows: (m, p) as they are returned, the same encoded."""
-    task, index = state.task, state.rows.at[rows]
-    features, before = task.question.features, state.rows.codes[rows]
+    query, index = state.query, state.rows.at[rows]
+    features, before = query.features, state.rows.codes[rows]
     (returned,), codes, y = as_returned(state.rows.table, features, index, before, codes)
-    verdict = _verdict(state, rows, y, task.target.said(task.model, returned))
-    if not (task.target.demanding or verdict.valid.all()):
-        task.model.check(y, task.model.predict(returned))
+    verdict = _verdict(state, rows, y, query.target.said(query.model, returned))
+    if not (query.target.demanding or verdict.valid.all()):
+        query.model.check(y, query.model.predict(returned))
     return codes, y, verdict
 
 
@@ -340,11 +340,11 @@ def _verdict(
     state: AnswerSearch, rows: IntArray, y: FloatArray, outputs: NDArray[Any]
 ) -> Validation:
     """Judge what the model says of answers to some rows: whether they lead by what is asked for."""
-    task = state.task
-    verdict = task.target.verdict(task.model.form, y, outputs, task.eps)
+    query = state.query
+    verdict = query.target.verdict(query.model.form, y, outputs, query.eps)
     if state.varying_margins is None:
         return verdict
-    cost = task.question.encoded_cost(y, state.rows.x[rows])
+    cost = query.encoded_cost(y, state.rows.x[rows])
     margin = verdict.margin - state.varying_margins.take(rows).required(y, cost)
     return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
@@ -358,7 +358,7 @@ def settle(state: AnswerSearch) -> tuple[FloatArray, WordArray, Certificates, Bo
     Return (n, p) codes of the answers, the factual codes where there is none; (n,) what became of
     each row, what the answers are worth, and whether closed forms settled the row.
     """
-    solution, effort, target = state.solution, state.task.effort, state.task.target
+    solution, effort, target = state.solution, state.query.effort, state.query.target
     if target.demanding and not state.verdict.leads.all():
         _search_again(state)
     replaced = _learn_from_data(state)
@@ -395,7 +395,7 @@ def _search_again(state: AnswerSearch) -> None:
     ``improvable`` until a larger margin does not improve an answer that the model confirms; those
     that are ``near`` keep their whole columns and categories.
     """
-    solution, verdict, margin, task = state.solution, state.verdict, state.margin, state.task
+    solution, verdict, margin, query = state.solution, state.verdict, state.margin, state.query
     integral, improvable = state.union.is_integral, solution.piece >= 0
     smooth = np.full(len(improvable), not integral) | state.union.moves_smoothly(state.cases)
     for k in range(ROUNDS):
@@ -409,7 +409,7 @@ def _search_again(state: AnswerSearch) -> None:
         required = margin[unconfirmed, 0]
         short = np.nan_to_num(np.maximum(required - verdict.margin[unconfirmed], 0.0))
         # what the model does not confirm, though its form is exact, was rounded on the way
-        noise = 0.5 * task.model.form.noise(state.y[unconfirmed], task.eps)
+        noise = 0.5 * query.model.form.noise(state.y[unconfirmed], query.eps)
         rounding = SPARE * np.maximum(verdict.rounding[unconfirmed], np.where(valid, 0.0, noise))
         grown = np.where(valid & (k == 0), required, GROWTH * required)
         margin[unconfirmed, 0] = np.maximum(grown, rounding) + short
@@ -424,7 +424,7 @@ def _search_again(state: AnswerSearch) -> None:
 
 def _search_off_the_edge(state: AnswerSearch, rows: IntArray, margin: FloatArray) -> Found:
     """Search for the same answers with a margin: whole columns and categories held, others free."""
-    actionable, points, x = state.task.question.actionable, state.exact[rows], state.rows.x[rows]
+    actionable, points, x = state.query.actionable, state.exact[rows], state.rows.x[rows]
     cost = actionable.encoded_cost
     result = _search(state, rows, margin, actionable.domain.held(points, x))
     # Where a target is not convex the search may end elsewhere; that is no way off the edge.
@@ -472,13 +472,13 @@ def _witnesses(state: AnswerSearch, i: int, end: float) -> FloatArray:
         return np.empty((0, 0))
     if i not in state.witnesses:
         program, case = state.union.asked, state.cases.take(np.array([i]))
-        points = state.data.nearest(state.task.target, program, case, TRIED[-1])
+        points = state.data.nearest(state.query.target, program, case, TRIED[-1])
 
         def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
             _, y, verdict = _asked_as_answers(state, i, points)
             return y, verdict.valid
 
-        blocks = state.task.question.features.blocks
+        blocks = state.query.features.blocks
         state.witnesses[i] = shortened(points, program, case, blocks, ask, end)
     return state.witnesses[i]
 
@@ -488,7 +488,7 @@ def _learn_from_data(state: AnswerSearch) -> list[int]:
 
     Rows of a batch for which closed forms found the answer are passed over.
     """
-    solution, effort, replaced = state.solution, state.task.effort, list[int]()
+    solution, effort, replaced = state.solution, state.query.effort, list[int]()
     if state.data is None:
         return replaced
     program, quick, missed = state.union.asked, state.union.is_quick, ~state.verdict.valid
@@ -503,7 +503,7 @@ def _learn_from_data(state: AnswerSearch) -> list[int]:
     reached = np.where(missed, np.inf, program.encoded_cost(state.y, state.cases.x))
     for i in reviewed:
         case, cutoff = state.cases.take(np.array([i])), reached[i] * (1.0 - effort.gap)
-        points = state.data.inside(state.task.target, program, case, cutoff)
+        points = state.data.inside(state.query.target, program, case, cutoff)
         if solution.limited[i] or (np.isinf(reached[i]) and (not quick or unsettled[i])):
             end = np.inf if effort.seconds is None else clock() + LATE * effort.seconds
             other = _witnesses(state, i, end)
@@ -543,5 +543,5 @@ def _judge_witness(state: AnswerSearch, i: int, certificates: Certificates) -> N
         proved = 0.0
     certificates.bound[i] = min(proved, cost)
     gap = relative_gap(certificates.objective, certificates.bound)[i]
-    closed = gap <= state.task.effort.gap
+    closed = gap <= state.query.effort.gap
     certificates.claims[i] = (Claim.PROVED if closed else Claim.NONE).code

@@ -105,15 +105,15 @@ class UncertainScores(UncertainForm):
             )
         return StartHint()
 
-    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
-        return linear_margins(*self._noise_on(target, question, x))
+    def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
+        return linear_margins(*self._noise_on(target, query, x))
 
-    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
-        return share_answered(*self._noise_on(target, question, x))
+    def share_answered(self, target: Robust, query: Query, x: FloatArray) -> float | None:
+        return share_answered(*self._noise_on(target, query, x))
 
-    def _noise_on(self, target: Robust, question: Query, x: FloatArray) -> Any:
+    def _noise_on(self, target: Robust, query: Query, x: FloatArray) -> Any:
         """Return the arguments of `linear_margins` for (n, d) rows."""
-        key, actionable = (target.draws, target.random_state), question.actionable
+        key, actionable = (target.draws, target.random_state), query.actionable
 
         def drawn() -> tuple[FloatArray, FloatArray]:
             noise = self.law.draw(*key)
@@ -207,12 +207,12 @@ class FourierScores(UncertainForm):
             prototype = None
         return StartHint(prototype, anywhere, otherwise=is_best and not anywhere)
 
-    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
+    def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
         count, seed = max(target.draws // SHARE, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
-        return fourier_margins(self.phi, noise, target, question, x)
+        return fourier_margins(self.phi, noise, target, query, x)
 
-    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
+    def share_answered(self, target: Robust, query: Query, x: FloatArray) -> float | None:
         return None
 
 

@@ -78,7 +78,7 @@ class FourierMargins(SafetyMargins):
 
 
 def fourier_margins(
-    features: FourierFeatures, noise: FloatArray, target: Robust, question: Query, x: FloatArray
+    features: FourierFeatures, noise: FloatArray, target: Robust, query: Query, x: FloatArray
 ) -> FourierMargins:
     """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
 
@@ -97,8 +97,8 @@ def fourier_margins(
             f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
             f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
-    cost, cases = question.actionable.encoded_cost, question.actionable.cases(x)
-    ends = None if target.search == "optimal" else target.prototype_point(question.features)
+    cost, cases = query.actionable.encoded_cost, query.actionable.cases(x)
+    ends = None if target.search == "optimal" else target.prototype_point(query.features)
     if ends is not None:
         ends = np.clip(ends, cases.low, cases.high)
     is_norm, metric, movable = cost.kind is Manhattan, _metric_of(cost), _movable(cases)

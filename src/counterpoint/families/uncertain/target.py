@@ -191,28 +191,28 @@ class Robust(Target, VaryingMargin):
             for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         }
 
-    def start_hint(self, question: Query) -> StartHint:
-        return _uncertain(question.form).start_hint(self, question.features)
+    def start_hint(self, query: Query) -> StartHint:
+        return _uncertain(query.model.form).start_hint(self, query.features)
 
-    def safety_margins(self, question: Query, x: FloatArray) -> SafetyMargins | None:
+    def safety_margins(self, query: Query, x: FloatArray) -> SafetyMargins | None:
         if not self.selects:
             return None
-        return _uncertain(question.form).safety_margins(self, question, x)
+        return _uncertain(query.model.form).safety_margins(self, query, x)
 
     def remark(
-        self, question: Query, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
+        self, query: Query, x: FloatArray, y: FloatArray | None, guarantee: Guarantee
     ) -> str:
         sentence = ""
         if y is None:
-            sentence = remark_without_answer(question, self, x)
+            sentence = remark_without_answer(query, self, x)
         elif guarantee is Guarantee.SELECTION:
-            share = _uncertain(question.form).share_answered(self, question, x)
+            share = _uncertain(query.model.form).share_answered(self, query, x)
             sentence = promise_sentence(self, share)
-        about = prototype_sentence(question, self, x, y)
+        about = prototype_sentence(query, self, x, y)
         return " ".join(filter(None, (sentence, about)))
 
-    def attainable(self, question: Query, x: FloatArray, end: float) -> float | None:
-        return surest(question, self, x, 12, end)
+    def attainable(self, query: Query, x: FloatArray, end: float) -> float | None:
+        return surest(query, self, x, 12, end)
 
     def prototype_point(self, features: Features) -> FloatArray | None:
         """(d,) the encoded prototype; None if there is none."""
@@ -289,11 +289,11 @@ class UncertainForm(Form):
         """
 
     @abstractmethod
-    def safety_margins(self, target: Robust, question: Query, x: FloatArray) -> SafetyMargins:
+    def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
         """Return how much answers to (n, d) rows have to lead by their distance."""
 
     @abstractmethod
-    def share_answered(self, target: Robust, question: Query, x: FloatArray) -> float | None:
+    def share_answered(self, target: Robust, query: Query, x: FloatArray) -> float | None:
         """Estimate the share of releases with an answer to a row (1, d); None if it is slow."""
 
 
@@ -327,14 +327,14 @@ def _row_of(row: Any) -> tuple[Any, ...] | None:
 # reaches what is said, and more may be possible.
 
 
-def remark_without_answer(question: Query, target: Robust, x: FloatArray) -> str:
+def remark_without_answer(query: Query, target: Robust, x: FloatArray) -> str:
     """Say what is attainable for one row (1, d); both searches end with `IN_ALL`."""
-    form, end = _uncertain(question.form), thread_time() + IN_ALL
-    if _point(question, Label(target.label), x, end) is None:
+    form, end = _uncertain(query.model.form), thread_time() + IN_ALL
+    if _point(query, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
     is_slow = form.takes_prototypes and target.search != "segment"
-    probability = surest(question, target, x, 2 if is_slow else 8, end)
-    share = _largest_share(question, target, x, 2 if is_slow else 5, end)
+    probability = surest(query, target, x, 2 if is_slow else 8, end)
+    share = _largest_share(query, target, x, 2 if is_slow else 5, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
@@ -377,9 +377,9 @@ def promise_sentence(target: Robust, share: float | None) -> str:
     return f"{promise} {answered}{few}."
 
 
-def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
+def prototype_sentence(query: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
     """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
-    form, z = _uncertain(question.form), target.prototype_point(question.features)
+    form, z = _uncertain(query.model.form), target.prototype_point(query.features)
     if z is None or target.search == "optimal":
         return ""
     if form.predict(z[None])[0] != target.label:
@@ -387,7 +387,7 @@ def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatA
     if y is None:
         sure = float(form.certainty(z[None], target.label)[0])
         return f"The prototype itself has a probability of {rounded_down(sure)}, had it been fixed."
-    cases = question.actionable.cases(x)
+    cases = query.actionable.cases(x)
     segment, delta = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
     apart = delta - float(segment @ delta) / max(float(segment @ segment), TINY) * segment
     is_on = np.abs(apart).max() <= 1e-7 * np.abs(segment).max()  # but for rounding
@@ -396,20 +396,18 @@ def prototype_sentence(question: Query, target: Robust, x: FloatArray, y: FloatA
     return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
 
 
-def surest(
-    question: Query, target: Robust, x: FloatArray, halvings: int, end: float
-) -> float | None:
+def surest(query: Query, target: Robust, x: FloatArray, halvings: int, end: float) -> float | None:
     """Return the highest probability reached for one row (1, d); None if not even ½ was.
 
     The interval of −log (1 − p) that it may lie in is halved so often, until ``end`` in the seconds
     of ``thread_time``.
     """
-    form, best = _uncertain(question.form), None
+    form, best = _uncertain(query.model.form), None
     low, high = np.log(2.0), -np.log1p(-target.probability)
     for k in range(halvings + 1):
         middle = 0.5 * (low + high) if k else low
         goal = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
-        point = _point(question, goal, x, end)
+        point = _point(query, goal, x, end)
         if point is not None:
             best = goal.probability
             if not goal.selects:  # the point may have more, for nothing
@@ -425,13 +423,14 @@ def surest(
 
 
 def _largest_share(
-    question: Query, target: Robust, x: FloatArray, halvings: int, end: float
+    query: Query, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
     """Return the largest share of the noise, from 1/256 on, with which there is a point."""
-    form: Any = _uncertain(question.form)
+    form: Any = _uncertain(query.model.form)
 
     def is_enough(share: float) -> bool:
-        quieter = replace(question, form=replace(form, law=form.law.scaled(share)))
+        reading = replace(query.model, form=replace(form, law=form.law.scaled(share)))
+        quieter = replace(query, model=reading)
         return _point(quieter, target, x, end) is not None
 
     high, low = 0.999, 0.5  # below 1, since the result is rounded down
@@ -447,14 +446,14 @@ def _largest_share(
     return _rounded(low, 2, ROUND_FLOOR)
 
 
-def _point(question: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:
+def _point(query: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:
     """(d,) any point that meets a target; None if time runs out."""
     seconds = end - thread_time()
     if seconds <= 0.0:
         return None
-    cases, margins = question.actionable.cases(x), question.safety_margins(target, x)
-    effort = Effort(1.0, min(SECONDS, seconds))
-    result = search(question.union(target), cases, effort, margins)
+    query = query.asking(target=target)
+    cases, margins = query.actionable.cases(x), query.safety_margins(x)
+    result = search(query.union(), cases, Effort(1.0, min(SECONDS, seconds)), margins)
     return result.points[0] if result.piece[0] >= 0 else None
 
 

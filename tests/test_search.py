@@ -17,7 +17,7 @@ from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Condition, Region
-from counterpoint.search.search import Found, Subproblem, Union, search
+from counterpoint.search.search import Incumbents, Subproblem, Union, search
 from counterpoint.solvers import Effort, Outcome, Solution, branching
 
 LINEAR = ("affine", "box", "at most", "transitions", "changes")
@@ -35,7 +35,7 @@ def halves(case: Planted, seed: int) -> list[Program]:
     return made
 
 
-def found(programs: list[Program], x: np.ndarray) -> tuple[Found, float, float]:
+def found(programs: list[Program], x: np.ndarray) -> tuple[Incumbents, float, float]:
     pieces = Union(programs[0], tuple(Subproblem(program) for program in programs))
     findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])

@@ -24,7 +24,7 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 import counterpoint as cp
 from counterpoint.programs.evidence import Bounding, BoundProof
 from counterpoint.search import validation, witnesses
-from counterpoint.search.search import Found, search
+from counterpoint.search.search import Incumbents, search
 from counterpoint.search.witnesses import ROWS
 
 RNG = np.random.default_rng(0)
@@ -80,8 +80,8 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> Blind:
     """Have searches find nothing: with this bound, and without time if that is 0."""
 
     def patched(bound: float) -> None:
-        def nothing(pieces: Any, cases: Any, effort: Any, *_: Any) -> Found:
-            found = Found(cases, effort)
+        def nothing(pieces: Any, cases: Any, effort: Any, *_: Any) -> Incumbents:
+            found = Incumbents(cases, effort)
             found.limited[:], found.evidence = bound == 0.0, [Bound(bound)]
             return found
 
@@ -147,8 +147,8 @@ def test_a_dear_answer_with_a_bound_that_a_witness_contradicts_is_not_returned(
     encoded_cost = explainer.explain(row, True).query.encoded_cost
     dear = float(encoded_cost(far, row.to_numpy(dtype=float))[0])
 
-    def wrong(pieces: Any, cases: Any, effort: Any, *_: Any) -> Found:
-        found = Found(cases, effort)
+    def wrong(pieces: Any, cases: Any, effort: Any, *_: Any) -> Incumbents:
+        found = Incumbents(cases, effort)
         found.offer(0, np.zeros(1, dtype=np.intp), far, np.array([dear]))
         found.evidence = [Bound(dear)]
         return found
@@ -261,7 +261,7 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
 
     def watched(
         pieces: Any, cases: Any, effort: Any, safety_margins: Any, incumbents: Any
-    ) -> Found:
+    ) -> Incumbents:
         def told(i: int, end: float) -> np.ndarray:
             points = incumbents(i, end)
             begun.extend(

@@ -30,7 +30,7 @@ from counterpoint.programs.region import Cases, Coupling, Cut, Region
 from counterpoint.programs.separable import Diagonal
 from counterpoint.rows.features import Features
 from counterpoint.search.query import Query
-from counterpoint.search.search import Found, Subproblem, Union, search
+from counterpoint.search.search import Incumbents, Subproblem, Union, search
 from counterpoint.solvers import Effort
 
 __all__ = ["FeasibilityOracle"]
@@ -269,7 +269,7 @@ class FeasibilityOracle:
             open_ = open_[~satisfied & ~none]
         return points, refuted
 
-    def _meets(self, findings: Found, query: Query, cases: Cases) -> BoolArray:
+    def _meets(self, findings: Incumbents, query: Query, cases: Cases) -> BoolArray:
         """(n,): whether a point was found that meets its constraints as an answer has to."""
         region = query.actionable.region & Region((_box(cases.low, cases.high),))
         with np.errstate(invalid="ignore"):
@@ -277,7 +277,7 @@ class FeasibilityOracle:
         return (findings.piece >= 0) & ~missed
 
     def _learn(
-        self, coupling: Sequence[Constraint], pieces: Union, findings: Found, rows: IntArray
+        self, coupling: Sequence[Constraint], pieces: Union, findings: Incumbents, rows: IntArray
     ) -> None:
         """Keep the inequalities of a search that excluded every answer of some rows."""
         if self.is_by_price or pieces.lazy is not None:
@@ -403,7 +403,7 @@ def _missing(
     return np.asarray(short.max(axis=1))
 
 
-def _refutes(findings: Found, *, with_margin: bool) -> BoolArray:
+def _refutes(findings: Incumbents, *, with_margin: bool) -> BoolArray:
     """(n,): whether a search excluded every answer.
 
     What a branch and bound reports holds with the margin it was given; multipliers, without any.

@@ -47,7 +47,8 @@ class Query:
     piece: int | None = None  # the one piece of the target in which to search; None for all
     witnesses: Witnesses | None = None  # rows of the data, if there are any
 
-    __getstate__ = fields_only
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in fields_only(self).items() if value is not None}
 
     @classmethod
     def ask(
@@ -70,7 +71,9 @@ class Query:
 
     def without_data(self) -> Query:
         """The query as answers hold it: with what was read of the model, and no rows."""
-        return self.asking(model=replace(self.model, model=None), witnesses=None)
+        return self.asking(
+            model=replace(self.model, model=None, steps=(), unfilled={}), witnesses=None
+        )
 
     @cached_property
     def actionable(self) -> Program:

@@ -1,6 +1,6 @@
 """The cheapest point over a union of programs, for whole batches.
 
-`Found` holds what is known of each row; the most promising subproblems are taken up first. Where
+`Incumbents` holds what is known of each row; the most promising subproblems are taken up first. If
 all of them are written down, that is closed forms for all rows and all subproblems at once, then
 complete solvers for the rows whose subproblem could still be the cheapest. What cannot be listed,
 or has conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition,
@@ -40,10 +40,10 @@ from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
 
 __all__ = [
-    "Found",
     "Incumbents",
     "SafetyMargins",
     "StartHint",
+    "StartingPoints",
     "Subproblem",
     "Union",
     "highest_probability",
@@ -303,7 +303,7 @@ class Union(Sequence[Subproblem]):
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 
 
-Incumbents = Callable[[int, float], FloatArray]
+StartingPoints = Callable[[int, float], FloatArray]
 """The number of a row, and when to stop by `clock` → (m, d) answers to begin with, the cheapest
 first."""
 
@@ -325,10 +325,10 @@ class SafetyMargins(ABC):
 
 
 @final
-class Found:
+class Incumbents:
     """The best points so far of n rows, and what bounds all others.
 
-    Objectives (n,) may be ``reached`` already. A search that takes long may ask for ``incumbents``.
+    Objectives (n,) may be ``reached`` already. Long searches ask for ``starting_points``.
     """
 
     def __init__(
@@ -336,10 +336,10 @@ class Found:
         cases: Cases,
         effort: Effort,
         reached: FloatArray | None = None,
-        incumbents: Incumbents = _none,
+        starting_points: StartingPoints = _none,
     ) -> None:
         n = len(cases.x)
-        self.cases, self.effort, self.incumbents = cases, effort, incumbents
+        self.cases, self.effort, self.starting_points = cases, effort, starting_points
         # how columns of lower precision are to hold some points, if not as the nearest numbers
         self.written: dict[int, FloatArray] = {}
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
@@ -379,15 +379,15 @@ def search(
     cases: Cases,
     effort: Effort,
     safety_margins: SafetyMargins | None = None,
-    incumbents: Incumbents = _none,
-) -> Found:
+    starting_points: StartingPoints = _none,
+) -> Incumbents:
     """Search for the cheapest point of any piece, for each row.
 
     Rows are as programs see them, but for what pieces say of features one by one. Points lead by
-    ``safety_margins`` besides, if these depend on where they are; ``incumbents`` are points that
-    meet target and constraints, for a search that takes long.
+    ``safety_margins`` besides, if these depend on where they are; ``starting_points`` are those
+    that meet target and constraints, for a search that takes long.
     """
-    incumbent = Found(cases, effort, incumbents=incumbents)
+    incumbent = Incumbents(cases, effort, starting_points=starting_points)
     kinds = pieces.condition_types | {type(safety_margins)}
     for family in families():
         for kind in kinds & family.SEARCHES.keys():
@@ -400,7 +400,7 @@ def search(
     return search_listed(incumbent, pieces.listed)
 
 
-def _nearest_half_space(incumbent: Found, half_spaces: NearestHalfSpace) -> bool:
+def _nearest_half_space(incumbent: Incumbents, half_spaces: NearestHalfSpace) -> bool:
     """Search many half-spaces at once; return whether all rows are settled by that."""
     points, objective, piece, evidence = half_spaces.solve(incumbent.cases, incumbent.effort.gap)
     if not ((piece >= 0) | np.isposinf(evidence.proved).all(axis=1)).all():
@@ -410,7 +410,7 @@ def _nearest_half_space(incumbent: Found, half_spaces: NearestHalfSpace) -> bool
     return True
 
 
-def search_listed(incumbent: Found, pieces: Sequence[Subproblem]) -> Found:
+def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumbents:
     """Search pieces that are all written down: by closed forms, then by complete solvers.
 
     The time of each row is shared evenly among the pieces.
@@ -476,7 +476,7 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
 class _Listed:
     """Which of some pieces may still hold better points of each row: (pieces, n) `open`, bounds."""
 
-    def __init__(self, incumbent: Found, pieces: Sequence[Subproblem]) -> None:
+    def __init__(self, incumbent: Incumbents, pieces: Sequence[Subproblem]) -> None:
         self.found, self.pieces = incumbent, pieces
         self.effort = incumbent.effort.shared(len(pieces))
         self.open = np.ones((len(pieces), len(incumbent.cases)), dtype=bool)

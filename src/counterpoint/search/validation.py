@@ -35,7 +35,7 @@ from counterpoint.problem.targets import Validation
 from counterpoint.programs.region import Cases
 from counterpoint.rows.encoding import RowBatch, as_returned
 from counterpoint.search.query import Query
-from counterpoint.search.search import Found, SafetyMargins, Union, search
+from counterpoint.search.search import Incumbents, SafetyMargins, Union, search
 from counterpoint.search.witnesses import TRIED, Witnesses, shortened
 
 __all__ = ["SPARE", "AnswerSearch", "NotForeseen", "ask_about", "first_search", "settle"]
@@ -90,7 +90,7 @@ class AnswerSearch:
     witnesses: dict[int, FloatArray] = field(default_factory=dict)  # of a row, the cheapest first
 
     # What `first_search` leaves behind.
-    solution: Found = field(init=False)
+    solution: Incumbents = field(init=False)
     exact: FloatArray = field(init=False)  # (n, d) the points that were found, not rounded
     positions: IntArray = field(init=False)  # (m,) rows for which there is a point
     proposed: FloatArray = field(init=False)  # (m, p) codes of these points
@@ -134,7 +134,7 @@ def first_search(query: Query, rows: RowBatch, union: Union) -> AnswerSearch:
 
 def _search(
     state: AnswerSearch, rows: IntArray, margin: FloatArray, held: BoolArray | None = None
-) -> Found:
+) -> Incumbents:
     """Search for the cheapest points of some rows with a margin (n, 2), and entries held if given.
 
     Entries (n, d) are held at the points that the first search found.
@@ -179,7 +179,9 @@ def _search_without_margin(state: AnswerSearch) -> None:
 # Points become rows
 
 
-def _proposed(state: AnswerSearch, rows: IntArray, solution: Found) -> tuple[IntArray, FloatArray]:
+def _proposed(
+    state: AnswerSearch, rows: IntArray, solution: Incumbents
+) -> tuple[IntArray, FloatArray]:
     """Return which of some rows have a point that the model takes, and their (m, p) codes."""
     points, query = solution.points, state.query
     positions = np.flatnonzero(~np.isnan(points[:, 0]))
@@ -422,7 +424,7 @@ def _search_again(state: AnswerSearch) -> None:
                 improvable[rows[(valid[mask] & ~better) | other.limited]] = False
 
 
-def _search_off_the_edge(state: AnswerSearch, rows: IntArray, margin: FloatArray) -> Found:
+def _search_off_the_edge(state: AnswerSearch, rows: IntArray, margin: FloatArray) -> Incumbents:
     """Search for the same answers with a margin: whole columns and categories held, others free."""
     actionable, points, x = state.query.actionable, state.exact[rows], state.rows.x[rows]
     cost = actionable.encoded_cost
@@ -434,7 +436,7 @@ def _search_off_the_edge(state: AnswerSearch, rows: IntArray, margin: FloatArray
     return result
 
 
-def _keep_better(state: AnswerSearch, rows: IntArray, other: Found) -> BoolArray:
+def _keep_better(state: AnswerSearch, rows: IntArray, other: Incumbents) -> BoolArray:
     """Write the answers of another search that lead by more, or alone are confirmed; which."""
     positions, codes = _proposed(state, rows, other)
     which, valid = rows[positions], state.verdict.valid[rows]

@@ -31,7 +31,7 @@ from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEv
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
 from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
-from counterpoint.search.search import Found, Subproblem, Union, search_listed
+from counterpoint.search.search import Incumbents, Subproblem, Union, search_listed
 
 __all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells", "spread_of"]
 
@@ -351,7 +351,7 @@ def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def search_cells(state: Found, pieces: Union, _margins: object) -> list[RowEvidence]:
+def search_cells(state: Incumbents, pieces: Union, _margins: object) -> list[RowEvidence]:
     """Search cells that are never all written down, row by row; return what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
@@ -415,7 +415,7 @@ class CellSearch:
     """
 
     def __init__(
-        self, state: Found, i: int, program: Program, cells: VoronoiCells, case: Cases,
+        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Cases,
         spread: FloatArray | None,
     ) -> None:  # fmt: skip
         self.state, self.row, self.program, self.cells = state, np.array([i]), program, cells
@@ -502,7 +502,7 @@ class CellSearch:
         effort = state.effort
         if np.isfinite(self.end):
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        solution = search_listed(Found(self.case, effort, state.objective[row]), (piece,))
+        solution = search_listed(Incumbents(self.case, effort, state.objective[row]), (piece,))
         state.limited[row] |= solution.limited
         state.closed[row] &= solution.closed
         (evidence,) = solution.evidence

@@ -26,7 +26,7 @@ from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
 from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.proof import LEAF, OLD, ProofTrees, inherited, pick
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import Found, Subproblem, search_listed
+from counterpoint.search.search import Incumbents, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
 __all__ = [
@@ -285,7 +285,7 @@ class Relations:
         cases = self.within(box, eps)
         if (cases.low > cases.high).any():
             return np.full(self.program.width, np.nan), np.zeros(self.program.size), np.inf
-        solution = search_listed(Found(cases, Effort(0.1 * gap)), (self.subproblem,))
+        solution = search_listed(Incumbents(cases, Effort(0.1 * gap)), (self.subproblem,))
         (evidence,) = solution.evidence
         (proof,) = evidence.bound_proofs  # what is listed keeps its multipliers
         point = np.clip(solution.points[0], cases.low[0], cases.high[0])

@@ -34,7 +34,7 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.proof import NUMBER, SET, ProofTrees, pick, stacked
-from counterpoint.search.search import Found, SafetyMargins, Union
+from counterpoint.search.search import Incumbents, SafetyMargins, Union
 from counterpoint.solvers import require_known
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
@@ -127,7 +127,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.bounded_boxes, self.stored_leaves = 0, 0  # so far, and by open boxes
         self.all_leaves = np.arange(len(row.grid.tests))
         self.witnesses_after = EASY // len(self.all_leaves)  # bounded boxes
-        # Witnesses (k, d) of the target by a point in time, for a long search; see `Found`.
+        # Witnesses (k, d) of the target by a point in time, for a long search; see `Incumbents`.
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
         # The best point (d,) so far, its cost, its cells and categories, and the same point where
         # numbers have fewer digits.
@@ -449,7 +449,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return 0, 0, 0
 
 
-def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Sequence[Bounding]:
+def search_trees(result: Incumbents, pieces: Union, _: SafetyMargins | None) -> Sequence[Bounding]:
     """Search a union whose pieces are demands on sums over leaves, row by row."""
     evidence = []
     for s, piece in enumerate(pieces.listed):
@@ -467,7 +467,7 @@ def search_trees(result: Found, pieces: Union, _: SafetyMargins | None) -> Seque
             relations = None if related is None else Relations(row, related)
             reached, eps = float(result.objective[i]), result.effort.eps
             problem = BoxProblem(row, condition, needs, reached, eps, relations)
-            problem.incumbents = partial(result.incumbents, i)
+            problem.incumbents = partial(result.starting_points, i)
             proof, limited = problem.run(result.effort.gap, end)
             result.limited[i] |= limited
             proofs.append(proof._replace(row=np.array([i])))

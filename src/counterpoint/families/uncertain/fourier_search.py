@@ -38,7 +38,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import Found, StartHint, Subproblem, Union
+from counterpoint.search.search import Incumbents, StartHint, Subproblem, Union
 from counterpoint.solvers import require_known
 from counterpoint.solvers.base import Effort, Optimality, Outcome
 
@@ -51,7 +51,7 @@ ACCEPTS: frozenset[type] = frozenset(
 
 
 def search_fourier(
-    result: Found, pieces: Union, safety_margins: FourierMargins | None
+    result: Incumbents, pieces: Union, safety_margins: FourierMargins | None
 ) -> list[Bounding]:
     """Offer points of programs with a `FourierConstraint` to the result, row by row.
 

@@ -20,7 +20,7 @@ from counterpoint.numerics import VIOLATION, FloatArray
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
 from counterpoint.programs.region import Cases, Region
-from counterpoint.search.search import Found, Subproblem, Union
+from counterpoint.search.search import Incumbents, Subproblem, Union
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
@@ -215,7 +215,7 @@ def purified_evidence(evidence: Evidence) -> Evidence:
 
 
 def cutting_planes(
-    result: Found, pieces: Union, safety_margins: LinearMargins | None
+    result: Incumbents, pieces: Union, safety_margins: LinearMargins | None
 ) -> list[Bounding]:
     """Search programs with conditions that no solver takes, row by row; return what bounds them.
 

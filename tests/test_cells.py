@@ -28,7 +28,7 @@ from counterpoint.families.prototypes.form import Prototypes
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, Whole
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Batch, Region
 from counterpoint.records.record import canonical, digest
 from counterpoint.search import search as searching
 from counterpoint.search.search import Union, search
@@ -337,7 +337,7 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
     low = np.where(rng.random(d) < 0.3, x, -np.inf)
     high = np.where(rng.random(d) < 0.3, x + rng.exponential(size=d), np.inf)
     y = np.minimum(np.maximum(y, low[:, None]), high[:, None])
-    cases, count = Cases(x, low, high, np.zeros(2)), len(cells)
+    cases, count = Batch(x, low, high, np.zeros(2)), len(cells)
     for i, case in enumerate(cases):
         rivals = rng.integers(-(2**62), 2**62, size=count)
         known = rng.integers(len(cells.rivals), size=count)
@@ -361,7 +361,7 @@ def test_only_what_was_reached_needs_to_be_refuted():
     cells = form.regions(cp.Label("high"))
     program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region())
     low, high = np.full((1, 1), -np.inf), np.ones((1, 1))
-    case = Cases(np.zeros((1, 1)), low, high, np.zeros(1))
+    case = Batch(np.zeros((1, 1)), low, high, np.zeros(1))
     relaxation = CellRelaxation(
         program, cells, case, np.zeros(1, dtype=np.intp), np.full(1, 0.1), None
     )

@@ -30,13 +30,13 @@ from counterpoint.programs.conditions import (
     Whole,
 )
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Condition, Region
+from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution
 
 INF = np.inf
 
 
-def answer(program: Program, x: np.ndarray, **options: object) -> tuple[Solution, Cases]:
+def answer(program: Program, x: np.ndarray, **options: object) -> tuple[Solution, Batch]:
     cases = program.cases(x)
     return CCP(program).solve(cases, Effort(), **options), cases
 

@@ -14,7 +14,7 @@ from strategies import seeds
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import Box, LinearBounds, Whole
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Batch, Region
 from counterpoint.search.search import Union, search
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.halfspace import HalfSpace
@@ -38,7 +38,7 @@ def demand(rng: np.random.Generator, d: int) -> LinearBounds:
     )
 
 
-def boxed(rng: np.random.Generator, program: Program, x: np.ndarray, share: float) -> Cases:
+def boxed(rng: np.random.Generator, program: Program, x: np.ndarray, share: float) -> Batch:
     """Rows with bounds of their own on a share of the sides; some rows lie outside of them."""
     low = np.where(rng.random(x.shape) < share, x - rng.exponential(size=x.shape) + 0.1, -np.inf)
     high = np.where(rng.random(x.shape) < share, x + rng.exponential(size=x.shape) - 0.1, np.inf)
@@ -46,7 +46,7 @@ def boxed(rng: np.random.Generator, program: Program, x: np.ndarray, share: floa
     return replace(cases, low=np.minimum(low, high), high=np.maximum(low, high))
 
 
-def linear_optimum(program: Program, cases: Cases, i: int) -> float:
+def linear_optimum(program: Program, cases: Batch, i: int) -> float:
     """The least weighted Manhattan cost of one row by SciPy's linear programming; inf for none."""
     weights, d, row = program.encoded_cost.absolute, program.width, program.affine
     x, low, high = cases.x[i], cases.low[i], cases.high[i]
@@ -64,7 +64,7 @@ def linear_optimum(program: Program, cases: Cases, i: int) -> float:
     return float(found.fun) if found.status == 0 else np.inf
 
 
-def root_optimum(program: Program, cases: Cases, i: int) -> float:
+def root_optimum(program: Program, cases: Batch, i: int) -> float:
     """The least weighted squared Euclidean cost of one row: the root of its dual by `brentq`."""
     row = program.affine
     sign = 1.0 if np.isfinite(row.low).all() else -1.0
@@ -81,7 +81,7 @@ def root_optimum(program: Program, cases: Cases, i: int) -> float:
     return cost(at(brentq(missed, -80.0, 60.0, xtol=1e-14, rtol=1e-14)))
 
 
-def check_settled(program: Program, cases: Cases, optima: np.ndarray) -> None:
+def check_settled(program: Program, cases: Batch, optima: np.ndarray) -> None:
     """Each row has a point at the optimum, and multipliers that prove it; or it is refuted."""
     solution = HalfSpace(program).solve(cases, Effort())
     possible = np.isfinite(optima)

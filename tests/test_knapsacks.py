@@ -23,7 +23,7 @@ from counterpoint.problem.costs import EncodedCost, PercentileCost, TransitionCo
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, proved
-from counterpoint.programs.region import Cases, Condition, Region
+from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.branching import Branching
 
@@ -508,7 +508,7 @@ def tampered(rng: np.random.Generator, trees: ProofTrees) -> ProofTrees:
     return trees._replace(**{name: values})
 
 
-def still_proved(program: Program, cases: Cases, trees: ProofTrees) -> float:
+def still_proved(program: Program, cases: Batch, trees: ProofTrees) -> float:
     """What trees of one row prove; 0 if they are refused."""
     try:
         return float(proved(program, cases, trees)[0])
@@ -623,7 +623,7 @@ def test_nodes_that_are_no_tree_are_refused():
 
 
 def in_two(
-    program: Program, cases: Cases, how: tuple[int, int, float], multipliers: list[list[float]]
+    program: Program, cases: Batch, how: tuple[int, int, float], multipliers: list[list[float]]
 ) -> float:
     """What a tree of one split proves, with the multipliers of its leaves."""
     kind, what = np.array([how[0], LEAF, LEAF]), np.array([how[1], 0, 0])

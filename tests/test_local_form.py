@@ -51,10 +51,10 @@ def satisfied(region: Region, y: np.ndarray) -> bool:
     """Whether y is in the region, ties decided; without any tolerance, so only for exact values."""
     for condition in region:
         if isinstance(condition, QuadraticDifference):
-            short, lost = condition.excess(y[None]), np.array([condition.tie_rate])
+            short, lost = condition.excess(y[None]), np.array([condition.tie_coefficient])
         else:
             assert isinstance(condition, LinearBounds)
-            short, lost = condition.matrix @ y - condition.high, condition.tie_rate
+            short, lost = condition.matrix @ y - condition.high, condition.tie_coefficient
         if (short > 0.0).any() or ((short == 0.0) & (lost > 0.0)).any():
             return False
     return True
@@ -235,8 +235,8 @@ def test_linear_and_quadratic_conditions_stand_side_by_side():
         assert len(linear.matrix) == 1
         np.testing.assert_array_equal(nonlinear.matrix, own)
         np.testing.assert_array_equal(nonlinear.rival, second if own is first else first)
-        rates = (nonlinear.margin_rate, nonlinear.tie_rate)
-        assert (*rates, *linear.margin_rate, *linear.tie_rate) == (
+        rates = (nonlinear.margin_coefficient, nonlinear.tie_coefficient)
+        assert (*rates, *linear.margin_coefficient, *linear.tie_coefficient) == (
             1.0,
             1.0,
             1.0,
@@ -244,13 +244,15 @@ def test_linear_and_quadratic_conditions_stand_side_by_side():
         )
     for region in form.regions(cp.Label(0)):
         nonlinear_rows = [c for c in region if isinstance(c, QuadraticDifference)]
-        assert [c.tie_rate for c in nonlinear_rows] == [
+        assert [c.tie_coefficient for c in nonlinear_rows] == [
             0.0,
             0.0,
         ]
     for region in form.regions(cp.Label(2, margin=0.5)):
         assert not any(
-            np.any(c.tie_rate) for c in region if isinstance(c, LinearBounds | QuadraticDifference)
+            np.any(c.tie_coefficient)
+            for c in region
+            if isinstance(c, LinearBounds | QuadraticDifference)
         )
 
 
@@ -393,7 +395,7 @@ def test_priors_and_the_probability_of_one_of_two_classes(model: Any, priors: li
             with np.errstate(divide="ignore"):
                 odds = np.log(probability / (1.0 - probability)) - np.log(p / (1.0 - p))
             np.testing.assert_allclose(margin[clear], odds[clear], atol=1e-8)
-            assert [c.tie_rate for c in region] == [0.0]
+            assert [c.tie_coefficient for c in region] == [0.0]
 
 
 def test_probabilities_are_claimed_where_a_region_gives_them():

@@ -87,9 +87,11 @@ def test_nearer_compares_two_squared_distances(seed: int):
 
 def test_a_margin_lowers_the_limit_of_a_target():
     (condition,) = rivals(np.random.default_rng(0), 2, 1)
-    tighter = replace(condition, margin_rate=2.0, tie_rate=0.5).tightened(np.array([[0.25, 1.0]]))
+    tighter = replace(condition, margin_coefficient=2.0, tie_coefficient=0.5).tightened(
+        np.array([[0.25, 1.0]])
+    )
     assert tighter.limit == condition.limit - 1.0
-    constraint = replace(condition, margin_rate=0.0)
+    constraint = replace(condition, margin_coefficient=0.0)
     assert constraint.tightened(np.array([[0.25, 1.0]])).limit == condition.limit
 
 
@@ -108,7 +110,9 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     y, margin = rng.normal(size=(6, 3)), rng.uniform(size=(6, 2))
     excess = np.stack([c.excess(y) for c in several], axis=1)
     np.testing.assert_allclose(together.excess(y), excess, rtol=1e-12, atol=1e-12)
-    closed = np.stack([c.excess(y) + margin @ [c.margin_rate, c.tie_rate] for c in several], axis=1)
+    closed = np.stack(
+        [c.excess(y) + margin @ [c.margin_coefficient, c.tie_coefficient] for c in several], axis=1
+    )
     np.testing.assert_allclose(together.excess(y, margin), closed, rtol=1e-12, atol=1e-12)
     misses = np.stack([c.violation(y, y) for c in several], axis=1)
     np.testing.assert_allclose(together.misses(y, np.zeros((6, 2))), misses, rtol=1e-9, atol=1e-15)

@@ -128,7 +128,7 @@ def test_a_lost_tie_is_outside_on_a_lattice():
     row = LinearBounds(matrix, np.full(60, -INF), high, np.ones(60), lost)
     ties_resolved = row.ties_resolved(units)
     exact = (np.arange(60) < 30) & matrix.any(axis=1)
-    np.testing.assert_array_equal(ties_resolved.tie_rate, np.where(exact, 0.0, lost))
+    np.testing.assert_array_equal(ties_resolved.tie_coefficient, np.where(exact, 0.0, lost))
     np.testing.assert_array_equal(ties_resolved.high[~exact], high[~exact])
     y = rng.integers(-20, 21, size=(4000, 4)) * np.where(units > 0, units, 0.7)
     value = (y @ matrix.T)[:, exact]

@@ -16,7 +16,7 @@ from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Condition, Region
+from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union, search
 from counterpoint.solvers import Effort, Outcome, Solution, branching
 
@@ -84,7 +84,7 @@ class Told:
     def __init__(self, program: Program, outcome: Outcome, point: float = np.nan) -> None:
         self.program, self.outcome, self.point, self.times = program, outcome, point, 0
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: np.ndarray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: np.ndarray | None = None) -> Solution:
         self.times += 1
         solution = Solution.blank(len(cases), self.program)
         solution.outcomes[:], solution.points[:] = self.outcome, self.point

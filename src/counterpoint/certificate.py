@@ -20,7 +20,7 @@ from counterpoint.programs.losses import LogLoss
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
-    from counterpoint.programs.region import Cases
+    from counterpoint.programs.region import Batch
 
 __all__ = [
     "ON_EDGE",
@@ -350,7 +350,7 @@ def lower_bounds(
 def certify(  # noqa: PLR0913 (what an answer is judged by)
     program: Program,
     points: FloatArray,
-    cases: Cases,
+    cases: Batch,
     verdict: Validation,
     evidence: Sequence[Bounding] | None,
     *,

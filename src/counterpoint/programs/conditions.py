@@ -260,9 +260,9 @@ class LinearBounds(Coupling):
     high: FloatArray
     # (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that are
     # constraints and no part of a target
-    margin_rate: FloatArray = field(default_factory=lambda: np.zeros(0))
+    margin_coefficient: FloatArray = field(default_factory=lambda: np.zeros(0))
     # (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost
-    tie_rate: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tie_coefficient: FloatArray = field(default_factory=lambda: np.zeros(0))
     # (m,) 1 for the rows of `ChangeBounds`, low <= A (y − x) <= high, and 0 for the others
     of_change: FloatArray = field(default_factory=lambda: np.zeros(0))
 
@@ -271,7 +271,7 @@ class LinearBounds(Coupling):
             bounds = np.atleast_1d(np.asarray(getattr(self, name), dtype=np.float64))
             object.__setattr__(self, name, bounds)
         object.__setattr__(self, "matrix", np.atleast_2d(np.asarray(self.matrix, dtype=np.float64)))
-        for name in ("margin_rate", "tie_rate", "of_change"):
+        for name in ("margin_coefficient", "tie_coefficient", "of_change"):
             if len(getattr(self, name)) != len(self.matrix):
                 object.__setattr__(self, name, np.zeros(len(self.matrix)))
 
@@ -337,13 +337,13 @@ class LinearBounds(Coupling):
         return replace(self, low=low[0], high=high[0])
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n, m) how much (n, 2) margins, see `Cases`, close in each row's bounds."""
+        """(n, m) how much (n, 2) margins, see `Batch`, close in each row's bounds."""
         return np.minimum(margin @ self._closing, self.room)
 
     @cached_property
     def _closing(self) -> FloatArray:
-        """(2, m) `margin_rate` and `tie_rate`."""
-        return np.stack([self.margin_rate, self.tie_rate])
+        """(2, m) `margin_coefficient` and `tie_coefficient`."""
+        return np.stack([self.margin_coefficient, self.tie_coefficient])
 
     def ties_resolved(self, units: FloatArray) -> LinearBounds:
         """Return rows that exclude lost ties by their limits, for points of a lattice.
@@ -359,15 +359,15 @@ class LinearBounds(Coupling):
         exact = (terms == np.rint(terms)).all(axis=1) & (np.abs(terms).sum(axis=1) < largest)
         exact &= (limit == np.rint(limit)) & (np.abs(limit) < largest)
         on_lattice = ~self.matrix[:, units == 0].any(axis=1)
-        loses_ties = (self.tie_rate > 0.0) & np.isneginf(self.low) & np.isfinite(self.high)
+        loses_ties = (self.tie_coefficient > 0.0) & np.isneginf(self.low) & np.isfinite(self.high)
         rows = np.flatnonzero(exact & on_lattice & loses_ties)
         gap = np.gcd.reduce(terms[rows].astype(np.int64), axis=1)
         rows, gap = rows[gap > 0], gap[gap > 0]
-        high, ties = np.array(self.high), np.array(self.tie_rate)
+        high, ties = np.array(self.high), np.array(self.tie_coefficient)
         tied = np.fmod(limit[rows], gap) == 0.0
         high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
         ties[rows] = 0.0
-        return replace(self, high=high, tie_rate=ties)
+        return replace(self, high=high, tie_coefficient=ties)
 
     @cached_property
     def room(self) -> FloatArray:
@@ -444,8 +444,10 @@ class Cone(Coupling):
     slope: FloatArray = field(default_factory=lambda: np.zeros(0))  # (d,); zeros by default
     # by how many score units a unit of margin lowers the radius; 0 for what is a constraint and no
     # part of a target
-    margin_rate: float = 0.0
-    tie_rate: float = 0.0  # the same for the margin that only ties need: 1 where a tie is lost
+    margin_coefficient: float = 0.0
+    tie_coefficient: float = (
+        0.0  # the same for the margin that only ties need: 1 where a tie is lost
+    )
 
     def __post_init__(self) -> None:
         if not len(self.slope):
@@ -474,8 +476,8 @@ class Cone(Coupling):
         return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n,) by how much (n, 2) margins, see `Cases`, lower the radius."""
-        return np.asarray(margin @ np.array([self.margin_rate, self.tie_rate]))
+        """(n,) by how much (n, 2) margins, see `Batch`, lower the radius."""
+        return np.asarray(margin @ np.array([self.margin_coefficient, self.tie_coefficient]))
 
     def tightened(self, margin: FloatArray) -> Cone:
         """The same with its radius lowered by a (1, 2) margin."""

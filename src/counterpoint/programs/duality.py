@@ -30,7 +30,7 @@ from counterpoint.numerics import (
     gamma,
 )
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.region import Cases, Cut, Region
+from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class NonConvexDuality(ABC):
     @abstractmethod
     def bound(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         cut: Cut,
         at: FloatArray | None,
@@ -78,7 +78,7 @@ class NonConvexDuality(ABC):
         """
 
     @abstractmethod
-    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+    def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists."""
 
 
@@ -94,7 +94,7 @@ class Duality:
     nonconvex: NonConvexDuality | None  # what conditions that are not convex prove besides
 
     def bound(
-        self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None = None
+        self, cases: Batch, cut: Cut, sizes: Sizes, at: FloatArray | None = None
     ) -> FloatArray:
         """(n,) what all points cost at least that meet what was cut, rounding included.
 
@@ -109,7 +109,7 @@ class Duality:
             bound[unsure] = np.where(self.domain.is_empty(cases.take(unsure)), np.inf, 0.0)
         return bound
 
-    def _bound(self, cases: Cases, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
+    def _bound(self, cases: Batch, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
         """(n,) `bound`; not finite where there is none."""
         normal, offset, doubt = cut.normal, cut.offset, cut.doubt
         if self._gratis.any():
@@ -163,7 +163,7 @@ class Duality:
             & (self.encoded_cost.quadratic.ndim == 1)
         )
 
-    def refutes(self, cases: Cases, cut: Cut) -> BoolArray:
+    def refutes(self, cases: Batch, cut: Cut) -> BoolArray:
         """(n,): whether no point of the domain meets what was cut.
 
         On a column without a bound, an entry of the normal that is no more than what rounding
@@ -187,7 +187,7 @@ class Duality:
             refuted[empty] = self.domain.is_empty(cases.take(empty))
         return refuted
 
-    def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Cases) -> FloatArray | None:
+    def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Batch) -> FloatArray | None:
         """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
 
         They do so for the exact slopes.
@@ -273,7 +273,7 @@ class LossBound:
         self._unit = np.abs(loss.matrix).max(axis=0)  # no entry of its column is larger
         self._steepest = float((self._unit * self._unit / quadratic).sum())
 
-    def bound(self, cases: Cases, multipliers: FloatArray) -> FloatArray:
+    def bound(self, cases: Batch, multipliers: FloatArray) -> FloatArray:
         """(n,) `Duality.bound` by (n, m) multipliers, without an (n, d) array."""
         shares, entropy = self._loss.shares(multipliers)
         x, weights, total = cases.x, cases.weights, shares.sum(axis=1)
@@ -291,7 +291,7 @@ def _products(x: FloatArray, rows: FloatArray) -> FloatArray:
     return dots(x, rows[0])[:, None] if len(rows) == 1 else np.asarray(x @ rows.T)
 
 
-def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArray, Sizes]:
+def _without_faint(cut: Cut, columns: BoolArray, cases: Batch) -> tuple[FloatArray, Sizes]:
     """(n, d) normals without what is faint on some columns, and the sizes of what is left."""
     terms = cut.weights @ cut.normals
     open_ = columns & (np.isinf(cases.low) | np.isinf(cases.high))
@@ -300,7 +300,7 @@ def _without_faint(cut: Cut, columns: BoolArray, cases: Cases) -> tuple[FloatArr
     return np.where(faint, 0.0, cut.normal), sizes
 
 
-def _largest(cases: Cases) -> FloatArray:
+def _largest(cases: Batch) -> FloatArray:
     """(n, d) the largest finite bound of each column."""
     low = np.where(np.isfinite(cases.low), np.abs(cases.low), 0.0)
     high = np.where(np.isfinite(cases.high), np.abs(cases.high), 0.0)

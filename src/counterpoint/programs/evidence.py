@@ -15,7 +15,7 @@ from counterpoint.programs.proof import ProofTrees, proved
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
-    from counterpoint.programs.region import Cases
+    from counterpoint.programs.region import Batch
 
 __all__ = ["BoundProof", "Bounding", "Evidence", "RowEvidence", "has_tangents", "proof_size"]
 
@@ -78,7 +78,7 @@ class Evidence(Bounding):
     """What a search leaves behind of one piece, for each row as the piece sees it."""
 
     program: Program
-    cases: Cases
+    cases: Batch
     multipliers: FloatArray  # (n, size), any
     at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
     # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
@@ -88,14 +88,14 @@ class Evidence(Bounding):
     proved: FloatArray | None = None
 
     @classmethod
-    def blank(cls, program: Program, cases: Cases) -> Evidence:
+    def blank(cls, program: Program, cases: Batch) -> Evidence:
         """Nothing, to be filled in."""
         n, at = len(cases.x), np.array(cases.x) if has_tangents(program) else None
         multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
     @classmethod
-    def of_proof(cls, program: Program, cases: Cases, proofs: BoundProof) -> Evidence:
+    def of_proof(cls, program: Program, cases: Batch, proofs: BoundProof) -> Evidence:
         """What a proof says of the same program and rows."""
         multipliers, away = np.split(proofs.multipliers, [program.size], axis=1)
         at = cases.x + away if has_tangents(program) else None

@@ -33,7 +33,7 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.duality import Duality, LinearRows, LossBound, NonConvexDuality
 from counterpoint.programs.losses import LogLoss
-from counterpoint.programs.region import Cases, Condition, Coupling, Cut, Region
+from counterpoint.programs.region import Batch, Condition, Coupling, Cut, Region
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
@@ -82,7 +82,11 @@ def own_multipliers(program: Program, multipliers: FloatArray) -> FloatArray:
 
 def tightened(program: Program, margin: FloatArray) -> Region:
     """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
-    cones = (c for c in program.region if isinstance(c, Cone) and (c.margin_rate or c.tie_rate))
+    cones = (
+        c
+        for c in program.region
+        if isinstance(c, Cone) and (c.margin_coefficient or c.tie_coefficient)
+    )
     convex = Region((program.affine.tightened(margin), *(c.tightened(margin) for c in cones)))
     nonconvex = program.duality.nonconvex
     return convex if nonconvex is None else convex & nonconvex.tightened(margin)
@@ -171,7 +175,7 @@ class Program:
     def _transitions(self) -> tuple[Transitions, ...]:
         return tuple(c for c in self.region if isinstance(c, Transitions))
 
-    def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Cases:
+    def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Batch:
         """What the program knows of these rows: their points and bounds; margins, if given."""
         low, high = self.domain.box.bounds(x)
         if self._transitions:
@@ -181,7 +185,7 @@ class Program:
                 np.minimum(block, transition.permitted(x), out=block)
         if self._is_whole:
             low, high = self._on_steps(x, low, high)
-        return Cases(x, low, high, np.zeros((len(x), 2)) if margin is None else margin)
+        return Batch(x, low, high, np.zeros((len(x), 2)) if margin is None else margin)
 
     @cached_property
     def _is_whole(self) -> bool:
@@ -202,7 +206,7 @@ class Program:
         )
         return low, high
 
-    def objective(self, y: FloatArray, cases: Cases, cost: FloatArray | None = None) -> FloatArray:
+    def objective(self, y: FloatArray, cases: Batch, cost: FloatArray | None = None) -> FloatArray:
         """(n,) what is minimised: the cost, or the weighted cost and the terms beside it."""
         cost = self.encoded_cost(y, cases.x) if cost is None else cost
         if not self._objective_terms:
@@ -296,7 +300,7 @@ class Program:
 
     def bound(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         at: FloatArray | None = None,
     ) -> FloatArray:
@@ -320,7 +324,7 @@ class Program:
         nonconvex_multipliers = multipliers[:, len(self._normals) :]
         return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at, None))
 
-    def refutes(self, cases: Cases, multipliers: FloatArray) -> BoolArray:
+    def refutes(self, cases: Batch, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).
 
         On a column without bounds, an entry of the normal that is no more than what rounding leaves

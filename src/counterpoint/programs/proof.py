@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def inherited(levels: Levels, combine: np.ufunc, values: Any) -> Any:
     return out
 
 
-def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
+def proved(program: Program, cases: Batch, trees: ProofTrees) -> FloatArray:
     """Return what every point of a row costs at least, (n,), by its tree; 0 if it has none.
 
     Infinite where no point exists. The margins of the cases have no part in it. Raise a ValueError
@@ -176,7 +176,7 @@ def proved(program: Program, cases: Cases, trees: ProofTrees) -> FloatArray:
 
 
 def _bound(
-    program: Program, leaves: Cases, multipliers: FloatArray, enough: FloatArray
+    program: Program, leaves: Batch, multipliers: FloatArray, enough: FloatArray
 ) -> FloatArray:
     """Return the bounds of boxes, (m,); infinite if refuted, which is tried where one is short."""
     multipliers, at = np.split(multipliers, [program.size], axis=1)
@@ -187,7 +187,7 @@ def _bound(
     return bound
 
 
-def _exhausted(program: Program, boxes: Cases) -> Cases:
+def _exhausted(program: Program, boxes: Batch) -> Batch:
     """Return boxes in which the others stay where as many features must change as may."""
     at_most = program.domain.at_most
     if at_most is None:
@@ -201,7 +201,7 @@ def _exhausted(program: Program, boxes: Cases) -> Cases:
 
 
 def _boxes(
-    program: Program, cases: Cases, tree: IntArray, trees: ProofTrees
+    program: Program, cases: Batch, tree: IntArray, trees: ProofTrees
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return the bounds (N, d) of the boxes of nodes, and which features count as changed in them.
 

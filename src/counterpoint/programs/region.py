@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
 __all__ = [
-    "Cases",
+    "Batch",
     "Condition",
     "Coupling",
     "Cut",
@@ -26,8 +26,8 @@ __all__ = [
 
 @final
 @dataclass(frozen=True, eq=False)
-class Cases:
-    """Rows as a program sees them."""
+class Batch:
+    """Rows as a program sees them: where they are, their bounds and margins."""
 
     x: FloatArray  # (n, d) factual points
     # low, high: (n, d) bounds on y; a row with low > high somewhere has no feasible point
@@ -64,9 +64,9 @@ class Cases:
             return np.zeros(len(self), dtype=bool)
         return np.asarray((self.low > self.high).any(axis=1))
 
-    def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Cases:
+    def take(self, rows: NDArray[np.intp] | BoolArray | slice) -> Batch:
         """Some of the rows."""
-        return Cases(
+        return Batch(
             self.x[rows],
             _rows_of(self.low, rows),
             _rows_of(self.high, rows),
@@ -80,23 +80,23 @@ class Cases:
         """(n,) `weight`, whether given or not."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
-    def weighing(self, weight: FloatArray) -> Cases:
+    def weighing(self, weight: FloatArray) -> Batch:
         """The same rows with a weight of the price."""
         return replace(self, weight=weight)
 
-    def with_margin(self, margin: FloatArray) -> Cases:
+    def with_margin(self, margin: FloatArray) -> Batch:
         """The same rows with another margin."""
         return replace(self, margin=margin)
 
-    def holding(self, held: BoolArray, y: FloatArray) -> Cases:
+    def holding(self, held: BoolArray, y: FloatArray) -> Batch:
         """The same rows of which (n, d) entries are those of points."""
         return self.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
 
-    def within(self, low: FloatArray, high: FloatArray) -> Cases:
+    def within(self, low: FloatArray, high: FloatArray) -> Batch:
         """The same rows with narrower bounds."""
         return replace(self, low=np.maximum(self.low, low), high=np.minimum(self.high, high))
 
-    def __iter__(self) -> Iterator[Cases]:
+    def __iter__(self) -> Iterator[Batch]:
         for i in range(len(self)):
             yield self.take(slice(i, i + 1))
 

@@ -28,7 +28,7 @@ from counterpoint.numerics import (
     gamma,
     total,
 )
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class OneHotGroups:
         fractional = np.minimum(np.abs(shares), np.abs(1.0 - shares)).max(axis=1)
         return np.maximum(fractional, np.abs(self.reduce(np.add, shares) - 1.0).max(axis=1))
 
-    def permitted(self, cases: Cases) -> BoolArray:
+    def permitted(self, cases: Batch) -> BoolArray:
         """(n, columns of groups): which category may be chosen."""
         allowed = cases.high[:, self.columns] > 0.5
         demanded = cases.low[:, self.columns] > 0.5
@@ -198,7 +198,7 @@ class OneHotGroups:
         dearest = self.reduce(np.maximum, encoded_cost.dearest[None, self.columns])
         return np.asarray(2.0 * height + dearest)
 
-    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
         """(n, groups) the least price and slope, against staying."""
         factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         slopes = slope[:, self.columns]
@@ -206,7 +206,7 @@ class OneHotGroups:
         staying = self.reduce(np.add, np.where(factual, slopes, 0.0))
         return np.asarray(self.reduce(np.minimum, value) - staying)
 
-    def forced(self, cases: Cases) -> BoolArray:
+    def forced(self, cases: Batch) -> BoolArray:
         """(n, groups): whether a category must go."""
         factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         return np.asarray(~self.reduce(np.logical_or, allowed & factual))
@@ -229,7 +229,7 @@ class SeparableDomain:
         held = np.repeat(integral[None, :], len(y), axis=0)
         return held if self.at_most is None else held | (y == x)
 
-    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases) -> FloatArray:
+    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
         """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
         return self._combined(
             self._columns(encoded_cost, slope, cases)[0], encoded_cost, slope, cases
@@ -239,7 +239,7 @@ class SeparableDomain:
         self,
         encoded_cost: Diagonal,
         slope: FloatArray,
-        cases: Cases,
+        cases: Batch,
         sizes: Sizes,
         replaced: tuple[IntArray, FloatArray] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
@@ -291,7 +291,7 @@ class SeparableDomain:
         )
 
     def _changed(
-        self, encoded_cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Cases
+        self, encoded_cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch
     ) -> FloatArray:
         """Return the sum (n,) of the sizes of terms over the features that may change at once.
 
@@ -317,7 +317,7 @@ class SeparableDomain:
         size, must = size[:, starts], self.must_change(cases)[:, starts]
         return total(np.where(best_changes(-size, must, self.at_most.count), size, 0.0))
 
-    def must_change(self, cases: Cases) -> BoolArray:
+    def must_change(self, cases: Batch) -> BoolArray:
         """(n, d): which columns, of a group its first, cannot stay."""
         forced = np.zeros(cases.x.shape, dtype=bool)
         forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
@@ -331,7 +331,7 @@ class SeparableDomain:
         slope: FloatArray,
         reach: FloatArray,
         sizes: Sizes,
-        cases: Cases,
+        cases: Batch,
     ) -> FloatArray:
         """(n, numeric columns) |δ|, the larger one where rounding has decided between two.
 
@@ -361,7 +361,7 @@ class SeparableDomain:
         return out
 
     def _combined(
-        self, numeric: FloatArray, encoded_cost: Diagonal, slope: FloatArray, cases: Cases
+        self, numeric: FloatArray, encoded_cost: Diagonal, slope: FloatArray, cases: Batch
     ) -> FloatArray:
         """(n,) the least sum, of the least of each numeric column."""
         if not self.groups and self.at_most is None:
@@ -377,13 +377,13 @@ class SeparableDomain:
         least = _total(np.where(best_changes(gain, must, count), gain, 0.0))
         return np.where(must.sum(axis=1) > count, np.inf, least)
 
-    def is_empty(self, cases: Cases) -> BoolArray:
+    def is_empty(self, cases: Batch) -> BoolArray:
         """(n,): whether some feature has no value left."""
         zero = np.zeros(cases.x.shape[1])
         return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
 
     def _columns(
-        self, encoded_cost: Diagonal, slope: FloatArray, cases: Cases
+        self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray]:
         """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
@@ -410,7 +410,7 @@ class SeparableDomain:
         return value, reach
 
     def by_level(
-        self, level: PercentileCost, absolute: float, slope: FloatArray, cases: Cases
+        self, level: PercentileCost, absolute: float, slope: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray]:
         """(n,) the least price by level and slope of a column with ends, lowered by its rounding.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from counterpoint.models.form import Form
     from counterpoint.programs.program import Program
-    from counterpoint.programs.region import Cases
+    from counterpoint.programs.region import Batch
 
 __all__ = [
     "EDITED",
@@ -276,7 +276,7 @@ class RecordedQuery:
         program = self.query.union().asked
         return program.objective(y, self.cases(program, x))
 
-    def cases(self, program: Program, x: FloatArray) -> Cases:
+    def cases(self, program: Program, x: FloatArray) -> Batch:
         """Rows as a program sees them."""
         cases, weight = program.cases(x), self.query.target.requirement.weight
         return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))

@@ -26,7 +26,7 @@ from counterpoint.programs.conditions import Box, ChangeBounds, Transitions
 from counterpoint.programs.evidence import Evidence, RowEvidence
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, kinds_region
-from counterpoint.programs.region import Cases, Coupling, Cut, Region
+from counterpoint.programs.region import Batch, Coupling, Cut, Region
 from counterpoint.programs.separable import Diagonal
 from counterpoint.rows.features import Features
 from counterpoint.search.query import Query
@@ -78,7 +78,7 @@ class FeasibilityOracle:
         # of its bounds in `_bounds` (low and high), or −1.
         self._positions: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
-        self._programs: dict[object, tuple[Query, Union, Cases]] = {}
+        self._programs: dict[object, tuple[Query, Union, Batch]] = {}
         self._answered: list[frozenset[int]] = []
         """Sets of atoms under which there is an answer."""
         self._proofs: list[list[Proof]] = [[(set(), _units(p, x))] for p in pieces.listed]
@@ -171,7 +171,7 @@ class FeasibilityOracle:
     def _few(
         self,
         coupling: Sequence[Constraint],
-        cases: Cases,
+        cases: Batch,
         count: int,
         margins: Sequence[FloatArray],
     ) -> tuple[FloatArray, BoolArray, BoolArray]:
@@ -197,7 +197,7 @@ class FeasibilityOracle:
         return points, refuted, too_many
 
     def _promising(
-        self, coupling: Sequence[Constraint], pieces: Union, case: Cases, count: int
+        self, coupling: Sequence[Constraint], pieces: Union, case: Batch, count: int
     ) -> Iterator[BoolArray]:
         """(d,): the columns of few features that may change, the best first, until none are left.
 
@@ -244,7 +244,7 @@ class FeasibilityOracle:
         coupling: Sequence[Constraint],
         query: Query,
         pieces: Union,
-        cases: Cases,
+        cases: Batch,
         gap: float,
         margins: Sequence[FloatArray],
     ) -> tuple[FloatArray, BoolArray]:
@@ -269,7 +269,7 @@ class FeasibilityOracle:
             open_ = open_[~satisfied & ~none]
         return points, refuted
 
-    def _meets(self, findings: Incumbents, query: Query, cases: Cases) -> BoolArray:
+    def _meets(self, findings: Incumbents, query: Query, cases: Batch) -> BoolArray:
         """(n,): whether a point was found that meets its constraints as an answer has to."""
         region = query.actionable.region & Region((_box(cases.low, cases.high),))
         with np.errstate(invalid="ignore"):
@@ -300,14 +300,14 @@ class FeasibilityOracle:
                     proofs.append((ids, program.cut(multipliers, self.x)))
                     target = np.zeros_like(multipliers)
                     rows_of_target = np.flatnonzero(
-                        program.affine.margin_rate + program.affine.tie_rate > 0.0
+                        program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0
                     )
                     target[:, rows_of_target] = multipliers[:, rows_of_target]
                     proofs.append((set(), program.cut(target, self.x)))
 
     def _asked(
         self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
-    ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Query, Union, Cases]]:
+    ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Query, Union, Batch]]:
         """Which sets share the constraints that have to be in a program, with a row for each set.
 
         The price is another one, unless that decides who is sure.
@@ -328,7 +328,7 @@ class FeasibilityOracle:
 
     def _program(
         self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None
-    ) -> tuple[Query, Union, Cases]:
+    ) -> tuple[Query, Union, Batch]:
         """The target under some constraints, and the row."""
         key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
@@ -370,7 +370,7 @@ def _box(low: FloatArray, high: FloatArray) -> Box:
     return replace(Box.unbounded(low.shape[-1]), low=low, high=high)
 
 
-def _only(cases: Cases, may: BoolArray) -> Cases:
+def _only(cases: Batch, may: BoolArray) -> Batch:
     """Rows of which only some columns (n, d) may change."""
     low, high = np.where(may, cases.low, cases.x), np.where(may, cases.high, cases.x)
     return replace(cases, low=low, high=high)
@@ -379,13 +379,13 @@ def _only(cases: Cases, may: BoolArray) -> Cases:
 def _units(piece: Subproblem, x: FloatArray) -> Cut:
     """Nothing, and each linear row of the target in a piece, from each side, as inequalities."""
     program = piece.program
-    rows = np.flatnonzero(program.affine.margin_rate + program.affine.tie_rate > 0.0)
+    rows = np.flatnonzero(program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0)
     units = np.eye(program.size)[rows]
     return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]), x)
 
 
 def _missing(
-    piece: Subproblem, cut: Cut, x: FloatArray, alone: Cases, chosen: FloatArray
+    piece: Subproblem, cut: Cut, x: FloatArray, alone: Batch, chosen: FloatArray
 ) -> FloatArray:
     """(T,) how far proofs are from allowing for a set of features to change; not above 0 if all do.
 

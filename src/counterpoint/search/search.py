@@ -34,7 +34,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, has_tangents
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, relaxed
-from counterpoint.programs.region import Cases, Domain, LazyUnion, Region
+from counterpoint.programs.region import Batch, Domain, LazyUnion, Region
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
@@ -155,7 +155,7 @@ class Subproblem:
         )
         return replace(self, program=Program(self.program.encoded_cost, region))
 
-    def sees(self, cases: Cases) -> Cases:
+    def sees(self, cases: Batch) -> Batch:
         """The cases as this piece sees them."""
         if not self.narrows:
             return cases
@@ -270,7 +270,7 @@ class Union(Sequence[Subproblem]):
         """Whether some linear row of the target may lose a tie."""
         if self.lazy is not None:
             return self.lazy.has_ties
-        return any(program.affine.tie_rate.any() for program in self._programs)
+        return any(program.affine.tie_coefficient.any() for program in self._programs)
 
     @cached_property
     def is_integral(self) -> bool:
@@ -289,7 +289,7 @@ class Union(Sequence[Subproblem]):
         """How many multipliers of what is listed are kept for each row."""
         return sum(program.size for program in self._programs)
 
-    def moves_smoothly(self, cases: Cases) -> BoolArray:
+    def moves_smoothly(self, cases: Batch) -> BoolArray:
         """(n,): whether some continuous column with an effect is free to move."""
         if self.lazy is None:
             program = self._programs[0]
@@ -333,7 +333,7 @@ class Incumbents:
 
     def __init__(
         self,
-        cases: Cases,
+        cases: Batch,
         effort: Effort,
         reached: FloatArray | None = None,
         starting_points: StartingPoints = _none,
@@ -376,7 +376,7 @@ class Incumbents:
 
 def search(
     pieces: Union,
-    cases: Cases,
+    cases: Batch,
     effort: Effort,
     safety_margins: SafetyMargins | None = None,
     starting_points: StartingPoints = _none,

@@ -32,7 +32,7 @@ from counterpoint.numerics import (
     clock,
 )
 from counterpoint.problem.targets import Validation
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows.encoding import RowBatch, as_returned
 from counterpoint.search.query import Query
 from counterpoint.search.search import Incumbents, SafetyMargins, Union, search
@@ -81,7 +81,7 @@ class AnswerSearch:
     query: Query
     rows: RowBatch
     union: Union  # where answers are looked for
-    cases: Cases  # the rows as its programs see them
+    cases: Batch  # the rows as its programs see them
     # (n, 2) how much answers have to lead by; and more where a tie is lost
     margin: FloatArray
     varying_margins: SafetyMargins | None  # what they have to lead by besides, where they are

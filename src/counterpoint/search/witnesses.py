@@ -20,7 +20,7 @@ from counterpoint.errors import InvalidInput
 from counterpoint.numerics import MISSING, VIOLATION, BoolArray, FloatArray, IntArray, clock
 from counterpoint.problem.targets import Target
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows.encoding import PRESENT, encode, match_columns
 from counterpoint.rows.table import Table
 
@@ -104,7 +104,7 @@ class Witnesses:
             self.model.form, x[which], np.array([outputs[k] for k in which.tolist()])
         )
 
-    def inside(self, target: Target, program: Program, case: Cases, cutoff: float) -> FloatArray:
+    def inside(self, target: Target, program: Program, case: Batch, cutoff: float) -> FloatArray:
         """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff."""
         _, x = self._usable
         cost = program.encoded_cost(x, np.broadcast_to(case.x, x.shape))
@@ -117,7 +117,7 @@ class Witnesses:
         within = within[violation <= VIOLATION]
         return np.asarray(x[within[self._gives(target, within)]][:NEAREST])
 
-    def nearest(self, target: Target, program: Program, case: Cases, most: int) -> FloatArray:
+    def nearest(self, target: Target, program: Program, case: Batch, most: int) -> FloatArray:
         """(m, d) the witnesses nearest to a row, moved into the bounds on its columns."""
         _, x = self._usable
         points = self._moved(x, program, case)
@@ -131,7 +131,7 @@ class Witnesses:
         return np.asarray(points[nearest[:most]])
 
     @staticmethod
-    def _moved(points: FloatArray, program: Program, case: Cases) -> FloatArray:
+    def _moved(points: FloatArray, program: Program, case: Batch) -> FloatArray:
         """Points moved into the bounds of a row's columns, onto their steps and categories."""
         x = case.x
         points = np.where((points == MISSING) | (x == MISSING), x, points)
@@ -150,7 +150,7 @@ class Witnesses:
 def shortened(
     points: FloatArray,
     program: Program,
-    case: Cases,
+    case: Batch,
     blocks: tuple[slice, ...],
     ask: Ask,
     end: float,
@@ -186,7 +186,7 @@ def shortened(
 class _Shortening:
     """Points that have the target and become cheaper; each round asks the model once."""
 
-    def __init__(self, program: Program, case: Cases, ask: Ask) -> None:
+    def __init__(self, program: Program, case: Batch, ask: Ask) -> None:
         self.program, self.case, self.ask = program, case, ask
         self.points = np.empty((0, case.x.shape[1]))
         self.cost = self.violation = np.empty(0)

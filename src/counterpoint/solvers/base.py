@@ -20,7 +20,7 @@ from counterpoint.programs.conditions import Box, ChangeBounds, LinearBounds, Tr
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.proof import ProofTrees
-    from counterpoint.programs.region import Cases
+    from counterpoint.programs.region import Batch
 
 __all__ = [
     "DEFAULT_GAP",
@@ -156,7 +156,7 @@ class Solver(ABC):
         """Whether the solver is of use: the program holds nothing outside ``accepts``."""
 
     @abstractmethod
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         """Solve for each row of a batch.
 
         Parameters

@@ -24,7 +24,7 @@ from counterpoint.programs.conditions import INTEGRAL, AtMost, Cone, Whole
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
 from counterpoint.programs.proof import ProofTrees, node_size, pick
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 from counterpoint.solvers.branch_and_bound import (
@@ -99,7 +99,7 @@ class Branching(Solver):
         linear = EncodedCost(encoded_cost.absolute + np.sqrt(encoded_cost.diagonal), np.zeros(d))
         return tuple(_solvers(Program(linear, self.program.region)))
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
         for i, case in enumerate(cases):
             problem = ConeProblem(self, case, effort, np.inf if cutoff is None else cutoff[i])
@@ -134,7 +134,7 @@ class ConeNodes(NamedTuple):
 class ConeProblem(BranchingProblem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
-    def __init__(self, owner: Branching, case: Cases, effort: Effort, cutoff: float) -> None:
+    def __init__(self, owner: Branching, case: Batch, effort: Effort, cutoff: float) -> None:
         self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
         self.effort, self.case, self.x = effort, case, case.x[0]
         self.incumbent_cost, self.point = cutoff, np.full_like(case.x[0], np.nan)
@@ -253,7 +253,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         second.low[i, j] = lattice.number(x[j], np.ceil(counts[j]), unit[j])
         return True
 
-    def _hold(self, cases: Cases, changed: BoolArray) -> None:
+    def _hold(self, cases: Batch, changed: BoolArray) -> None:
         """Narrow bounds in place: features stay where as many count as changed as may."""
         at_most = self.program.domain.at_most
         if at_most is None:
@@ -264,7 +264,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             cases.low[rows, block] = np.maximum(cases.low[rows, block], x)
             cases.high[rows, block] = np.minimum(cases.high[rows, block], x)
 
-    def _relaxed(self, cases: Cases) -> tuple[Solution, FloatArray, BoolArray]:
+    def _relaxed(self, cases: Batch) -> tuple[Solution, FloatArray, BoolArray]:
         """Relaxations, the program's own multipliers, and which cases they refute.
 
         A relaxation that keeps categories may call a node infeasible that its multipliers cannot
@@ -288,13 +288,13 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             doubtful = doubtful[~second.found & ~refuted[doubtful]]
         return solution, multipliers, refuted
 
-    def _refuted(self, cases: Cases, solution: Solution, multipliers: FloatArray) -> BoolArray:
+    def _refuted(self, cases: Batch, solution: Solution, multipliers: FloatArray) -> BoolArray:
         """Which cases a solver holds to be infeasible, and its multipliers refute."""
         refuted = solution.outcomes == Outcome.INFEASIBLE
         refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
         return np.asarray(refuted)
 
-    def _round(self, points: FloatArray, cases: Cases) -> None:
+    def _round(self, points: FloatArray, cases: Batch) -> None:
         """Round to points of the region, let the other columns settle, keep the cheapest."""
         low, high = rounded(self.program, points, cases)
         usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
@@ -362,7 +362,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return proof_trees(self.program, self.case, searched, root, ceiling)
 
 
-def rounded(program: Program, points: FloatArray, cases: Cases) -> tuple[FloatArray, FloatArray]:
+def rounded(program: Program, points: FloatArray, cases: Batch) -> tuple[FloatArray, FloatArray]:
     """(n, d) bounds that fix whole columns, categories and unchanged features."""
     x, low, high = cases.x, np.array(cases.low), np.array(cases.high)
     whole = np.flatnonzero(program.domain.steps)

@@ -23,7 +23,7 @@ from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, relaxed
-from counterpoint.programs.region import Cases, Coupling
+from counterpoint.programs.region import Batch, Coupling
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import cost_limited, purified
@@ -84,7 +84,7 @@ class Clarabel(Solver):
         (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
         return loss
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         out.outcomes[cases.empty] = Outcome.INFEASIBLE
         with translated("Clarabel"):
@@ -93,18 +93,18 @@ class Clarabel(Solver):
                 out.outcomes[i], out.points[i], out.multipliers[i] = answer
         return out
 
-    def _solved(self, case: Cases, effort: Effort) -> Answer:
+    def _solved(self, case: Batch, effort: Effort) -> Answer:
         """One row; a few columns at a time if there are very many."""
         if not is_wide(self.program):
             return self._solved_whole(case, effort)
         end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
 
-        def narrow(program: Program, case: Cases) -> Answer:
+        def narrow(program: Program, case: Batch) -> Answer:
             return Clarabel(program)._solved_whole(case, effort.until(end))  # noqa: SLF001 (its own)
 
         return by_columns(self.program, case, narrow)
 
-    def _solved_whole(self, case: Cases, effort: Effort) -> Answer:
+    def _solved_whole(self, case: Batch, effort: Effort) -> Answer:
         """Solve one row with all columns at once.
 
         With a loss in the objective, Newton's method refines a rough answer of Clarabel; if there
@@ -135,7 +135,7 @@ class Clarabel(Solver):
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, no_point, ray
 
     def run(
-        self, case: Cases, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
+        self, case: Batch, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
         tolerance: float = 1e-10,
     ) -> Run:  # fmt: skip
         """What Clarabel says of one row, if need be in other units, or with a model of the loss."""
@@ -147,7 +147,7 @@ class Clarabel(Solver):
         point, duals = np.asarray(result.x), np.asarray(result.z)
         return result.status, conic.point(point), conic.multipliers(duals)
 
-    def _solved_near_row(self, case: Cases, effort: Effort) -> Answer | None:
+    def _solved_near_row(self, case: Batch, effort: Effort) -> Answer | None:
         """Solve by Newton's method from the row itself; None unless the optimum is close to it.
 
         So small a change is below the accuracy of an interior point.
@@ -163,7 +163,7 @@ class Clarabel(Solver):
         settled = _gap(*self._value(case, point, multipliers)) <= TRACE
         return (Outcome.FOUND, point, multipliers) if settled else None
 
-    def _solved_from_cheapest(self, case: Cases, effort: Effort) -> Answer | None:
+    def _solved_from_cheapest(self, case: Batch, effort: Effort) -> Answer | None:
         """Solve by Newton's method from the cheapest point; None if there is no such point.
 
         It is near the optimum where the loss is negligible beside the cost.
@@ -175,7 +175,7 @@ class Clarabel(Solver):
         multipliers = np.append(cheapest.multipliers[0] * float(case.weights[0]), shares)
         return Outcome.FOUND, *self._sharpened(case, effort, cheapest.points[0], multipliers)
 
-    def _is_start(self, case: Cases, point: FloatArray) -> bool:
+    def _is_start(self, case: Batch, point: FloatArray) -> bool:
         """Return whether a point of a rough solution misses no row by too much to start there."""
         affine = self.program.affine.tightened(case.margin)
         value = affine.matrix @ point - affine.of_change * (affine.matrix @ case.x[0])
@@ -184,7 +184,7 @@ class Clarabel(Solver):
         return bool((over <= 1e-5 * terms).all())
 
     def _sharpened(
-        self, case: Cases, effort: Effort, point: FloatArray, multipliers: FloatArray
+        self, case: Batch, effort: Effort, point: FloatArray, multipliers: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Improve a point and multipliers by Newton's method; a step is a quadratic program.
 
@@ -213,32 +213,32 @@ class Clarabel(Solver):
                 break
         return point, multipliers
 
-    def _model(self, case: Cases, point: FloatArray) -> Model:
+    def _model(self, case: Batch, point: FloatArray) -> Model:
         """The log-loss about a point."""
         z = self.loss.matrix @ point + self.loss.offset
         shares = np.exp(z - self.loss.of(z[None, :])[0])
         return Model(shares, self.loss.matrix @ (point - case.x[0]))
 
-    def _sizes(self, case: Cases, point: FloatArray) -> Sizes:
+    def _sizes(self, case: Batch, point: FloatArray) -> Sizes:
         """About how large the change is, in units of change, and the objective."""
         size = float((np.abs(point - case.x[0]) / self.form.unit).max())
         cost_cutoff = float(self.program.objective(point[None, :], case)[0])
         return max(size, 1e-12), max(cost_cutoff, LEAST)
 
     def _value(
-        self, case: Cases, point: FloatArray, multipliers: FloatArray
+        self, case: Batch, point: FloatArray, multipliers: FloatArray
     ) -> tuple[float, float]:
         """The objective at a point, and the bound by multipliers."""
         bound = self.program.bound(case, multipliers[None, :], point[None, :])[0]
         return self._reached(case, point), float(bound)
 
-    def _reached(self, case: Cases, point: FloatArray) -> float:
+    def _reached(self, case: Batch, point: FloatArray) -> float:
         """The objective at a point; infinite where it is no answer, however cheap it looks."""
         if self.program.violation(point[None, :], case.x)[0] > 1e-8:  # what answers may miss
             return np.inf
         return float(self.program.objective(point[None, :], case)[0])
 
-    def _sparse(self, case: Cases, point: FloatArray, effort: Effort) -> FloatArray:
+    def _sparse(self, case: Batch, point: FloatArray, effort: Effort) -> FloatArray:
         """The point without the traces that an interior point leaves on features that stay.
 
         Under an absolute cost most features do not move at the optimum. The program is solved
@@ -297,7 +297,7 @@ class ConicProgram:
     """
 
     def __init__(
-        self, owner: Clarabel, case: Cases, sizes: Sizes | None, model: Model | None
+        self, owner: Clarabel, case: Batch, sizes: Sizes | None, model: Model | None
     ) -> None:
         self.owner, self.case, self.model = owner, case, model
         self.program, self.form = owner.program, owner.form

@@ -17,7 +17,7 @@ from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Condition, Region
+from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.solvers.base import Outcome
 from counterpoint.solvers.duals import normals
 
@@ -40,7 +40,7 @@ def is_wide(program: Program) -> bool:
     )
 
 
-def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], Answer]) -> Answer:
+def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], Answer]) -> Answer:
     """The answer to one row, by a solver of narrower programs."""
     unit_costs = program.encoded_cost.absolute
     weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
@@ -48,7 +48,7 @@ def by_columns(program: Program, case: Cases, solve: Callable[[Program, Cases], 
     free = case.low[0] < case.high[0]
 
     def narrow(columns: BoolArray) -> Answer:
-        few = Cases(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
+        few = Batch(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
         return solve(_restricted(program, held, columns), replace(few, weight=case.weight))
 
     def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:

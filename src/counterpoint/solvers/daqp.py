@@ -17,7 +17,7 @@ from counterpoint.caches import Memo
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, SquaredEuclidean
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import BatchBounds, StandardForm
@@ -65,13 +65,13 @@ class Daqp(Solver):
             return np.eye(self.program.width)
         return self.form.hessian + np.diag(2.0 * self.form.absolute * self.form.unit)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         with translated("DAQP"):
             solution = self._solved(cases, effort)
             self._doubted(cases, effort, solution)
             return solution
 
-    def _solved(self, cases: Cases, effort: Effort, lengths: FloatArray | None = None) -> Solution:
+    def _solved(self, cases: Batch, effort: Effort, lengths: FloatArray | None = None) -> Solution:
         """Solve the rows for their changes in units of ``lengths`` (n,), by default the shortfalls.
 
         Columns that cannot move are left out of DAQP's program; rows that leave out the same
@@ -133,7 +133,7 @@ class Daqp(Solver):
                 out[i], duals[i] = point, info["lam"][first:]
         return out, flags, duals
 
-    def _doubted(self, cases: Cases, effort: Effort, solution: Solution) -> None:
+    def _doubted(self, cases: Batch, effort: Effort, solution: Solution) -> None:
         """Rows that DAQP holds to be infeasible: refuted, or solved in units of a feasible point.
 
         Where its tolerances are below the rounding of large changes it finds nothing; a feasible

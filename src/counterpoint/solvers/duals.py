@@ -14,7 +14,7 @@ import numpy as np
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 
 __all__ = ["cost_limited", "normals", "purified"]
 
@@ -24,7 +24,7 @@ def normals(program: Program) -> FloatArray:
     return np.vstack([c.normals for c in (program.affine, *program.couplings)])
 
 
-def cost_limited(program: Program, case: Cases, multipliers: FloatArray) -> FloatArray:
+def cost_limited(program: Program, case: Batch, multipliers: FloatArray) -> FloatArray:
     """Return multipliers (size,) whose slopes the costs outweigh, if they bound the cost better."""
     encoded_cost = program.encoded_cost
     flat = program.domain.numeric & (encoded_cost.absolute > 0.0)
@@ -40,7 +40,7 @@ def cost_limited(program: Program, case: Cases, multipliers: FloatArray) -> Floa
     return limited if after > before else multipliers
 
 
-def purified(program: Program, case: Cases, ray: FloatArray) -> FloatArray:
+def purified(program: Program, case: Batch, ray: FloatArray) -> FloatArray:
     """Return a ray (size,) without its noise, if that refutes the row; else the ray as it is."""
     size = np.abs(ray) * _row_sizes(program)
     for faint in (1e-7, 1e-5, 1e-3):  # so small beside the largest, they may be noise
@@ -66,7 +66,7 @@ def _row_sizes(program: Program) -> FloatArray:
 
 
 def _with_slopes_within(
-    program: Program, case: Cases, multipliers: FloatArray, steepest: FloatArray
+    program: Program, case: Batch, multipliers: FloatArray, steepest: FloatArray
 ) -> FloatArray:
     """Return the nearest multipliers whose slopes are at most the ``steepest`` (d,) in size.
 

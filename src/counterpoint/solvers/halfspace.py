@@ -36,7 +36,7 @@ from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds
 from counterpoint.programs.duality import LinearRows
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Cut, Region
+from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 
@@ -117,7 +117,7 @@ class HalfSpace(Solver):
         costs = np.divide(weights, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
         return costs, np.argsort(costs, axis=1, kind="stable")
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         """Meet the one demand of each row that is the most expensive by itself, in closed form.
 
         The point is an answer only if it meets the other conditions as well, see `_judge`.
@@ -148,7 +148,7 @@ class HalfSpace(Solver):
         self._judge(out, cases)
         return out
 
-    def _judge(self, out: Solution, cases: Cases) -> None:
+    def _judge(self, out: Solution, cases: Batch) -> None:
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         satisfied = ~blocked
@@ -164,7 +164,7 @@ class HalfSpace(Solver):
             refuted = self.program.refutes(cases.take(blocked), out.multipliers[blocked])
             out.outcomes[np.flatnonzero(blocked)[refuted]] = Outcome.INFEASIBLE
 
-    def _rounded(self, points: FloatArray, cases: Cases) -> FloatArray:
+    def _rounded(self, points: FloatArray, cases: Batch) -> FloatArray:
         """Whole columns away from where they are: that helps to meet the demand."""
         whole = np.flatnonzero(self.program.domain.steps)
         step, x = self.program.domain.steps[whole], cases.x[:, whole]
@@ -174,7 +174,7 @@ class HalfSpace(Solver):
         points[:, whole] = np.minimum(np.maximum(lattice.number(x, count, step), low), high)
         return points
 
-    def shortfall(self, y: FloatArray, cases: Cases) -> FloatArray:
+    def shortfall(self, y: FloatArray, cases: Batch) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
         rows, _ = self._rows
         short = self._limits - y @ self.normals.T
@@ -192,7 +192,7 @@ class HalfSpace(Solver):
             cost = np.maximum(short, 0.0) / self._effect
         return np.asarray(np.nan_to_num(cost, posinf=np.inf).argmax(axis=1))
 
-    def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
+    def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Batch) -> Moves:
         if self.program.encoded_cost.kind is Mahalanobis:
             return self._meet_full(side, start, short, cases)
         if self.program.domain.groups:
@@ -202,7 +202,7 @@ class HalfSpace(Solver):
         return self.meet_each(slice(side, side + 1), start, short, cases)
 
     def meet_each(
-        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Cases
+        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
     ) -> Moves:
         """Meet one demand in all rows, or one of (n,) in each, none of them without an effect."""
         demand, encoded_cost = self.normals[sides], self.program.encoded_cost
@@ -211,7 +211,7 @@ class HalfSpace(Solver):
             return _filled(costs[sides], order[sides], demand, start, short, cases)
         return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
 
-    def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Cases) -> Moves:
+    def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Batch) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
         demand, direction = self.normals[side], self._directions[side]
         if not demand.any():
@@ -252,7 +252,7 @@ class NearestHalfSpace:
         return cls(program, rows) if costly and plain and limited.all() else None
 
     def solve(
-        self, cases: Cases, gap: float
+        self, cases: Batch, gap: float
     ) -> tuple[FloatArray, FloatArray, IntArray, HalfSpaceEvidence]:
         """The nearest points, what they cost, their half-spaces, and what bounds all others.
 
@@ -282,7 +282,7 @@ class NearestHalfSpace:
         return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
 
     def _meet(
-        self, cases: Cases, start: FloatArray, missed: FloatArray, sides: IntArray
+        self, cases: Batch, start: FloatArray, missed: FloatArray, sides: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return each row's nearest point of one half-space, its multiplier, and what that proves.
 
@@ -315,7 +315,7 @@ class NearestHalfSpace:
 
 
 def _meet_diagonal(
-    demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+    demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Batch
 ) -> Moves:
     """min Σ q δ² s.t. a·δ >= short: δ(λ) = clip(λ a / 2q) with λ the root of a·δ(λ) = short.
 
@@ -389,7 +389,7 @@ def _filled(
     demand: FloatArray,
     start: FloatArray,
     short: FloatArray,
-    cases: Cases,
+    cases: Batch,
 ) -> Moves:
     """Meet demands under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
@@ -436,7 +436,7 @@ def _filled(
 
 
 def _filled_with_categories(
-    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Cases
+    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Batch
 ) -> Moves:
     """Meet one demand, a knapsack as in `_filled`, where categories can change as well.
 

@@ -22,7 +22,7 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
 from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
@@ -51,7 +51,7 @@ OPTIONS = {
 class Data:
     """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes."""
 
-    def __init__(self, model: Highs, cases: Cases, cutoff: FloatArray | None) -> None:
+    def __init__(self, model: Highs, cases: Batch, cutoff: FloatArray | None) -> None:
         form, n, switches = model.form, len(cases), len(model.switches)
         limits = form.limits(cases)
         down, up = -limits.low, limits.high
@@ -142,7 +142,7 @@ class Highs(Solver):
         linear, integral = (partial(Engine, self, integral=kind) for kind in (False, True))
         return Pool(linear), Pool(integral)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
         for i in self._doubtful(cases, solution).tolist():
             row = slice(i, i + 1)
@@ -152,7 +152,7 @@ class Highs(Solver):
             solution.put(row, balanced._solved(case, effort, reached))
         return solution
 
-    def _doubtful(self, cases: Cases, solution: Solution) -> IntArray:
+    def _doubtful(self, cases: Batch, solution: Solution) -> IntArray:
         """The rows whose points miss the program, and those with neither point nor refutation."""
         solved, missed = solution.found, solution.outcomes == Outcome.NOTHING
         if solved.any():
@@ -164,7 +164,7 @@ class Highs(Solver):
             missed[blocked] = ~self.program.refutes(refused, solution.multipliers[blocked])
         return np.flatnonzero(missed)
 
-    def _solved(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
+    def _solved(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
         """Solve each row in units of its length, see `Data`; a change is a rise less a fall."""
         data, d = Data(self, cases, cutoff), self.program.width
         out = Solution.blank(len(cases), self.program)
@@ -186,7 +186,7 @@ class Highs(Solver):
         self._sign_rays(out, cases)
         return out
 
-    def _sign_rays(self, out: Solution, cases: Cases) -> None:
+    def _sign_rays(self, out: Solution, cases: Batch) -> None:
         """HiGHS does not say in which sense a ray refutes its row; the program does."""
         rows = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
         if len(rows):

@@ -27,7 +27,7 @@ from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Box
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Logistic", "Newton"]
@@ -59,7 +59,7 @@ class Logistic(Solver):
         (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
         return loss.matrix[0], float(loss.offset[0])
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         row, offset = self._score
         score = cases.x @ row + offset
         meet = self._absolute if self.program.encoded_cost.absolute.any() else self._squared
@@ -69,7 +69,7 @@ class Logistic(Solver):
         outcomes = np.where(empty, Outcome.INFEASIBLE, Outcome.FOUND).astype(np.int8)
         return Solution(points, share[:, None], outcomes, np.zeros(len(points)))
 
-    def _squared(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _squared(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, d) points and (n,) v under a squared cost."""
         row, _ = self._score
         direction = -0.5 * row / self.program.encoded_cost.quadratic
@@ -84,7 +84,7 @@ class Logistic(Solver):
         return points, share
 
     def _within(
-        self, direction: FloatArray, cases: Cases, score: FloatArray, share: FloatArray
+        self, direction: FloatArray, cases: Batch, score: FloatArray, share: FloatArray
     ) -> FloatArray:
         """(n,) v with bounds: exact for the columns that are free, until these stay the same.
 
@@ -113,7 +113,7 @@ class Logistic(Solver):
             open_ = open_[np.abs(share[open_] - before) > 1e-16 * before]
         return share
 
-    def _absolute(self, cases: Cases, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _absolute(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, d) points and (n,) v under an absolute cost."""
         (row, offset), encoded_cost = self._score, self.program.encoded_cost.absolute
         start = np.minimum(np.maximum(cases.x, cases.low), cases.high)
@@ -188,7 +188,7 @@ class Newton(Solver):
         gram[:m, :m] = self._directions @ self._condition.matrix.T
         return 0.5 * (gram + gram.T)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = self._unbounded(cases)
         outside = np.flatnonzero(~self._is_inside(out.points, cases))
         out.points[outside] = np.nan
@@ -203,13 +203,13 @@ class Newton(Solver):
         return out
 
     @staticmethod
-    def _is_inside(points: FloatArray, cases: Cases) -> BoolArray:
+    def _is_inside(points: FloatArray, cases: Batch) -> BoolArray:
         """(n,): whether points keep the bounds; not where there is none."""
         if cases.unbounded:
             return ~np.isnan(points[:, 0])
         return np.asarray(((points >= cases.low) & (points <= cases.high)).all(axis=1))
 
-    def _unbounded(self, cases: Cases) -> Solution:
+    def _unbounded(self, cases: Batch) -> Solution:
         """As if only immutable columns were bounded."""
         condition, x = self._condition, cases.x
         scores = np.zeros((len(x), condition.size + 1))
@@ -227,7 +227,7 @@ class Newton(Solver):
         self,
         scores: FloatArray,
         gram: FloatArray,
-        cases: Cases,
+        cases: Batch,
         shares: FloatArray | None = None,
     ) -> Reduced:
         """The solution in as many dimensions as there are classes."""
@@ -244,7 +244,7 @@ class Newton(Solver):
         weighed = reduced.settled & (reduced.weight > 0.0)
         return shares * np.where(weighed, 2.0 / reduced.weight, 1.0)[:, None]  # or they may refute
 
-    def _within(self, case: Cases, out: Solution, i: int) -> None:
+    def _within(self, case: Batch, out: Solution, i: int) -> None:
         """One row with bounds: exact for the columns that are free, until these stay the same."""
         condition, directions, x = self._condition, self._directions, case.x[0]
         low, high = case.low[0] - x, case.high[0] - x

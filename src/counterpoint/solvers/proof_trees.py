@@ -15,7 +15,7 @@ import numpy as np
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, Splits, pick, stacked
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.branch_and_bound import levels
 
@@ -48,7 +48,7 @@ class SplitNodes(NamedTuple):
 
 
 def proof_trees(
-    program: Program, cases: Cases, boxes: SearchedBoxes, roots: IntArray, bound: FloatArray
+    program: Program, cases: Batch, boxes: SearchedBoxes, roots: IntArray, bound: FloatArray
 ) -> ProofTrees:
     """Return the trees that begin with the boxes of some roots, by their splits.
 
@@ -114,7 +114,7 @@ def _splits(program: Program, boxes: SearchedBoxes, inner: IntArray) -> SplitNod
 
 
 def _beyond(
-    program: Program, node: IntArray, whole: Cases, low: FloatArray, high: FloatArray
+    program: Program, node: IntArray, whole: Batch, low: FloatArray, high: FloatArray
 ) -> SplitNodes:
     """Return splits of what lies beyond the ends (m, d) of numbers from the nodes' boxes."""
     numeric, steps = program.domain.numeric, program.domain.steps
@@ -136,7 +136,7 @@ def _beyond(
 
 def _excluded(
     program: Program,
-    cases: tuple[Cases, Cases, Cases],
+    cases: tuple[Batch, Batch, Batch],
     boxes: SearchedBoxes,
     by_level: list[IntArray],
 ) -> list[SplitNodes]:

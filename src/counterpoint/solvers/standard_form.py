@@ -18,7 +18,7 @@ import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 
 __all__ = ["BatchBounds", "StandardForm", "balanced_units"]
 
@@ -88,7 +88,7 @@ class StandardForm:
         """(rows, d)."""
         return np.asarray(self._unscaled / self.size[:, None] * self.unit)
 
-    def limits(self, cases: Cases, length: float = 1.0) -> BatchBounds:
+    def limits(self, cases: Batch, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
         values, none = affine.start(x), np.zeros((len(cases), len(self.program.domain.groups)))
@@ -98,7 +98,7 @@ class StandardForm:
         unit, size = self.unit * length, self.size * length
         return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 
-    def points(self, change: FloatArray, cases: Cases, lengths: FloatArray) -> FloatArray:
+    def points(self, change: FloatArray, cases: Batch, lengths: FloatArray) -> FloatArray:
         """(n, d) the points that changes in units of (n,) lengths lead to, inside their bounds."""
         y = cases.x + change * self.unit * lengths[:, None]
         return np.minimum(np.maximum(y, cases.low), cases.high)
@@ -111,7 +111,7 @@ class StandardForm:
         return out
 
 
-def balanced_units(program: Program, case: Cases) -> FloatArray:
+def balanced_units(program: Program, case: Batch) -> FloatArray:
     """(d,) units in which the demands of one row and its columns are of about one size.
 
     Geometric equilibration of the linear rows and what they miss by. Units of cost, which are the

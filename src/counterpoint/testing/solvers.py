@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers import Effort, Outcome, Solution, Solver
 from counterpoint.testing.known import KNOWN, Known
 
@@ -50,7 +50,7 @@ def check_solver(
     return len(problems)
 
 
-def _described(solver: type[Solver], problem: Known) -> tuple[str, Cases, float]:
+def _described(solver: type[Solver], problem: Known) -> tuple[str, Batch, float]:
     """Return the name of the check, the row, and the tolerance of its cost, in cost units."""
     scale = max(abs(problem.cost), 1.0) if np.isfinite(problem.cost) else 0.0
     tolerance = (solver.accuracy + 1e-9) * scale

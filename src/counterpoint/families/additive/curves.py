@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import STEP_SLACK, TINY, BoolArray, FloatArray, IntArray, gamma
 from counterpoint.problem.costs import PercentileCost
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
 __all__ = ["Bends", "Curve", "sizes_of"]
@@ -242,7 +242,7 @@ class Bends:
         inside = np.where(single < low, up, np.where(single > high, down, single))
         return np.where((inside >= low) & (inside <= high), inside, y)
 
-    def reachable(self, cases: Cases, steps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def reachable(self, cases: Batch, steps: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, k, p) the least and largest values within each piece and the bounds of the cases."""
         x, low, high = (v[:, self.columns, None] for v in (cases.x, cases.low, cases.high))
         low, high = np.maximum(low, self.starts), np.minimum(high, self.ends)
@@ -272,7 +272,7 @@ class Bends:
 
     def least(
         self,
-        cases: Cases,
+        cases: Batch,
         weights: FloatArray,
         slope: FloatArray,
         encoded_cost: tuple[FloatArray, FloatArray],
@@ -326,7 +326,7 @@ class Bends:
 
     def _candidates(
         self,
-        cases: Cases,
+        cases: Batch,
         weights: FloatArray,
         pull: FloatArray,
         encoded_cost: tuple[FloatArray, FloatArray],

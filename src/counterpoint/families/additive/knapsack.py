@@ -23,7 +23,7 @@ from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import pick
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.programs.separable import Diagonal, best_changes
 from counterpoint.rows import lattice
 
@@ -148,7 +148,7 @@ class Knapsack:
 class KnapsackRows:
     """The knapsacks of n rows: their domains, what options cost and gain, and what is missing."""
 
-    def __init__(self, knapsack: Knapsack, cases: Cases) -> None:
+    def __init__(self, knapsack: Knapsack, cases: Batch) -> None:
         self.knapsack, self.cases = knapsack, cases
         k, n, program = knapsack, len(cases), knapsack.program
         self.x = x = cases.x[:, k.numbers]

@@ -23,7 +23,7 @@ from counterpoint.families.additive.knapsack import (
 )
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.proof import ProofTrees, pick, put
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution
 from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
@@ -64,11 +64,11 @@ class NodeRecord(NamedTuple):
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of columns without an end
 def search_knapsacks(
     knapsack: Knapsack,
-    cases: Cases,
+    cases: Batch,
     effort: Effort,
     cutoff: FloatArray | None,
     most: int,
-    domain: Cases | None = None,
+    domain: Batch | None = None,
 ) -> Solution:
     """Search each row with at most so many nodes; rows share their time.
 
@@ -378,7 +378,7 @@ def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray)
 
 
 def _proof(
-    rows: KnapsackRows, domain: Cases, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray
+    rows: KnapsackRows, domain: Batch, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray
 ) -> ProofTrees:
     """Return the trees of rows that are not stuck, in encoded columns."""
     k, cases, row, record = rows.knapsack, rows.cases, tree.row, tree.record

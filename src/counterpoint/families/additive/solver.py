@@ -23,7 +23,7 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import ProofTrees
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 __all__ = ["Knapsacks"]
@@ -89,7 +89,7 @@ class Knapsacks(Solver):
         """The program as a knapsack."""
         return Knapsack(self.program)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         if not len(cases):
             return Solution.blank(0, self.program)
         share = FINE if self.knapsack.smooth is None else HALF
@@ -116,7 +116,7 @@ class Knapsacks(Solver):
         rounded = continuous.in_single_precision(points[:, columns])
         points[:, columns] = np.where(single, rounded, points[:, columns])
 
-    def _deepened(self, cases: Cases, effort: Effort, cutoff: FloatArray | None) -> Solution:
+    def _deepened(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
         """Search within a cost that grows until it suffices, for columns without an end.
 
         A point of less cost is no further away in a column than that cost takes there.

@@ -13,7 +13,7 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamm
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.duality import NonConvexDuality
 from counterpoint.programs.program import NonConvex, Program
-from counterpoint.programs.region import Cases, Cut, Region
+from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal
 
 __all__ = ["SumBounds", "SumDuality", "lifted"]
@@ -101,7 +101,7 @@ class SumDuality(NonConvexDuality):
 
     def bound(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         cut: Cut,
         at: FloatArray | None,
@@ -110,14 +110,14 @@ class SumDuality(NonConvexDuality):
         value, rounding, _ = self._value(cases, multipliers, cut, margin, priced=True)
         return np.maximum(np.where(np.isnan(value), 0.0, value - rounding), 0.0)
 
-    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+    def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
         value, rounding, size = self._value(cases, multipliers, cut, None, priced=False)
         with np.errstate(invalid="ignore"):
             return np.asarray(value > rounding + 1e-12 * size)
 
     def _value(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         cut: Cut,
         margin: FloatArray | None,

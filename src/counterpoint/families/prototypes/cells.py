@@ -30,7 +30,7 @@ from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence, proof_size
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
-from counterpoint.programs.region import Cases, Cut, LazyUnion, Region
+from counterpoint.programs.region import Batch, Cut, LazyUnion, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union, search_listed
 
 __all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells", "spread_of"]
@@ -103,10 +103,10 @@ class VoronoiCells(LazyUnion):
         i, j = self.leaders[s], self.rivals[rivals]
         j = j[self.place[j] != self.place[i]]
         high = self.offset[i] - self.offset[j] - self.safety_margin
-        low, margin_rate, loses = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        low, margin_coefficient, loses = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
         if self.order is not None:
             loses = (self.order[j] < self.order[i]).astype(np.float64)
-        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, margin_rate, loses)
+        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, margin_coefficient, loses)
         return rows if self.units is None else rows.ties_resolved(self.units)
 
     def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
@@ -138,7 +138,7 @@ class VoronoiCells(LazyUnion):
         """Return the rivals whose rows a point misses, beyond rounding; the farthest ahead first.
 
         ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
-        see `Cases`.
+        see `Batch`.
         """
         scores, i = self.matrix @ y + self.offset, self.leaders[s]
         size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
@@ -199,7 +199,7 @@ class CellRelaxation(Bounding):
 
     program: Program
     cells: VoronoiCells
-    case: Cases
+    case: Batch
     rivals: IntArray
     weights: FloatArray
     spread: FloatArray | None
@@ -275,11 +275,11 @@ class CellRelaxation(Bounding):
             bound[doubtful[refuted]] = np.inf
         return bound
 
-    def _repeated(self, count: int) -> Cases:
+    def _repeated(self, count: int) -> Batch:
         """The row as often as that, without repeating anything in memory."""
         case = self.case
         arrays = (case.x, case.low, case.high, case.margin)
-        return Cases(*(np.broadcast_to(row[0], (count, row.shape[1])) for row in arrays))
+        return Batch(*(np.broadcast_to(row[0], (count, row.shape[1])) for row in arrays))
 
     @cached_property
     def start(self) -> FloatArray:
@@ -363,7 +363,7 @@ def search_cells(state: Incumbents, pieces: Union, _margins: object) -> list[Row
 
 
 def evidence_of(
-    cells: VoronoiCells, program: Program, cases: Cases, bound_proof: BoundProof
+    cells: VoronoiCells, program: Program, cases: Batch, bound_proof: BoundProof
 ) -> RowEvidence:
     """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
     relaxations, proofs = [], bound_proof.family_proofs or ()
@@ -395,7 +395,7 @@ def _positions(numbers: Sequence[Any], count: int) -> IntArray:
     return np.array(numbers, dtype=np.intp)
 
 
-def _with_spreads(program: Program, cases: Cases) -> Iterator[tuple[Cases, FloatArray | None]]:
+def _with_spreads(program: Program, cases: Batch) -> Iterator[tuple[Batch, FloatArray | None]]:
     """Each row with its spread; rows with the same columns held share one."""
     spreads = dict[bytes, FloatArray | None]()
     for case in cases:
@@ -415,7 +415,7 @@ class CellSearch:
     """
 
     def __init__(
-        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Cases,
+        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Batch,
         spread: FloatArray | None,
     ) -> None:  # fmt: skip
         self.state, self.row, self.program, self.cells = state, np.array([i]), program, cells

@@ -389,9 +389,9 @@ class LocalPrototypes(Form):
         if len(straight):
             apart, total = shift - self.shifts[straight], shift + self.shifts[straight]
             rows, high = 2.0 * apart @ matrix, limit[alike] - (apart * total).sum(axis=1)
-            low, margin_rate = np.full(len(rows), -np.inf), np.ones(len(rows))
+            low, margin_coefficient = np.full(len(rows), -np.inf), np.ones(len(rows))
             tie_lost = loses[alike].astype(np.float64)
-            conditions.append(LinearBounds(rows, low, high, margin_rate, tie_lost))
+            conditions.append(LinearBounds(rows, low, high, margin_coefficient, tie_lost))
         for k in np.flatnonzero(~alike).tolist():
             rival, rival_shift = self.factors[self.metric[elsewhere[k]]], self.shifts[elsewhere[k]]
             numbers = float(limit[k]), 1.0, float(loses[k])

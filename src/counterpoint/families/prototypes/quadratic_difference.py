@@ -51,7 +51,7 @@ from counterpoint.numerics import (
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.duality import NonConvexDuality
 from counterpoint.programs.program import NonConvex, Program
-from counterpoint.programs.region import Cases, Cut, Region
+from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
 __all__ = ["Curvature", "Lagrangian", "QuadraticDifference", "Quadrics", "curvature_of"]
@@ -68,9 +68,9 @@ class QuadraticDifference(NonConvex):
     """‖F y + f‖² <= ‖H y + h‖² + limit.
 
     ``matrix``, ``offset``: (k, d) F and (k,) f: what y is near to; ``rival``, ``rival_offset``: (l,
-    d) H and (l,) h: what it is farther from; ``limit``: A number; ``margin_rate``: by how many
+    d) H and (l,) h: what it is farther from; ``limit``: A number; ``margin_coefficient``: by how many
     score units a unit of margin lowers the limit; 0 for what is a constraint and no part of a
-    target; ``tie_rate``: the same for the margin that only ties need: 1 where a tie is lost.
+    target; ``tie_coefficient``: the same for the margin that only ties need: 1 where a tie is lost.
     """
 
     matrix: FloatArray
@@ -78,12 +78,12 @@ class QuadraticDifference(NonConvex):
     rival: FloatArray
     rival_offset: FloatArray
     limit: float
-    margin_rate: float = 0.0
-    tie_rate: float = 0.0
+    margin_coefficient: float = 0.0
+    tie_coefficient: float = 0.0
 
     def tightened(self, margin: FloatArray) -> QuadraticDifference:
         """The same with its limit lowered by a (1, 2) margin."""
-        rates = (self.margin_rate, self.tie_rate)
+        rates = (self.margin_coefficient, self.tie_coefficient)
         return replace(self, limit=self.limit - float(margin[0] @ rates))
 
     @cached_property
@@ -128,7 +128,7 @@ class Quadrics:
             self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
         self._flat = self.maps.reshape(-1, d).T
         self.limits = np.array([c.limit for c in conditions])
-        rates = [[c.margin_rate, c.tie_rate] for c in conditions]
+        rates = [[c.margin_coefficient, c.tie_coefficient] for c in conditions]
         self._margin_effects = np.array(rates).reshape(-1, 2)
         self._gamma = gamma(k + d + 2)  # of one entry of a map
         self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
@@ -220,7 +220,7 @@ class Lagrangian:
 
     quadrics: Quadrics
     domain: SeparableDomain
-    cases: Cases
+    cases: Batch
     weights: FloatArray
     cut: Cut
     encoded_cost: FloatArray
@@ -425,7 +425,7 @@ class Curvature(NonConvexDuality):
         types = (QuadraticDifference, LinearBounds, Box)
         return Region(tuple(c for c in self.program.region if not isinstance(c, types)))
 
-    def meets(self, points: FloatArray, cases: Cases) -> BoolArray:
+    def meets(self, points: FloatArray, cases: Batch) -> BoolArray:
         """(n,): which points meet the program with the margins, but for rounding."""
         inside = (cases.low <= points) & (points <= cases.high)
         out: BoolArray = np.asarray(inside.all(axis=1))
@@ -442,7 +442,7 @@ class Curvature(NonConvexDuality):
         return out
 
     def tightened(self, margin: FloatArray) -> Region:
-        demands = (c for c in self.quadrics.conditions if c.margin_rate or c.tie_rate)
+        demands = (c for c in self.quadrics.conditions if c.margin_coefficient or c.tie_coefficient)
         return Region(tuple(c.tightened(margin) for c in demands))
 
     @cached_property
@@ -470,7 +470,7 @@ class Curvature(NonConvexDuality):
 
     def bound(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         cut: Cut,
         at: FloatArray | None,
@@ -495,7 +495,7 @@ class Curvature(NonConvexDuality):
             out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
         return out
 
-    def refutes(self, cases: Cases, multipliers: FloatArray, cut: Cut) -> BoolArray:
+    def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
         out = np.zeros(len(cases.x), dtype=bool)
         none = np.zeros((len(self._condition_base),) * 2)
@@ -506,7 +506,7 @@ class Curvature(NonConvexDuality):
 
     def _weighed(
         self,
-        cases: Cases,
+        cases: Batch,
         multipliers: FloatArray,
         cut: Cut,
         base: FloatArray,

@@ -22,7 +22,7 @@ from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.program import Program
 from counterpoint.programs.proof import NUMBER, SET
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
 __all__ = ["BoxCosts", "CellBoxes", "RowCosts", "on_lattice"]
@@ -105,7 +105,7 @@ class RelationCosts:
     """
 
     def __init__(
-        self, program: Program, case: Cases, multipliers: FloatArray, share: float
+        self, program: Program, case: Batch, multipliers: FloatArray, share: float
     ) -> None:
         self.program, self.x, encoded_cost = program, case.x[0], program.encoded_cost
         cut = program.cut(multipliers[None], case.x)
@@ -146,7 +146,7 @@ class RowCosts:
     """
 
     def __init__(
-        self, grid: Grid, program: Program, case: Cases, multipliers: FloatArray | None = None
+        self, grid: Grid, program: Program, case: Batch, multipliers: FloatArray | None = None
     ) -> None:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
         low, high = on_lattice(self.x, case.low[0], case.high[0], program.domain.steps)

@@ -25,7 +25,7 @@ from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
 from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.proof import LEAF, OLD, ProofTrees, inherited, pick
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Batch, Region
 from counterpoint.search.search import Incumbents, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
@@ -56,7 +56,7 @@ class BoxProofs(Bounding):
 
     program: Program
     condition: LeafSums
-    cases: Cases
+    cases: Batch
     trees: Sequence[ProofTrees]
     reported: FloatArray  # (n,) bounds that rest on the word of a solver; 0 for none
 
@@ -222,7 +222,7 @@ def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
 
 
 def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:
-    """Return by how much (r,) each demand is to be met, for a margin as of `Cases`."""
+    """Return by how much (r,) each demand is to be met, for a margin as of `Batch`."""
     return np.asarray(margin[0] + np.where(condition.strict, margin[1], 0.0))
 
 
@@ -238,7 +238,7 @@ def require_rows(program: Program) -> None:
 
 
 def evidence_of(
-    condition: LeafSums, program: Program, cases: Cases, proof: BoundProof
+    condition: LeafSums, program: Program, cases: Batch, proof: BoundProof
 ) -> BoxProofs:
     """Return the bounds of recorded proofs, which are checked whenever they are asked for."""
     require_rows(program)
@@ -263,7 +263,7 @@ class Relations:
     def __init__(self, row: RowCosts, subproblem: Subproblem) -> None:
         self.row, self.subproblem, self.program = row, subproblem, subproblem.program
 
-    def within(self, box: CellBoxes, eps: float | None = None) -> Cases:
+    def within(self, box: CellBoxes, eps: float | None = None) -> Batch:
         """Return the row within a box; surely so, if numbers are kept so that 1 + eps is next."""
         row, grid = self.row, self.row.grid
         low, high = np.array(self.row.bounds)
@@ -273,7 +273,7 @@ class Relations:
         high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
         high[grid.members] = np.minimum(high[grid.members], box.among[0])
         low, high = on_lattice(row.x, low, high, self.program.domain.steps)
-        return Cases(row.case.x, low[None], high[None], np.zeros(1))
+        return Batch(row.case.x, low[None], high[None], np.zeros(1))
 
     def cheapest(
         self, box: CellBoxes, gap: float, eps: float | None = None

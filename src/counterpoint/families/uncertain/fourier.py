@@ -154,7 +154,7 @@ class FourierConstraint(NonConvex):
     margin: float = 0.0  # in score units
     law: NoiseLaw | None = None  # that of μ (F,); None for no noise
     probability: float = 0.5
-    tie_rate: float = 0.0  # 1 if a tie is the other class's, else 0
+    tie_coefficient: float = 0.0  # 1 if a tie is the other class's, else 0
 
     @cached_property
     def score(self) -> CosineSum:
@@ -163,7 +163,7 @@ class FourierConstraint(NonConvex):
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n,) what (n, 2) margins of rows add to the constraint's own."""
-        return np.asarray(margin @ np.array([1.0, self.tie_rate]))
+        return np.asarray(margin @ np.array([1.0, self.tie_coefficient]))
 
     def excess(self, y: FloatArray) -> FloatArray:
         missed = self.margin - self.score.value(y)

@@ -30,7 +30,7 @@ from counterpoint.families.uncertain.target import Robust
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.evidence import Bounding, BoundProof
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
 
@@ -131,7 +131,7 @@ def fourier_margins(
     return FourierMargins(table, balls, segments, x, x if ends is None else ends, not is_norm)
 
 
-def _movable(cases: Cases) -> BoolArray:
+def _movable(cases: Batch) -> BoolArray:
     """(n, d) the columns that can move, or have to."""
     x, low, high = cases.x, cases.low, cases.high
     return np.asarray((low < high) | (low > x) | (high < x))
@@ -284,7 +284,7 @@ class DistanceBounds(Bounding):
 
     cost: EncodedCost
     limit: FourierConstraint
-    cases: Cases
+    cases: Batch
     safety_margins: FourierMargins | None = None  # by how much more the score has to lead
 
     @property

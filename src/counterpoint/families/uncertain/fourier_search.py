@@ -37,7 +37,7 @@ from counterpoint.programs.conditions import (
 )
 from counterpoint.programs.evidence import Bounding
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Batch, Region
 from counterpoint.search.search import Incumbents, StartHint, Subproblem, Union
 from counterpoint.solvers import require_known
 from counterpoint.solvers.base import Effort, Optimality, Outcome
@@ -105,7 +105,7 @@ class RowSearch:
     def __init__(
         self,
         program: Program,
-        case: Cases,
+        case: Batch,
         effort: Effort,
         hint: StartHint,
         safety_margins: FourierMargins | None,
@@ -300,7 +300,7 @@ class RowSearch:
         is_within = self._excess(point) <= 0.0 and self._is_feasible(point[None])[0]
         return point if is_within else y
 
-    def _optimum(self, model: Region, case: Cases) -> FloatArray | None:
+    def _optimum(self, model: Region, case: Batch) -> FloatArray | None:
         """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
         effort = replace(self.effort, gap=min(self.effort.gap, 1e-9))
         program = Program(self.convex.encoded_cost, self.convex.region & model)

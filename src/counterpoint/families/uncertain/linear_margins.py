@@ -21,7 +21,7 @@ from counterpoint.privacy.noise import NoiseLaw
 from counterpoint.problem.costs import EncodedCost, Manhattan
 from counterpoint.programs.conditions import CutOracle, LinearBounds
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.search.search import SafetyMargins
 
 __all__ = [
@@ -162,7 +162,7 @@ class DualNorms:
     change. How far a column may go counts in `room` alone.
     """
 
-    def __init__(self, program: Program, cases: Cases) -> None:
+    def __init__(self, program: Program, cases: Batch) -> None:
         self.program, self.cases = program, cases
         self.is_norm = program.encoded_cost.kind is Manhattan
         hot = ~program.domain.numeric
@@ -236,7 +236,7 @@ def linear_margins(
     noise: tuple[FloatArray, FloatArray],
     probability: float,
     program: Program,
-    cases: Cases,
+    cases: Batch,
     score: tuple[FloatArray, float],
 ) -> LinearMargins:
     """Return the safety margin of each row for a score, given by its slope (d,) and constant.
@@ -294,7 +294,7 @@ def share_answered(
     moves: tuple[FloatArray, FloatArray],
     probability: float,
     program: Program,
-    case: Cases,
+    case: Batch,
     score: tuple[FloatArray, float],
 ) -> float:
     """About how often a release leaves room for an answer to one row, from public numbers alone.

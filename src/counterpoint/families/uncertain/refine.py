@@ -19,7 +19,7 @@ from counterpoint.families.uncertain.linear_margins import LinearMargins
 from counterpoint.numerics import VIOLATION, FloatArray
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, Evidence, RowEvidence
-from counterpoint.programs.region import Cases, Region
+from counterpoint.programs.region import Batch, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.duals import purified
@@ -54,7 +54,7 @@ class Refinement:
     def __init__(
         self,
         piece: Subproblem,
-        case: Cases,
+        case: Batch,
         effort: Effort,
         *,
         outer: Refinement | None = None,
@@ -118,7 +118,7 @@ class Refinement:
         """Where hardly anything is missed, the next point is to be a little inside."""
         cost = float(self.piece.program.objective(y, self.case)[0])
         rows, first = self.evidence.program.affine, self._missed_at_first
-        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.margin_rate)
+        unit = float(np.abs(self.evidence.multipliers[0, : rows.size]) @ rows.margin_coefficient)
         unit = max(unit, cost / first if first > 0.0 else 0.0)  # what a score unit costs, about
         # A solver that misses nearly the same twice does not do better: its rows have errors.
         stuck = abs(missed - self.missed) <= 1e-3 * missed

@@ -23,7 +23,7 @@ from counterpoint.families.prototypes.solvers.lower_bound import RELAXED, Quadri
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
@@ -55,7 +55,7 @@ class Ccp(Solver):
         """The nearest points that meet single conditions."""
         return Quadric(self.program)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
             reached = np.inf if cutoff is None else float(cutoff[i])
@@ -75,7 +75,7 @@ class LocalSearch:
     ``cutoff`` is a cost that is reached: a dearer point is of no use.
     """
 
-    def __init__(self, owner: Ccp, case: Cases, effort: Effort, cutoff: float) -> None:
+    def __init__(self, owner: Ccp, case: Batch, effort: Effort, cutoff: float) -> None:
         self.owner, self.descents, self.program = owner, owner.descents, owner.program
         self.case, self.effort, self.cutoff = case, effort, cutoff
         self.cost, self.bound, self.is_empty = np.inf, 0.0, False

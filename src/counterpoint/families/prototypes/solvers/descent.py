@@ -24,7 +24,7 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds
 from counterpoint.programs.program import Program, relaxed
-from counterpoint.programs.region import Cases, Coupling, Region
+from counterpoint.programs.region import Batch, Coupling, Region
 from counterpoint.solvers.base import Effort, translated
 from counterpoint.solvers.clarabel import SOLVED, Clarabel
 
@@ -70,16 +70,16 @@ class Descents:
         near = [self.quadrics.conditions[j] for j in self.quadrics.nearest]
         return np.stack([-np.linalg.pinv(c.matrix) @ c.offset for c in near])
 
-    def satisfied(self, points: FloatArray, case: Cases) -> BoolArray:
+    def satisfied(self, points: FloatArray, case: Batch) -> BoolArray:
         """(k,): which points meet the program, but for rounding."""
         cases = case.take(np.zeros(len(points), dtype=np.intp))
         return curvature_of(self.program).meets(points, cases)
 
-    def encoded_cost(self, point: FloatArray, case: Cases) -> float:
+    def encoded_cost(self, point: FloatArray, case: Batch) -> float:
         """What a point (d,) costs."""
         return float(self.program.encoded_cost(point[None], case.x)[0])
 
-    def corrected(self, start: FloatArray, case: Cases) -> FloatArray:
+    def corrected(self, start: FloatArray, case: Batch) -> FloatArray:
         """A point near a start that meets quadratic conditions and rows, or comes nearer to it.
 
         Newton's method on what is missed, by the least change in units of the price; columns that
@@ -106,7 +106,7 @@ class Descents:
             y = np.clip(y, low, high)
         return y
 
-    def alone(self, case: Cases) -> FloatArray:
+    def alone(self, case: Batch) -> FloatArray:
         """(k, d) for each column that is no category the least change of it alone that is enough.
 
         Along a line an excess is a quadratic, so its roots are the only candidates; whole columns
@@ -125,7 +125,7 @@ class Descents:
         points = x + move[:, None] * np.eye(len(x))[np.tile(column, 3)]
         return points[self.satisfied(points, case)]
 
-    def descended(self, start: FloatArray, case: Cases, end: float) -> FloatArray | None:
+    def descended(self, start: FloatArray, case: Batch, end: float) -> FloatArray | None:
         """(d,) the cheapest point of a descent from a start that meets the program, or None.
 
         It stops at ``end`` in the seconds of ``perf_counter``.
@@ -155,7 +155,7 @@ class Descents:
         points = np.vstack([best, points[self.satisfied(points, case)]])
         return np.asarray(points[self.program.encoded_cost(points, case.x).argmin()])
 
-    def _entered(self, start: FloatArray, case: Cases, end: float) -> FloatArray | None:
+    def _entered(self, start: FloatArray, case: Batch, end: float) -> FloatArray | None:
         """A point near a start that meets the program, or None."""
         if not np.isfinite(start).all():
             return None
@@ -170,7 +170,7 @@ class Descents:
         return at if self.satisfied(at[None], case)[0] else None
 
     def _step(
-        self, at: FloatArray, case: Cases, end: float, penalty: float | None = None
+        self, at: FloatArray, case: Batch, end: float, penalty: float | None = None
     ) -> FloatArray | None:
         """(d,) the optimum of the convex part about a point; None if that fails.
 
@@ -192,7 +192,7 @@ class Descents:
         y[columns] = point[: int(columns.sum())]
         return y
 
-    def _tidied(self, point: FloatArray, case: Cases, end: float) -> FloatArray:
+    def _tidied(self, point: FloatArray, case: Batch, end: float) -> FloatArray:
         """The same with what hardly moved held still, if that costs no more.
 
         Interior points leave traces.
@@ -209,12 +209,12 @@ class Descents:
         dear = self.encoded_cost(tidy, case) >= self.encoded_cost(point, case) * (1.0 + STALLED)
         return point if dear or not self.satisfied(tidy[None], case)[0] else tidy
 
-    def _within(self, start: FloatArray, end: FloatArray, case: Cases) -> FloatArray:
+    def _within(self, start: FloatArray, end: FloatArray, case: Batch) -> FloatArray:
         """The end of a step, or as near to it as quadratic conditions are met from there on."""
         share = self._entry(end, start - end, case)
         return start if np.isnan(share) else end + share * (start - end)
 
-    def _entry(self, point: FloatArray, move: FloatArray, case: Cases) -> float:
+    def _entry(self, point: FloatArray, move: FloatArray, case: Batch) -> float:
         """The largest t in [0, 1] from which on to 1 point + t · move meets quadratic conditions.
 
         NaN if it misses one of them at 1.
@@ -228,8 +228,8 @@ class Descents:
         return float(ends[(ends > 0.0) & (ends < 1.0)].max(initial=0.0))
 
     def _convex_part(
-        self, at: FloatArray, case: Cases, penalty: float | None
-    ) -> tuple[Program, Cases, tuple[float, float]]:
+        self, at: FloatArray, case: Batch, penalty: float | None
+    ) -> tuple[Program, Batch, tuple[float, float]]:
         """One row's convex part as a program: the tangents' J rows come before the program's own.
 
         Its columns are those that can move, or have to; a square for each prototype, in units of
@@ -293,7 +293,7 @@ class Descents:
             absolute[-1] = penalty * cost_cutoff
         open_ = np.where(np.arange(width) < k, 0.0, np.inf)
         bounds = over(x)[None], over(low)[None], (over(high) + open_)[None]
-        cases = Cases(*bounds, np.zeros((1, 2)))
+        cases = Batch(*bounds, np.zeros((1, 2)))
         return (
             Program(EncodedCost(absolute, quadratic), Region(tuple(couplings))),
             cases,

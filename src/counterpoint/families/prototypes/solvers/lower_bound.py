@@ -51,7 +51,7 @@ from counterpoint.programs.conditions import (
     Whole,
 )
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
 from counterpoint.solvers.clarabel import SOLVED, settings
 
@@ -92,7 +92,7 @@ class Quadric(Solver):
     def _axes(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
         return Memo()
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases.x), self.program)
         points, weights, empty = self.nearest(cases)
         out.multipliers[:, self.program.size - self.curvature.size :][:, : weights.shape[1]] = (
@@ -104,7 +104,7 @@ class Quadric(Solver):
         out.outcomes[empty | cases.empty] = Outcome.INFEASIBLE
         return out
 
-    def nearest(self, cases: Cases) -> tuple[FloatArray, FloatArray, BoolArray]:
+    def nearest(self, cases: Batch) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Return each row's nearest point that meets the condition which asks for most.
 
         These (n, d) points, NaN without one; (n, J) multipliers, not 0 for that condition alone;
@@ -140,7 +140,7 @@ class Quadric(Solver):
         return np.where(np.abs(values) <= noise, 0.0, values), np.asarray(metric @ vectors)
 
     def _solve(
-        self, q: FloatArray, axes: FloatArray, cases: Cases
+        self, q: FloatArray, axes: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """`nearest` for rows with the same columns that can move."""
         quadrics = self.curvature.quadrics
@@ -231,7 +231,7 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
 
 
 def relaxed(
-    program: Program, case: Cases, size: float, effort: Effort
+    program: Program, case: Batch, size: float, effort: Effort
 ) -> tuple[FloatArray, FloatArray] | None:
     """The relaxation for one row, without what is integral; None if it is not solved.
 
@@ -253,7 +253,7 @@ class _Moments:
     are at ``positions`` in the program (−1 for none), with a sign.
     """
 
-    def __init__(self, program: Program, case: Cases, size: float) -> None:
+    def __init__(self, program: Program, case: Batch, size: float) -> None:
         self.program, self.case, self.size = program, case, size
         self.curvature = curvature_of(program)
         d, low, high = program.width, case.low[0], case.high[0]

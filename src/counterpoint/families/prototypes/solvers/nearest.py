@@ -12,7 +12,7 @@ from counterpoint.numerics import FloatArray
 from counterpoint.problem.costs import SquaredEuclidean
 from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.program import Program
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import translated
 from counterpoint.solvers.daqp import TOLERANCES
 
@@ -29,7 +29,7 @@ def is_plain(program: Program) -> bool:
 
 
 def nearest_point(
-    program: Program, rows: LinearBounds, case: Cases
+    program: Program, rows: LinearBounds, case: Batch
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the (1, d) cheapest point that meets some rows, and their (1, m) multipliers.
 

@@ -20,7 +20,7 @@ from counterpoint.families.prototypes.solvers.lower_bound import Quadric
 from counterpoint.numerics import EPS, TINY, VIOLATION, FloatArray
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.program import tightened
-from counterpoint.programs.region import Cases
+from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Scip(Solver):
         """The local search whose descents make points exact."""
         return Ccp(self.program)
 
-    def solve(self, cases: Cases, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
+    def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out = Solution.blank(len(cases), self.program)
         for i, case in enumerate(cases):
             search, bound = LocalSearch(self.local, case, effort, np.inf), np.inf
@@ -136,7 +136,7 @@ class Scip(Solver):
         if cost < search.cost * (1.0 - VIOLATION) and missed <= VIOLATION:
             search.point, search.cost = y, cost
 
-    def _typical_cost(self, case: Cases) -> float:
+    def _typical_cost(self, case: Batch) -> float:
         """Return what it costs to meet the most demanding quadratic condition, or about |x|."""
         points = case.x + np.maximum(np.abs(case.x), 1.0)
         if len(curvature_of(self.program).quadrics):
@@ -153,7 +153,7 @@ class Translation:
     for; infinite for none.
     """
 
-    def __init__(self, program: Program, case: Cases, cost_unit: float, limit: float) -> None:
+    def __init__(self, program: Program, case: Batch, cost_unit: float, limit: float) -> None:
         import pyscipopt
 
         self.sum, self.root = pyscipopt.quicksum, pyscipopt.sqrt

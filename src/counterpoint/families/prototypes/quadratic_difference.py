@@ -68,8 +68,8 @@ class QuadraticDifference(NonConvex):
     """‖F y + f‖² <= ‖H y + h‖² + limit.
 
     ``matrix``, ``offset``: (k, d) F and (k,) f: what y is near to; ``rival``, ``rival_offset``: (l,
-    d) H and (l,) h: what it is farther from; ``limit``: A number; ``margin_coefficient``: by how many
-    score units a unit of margin lowers the limit; 0 for what is a constraint and no part of a
+    d) H and (l,) h: what it is farther from; ``limit``: a number; ``margin_coefficient``: by how
+    many score units a unit of margin lowers the limit; 0 for what is a constraint and no part of a
     target; ``tie_coefficient``: the same for the margin that only ties need: 1 where a tie is lost.
     """
 

@@ -140,7 +140,7 @@ def test_a_reported_bound_is_called_reported_and_never_proved():
 class Local(Bounding):
     """What a search for local optima proves, and what a solver reported besides."""
 
-    is_local, kept = True, None
+    is_local, bound_proofs = True, ()
 
     def __init__(self, proved: float, told: float) -> None:
         self.given = np.array([proved]), np.array([told])

@@ -273,6 +273,7 @@ def test_a_fill_that_is_not_the_models_is_never_believed():
         fills = {**explainer.reading.fills, name: wrong}
         lying = cp.Explainer(model, data=data)
         lying.reading = replace(explainer.reading, fills=fills)
+        lying._queries = type(lying._queries)()  # made anew with these fills
         answers = lying.explain(data, "yes")
         gone = data[name].isna().to_numpy()
         np.testing.assert_array_equal(answers.status == cp.Status.INVALID, gone)

@@ -225,7 +225,11 @@ def _least(bounds_and_claims: Iterable[tuple[float, Claim]]) -> tuple[float, Cla
 def _searched(
     ask: Ask, width: int, searches: list[Search]
 ) -> tuple[list[list[Choice]], list[bool]]:
-    """Run the searches of all rows at once, until none of them wants more."""
+    """Run the searches of all rows in step: one batch in each round answers what all of them ask.
+
+    A search yields sets of features that must stay, and is sent a choice for each; it returns the
+    choices, and whether there are no others.
+    """
     ended: dict[int, tuple[list[Choice], bool]] = {}
     replies: dict[int, list[Choice] | None] = dict.fromkeys(range(len(searches)))
     while replies:

@@ -123,7 +123,7 @@ class Explainer:
         implied = (
             []
             if data is None
-            else self._shown(described_features or (), extrapolate=bool(extrapolate))
+            else self._observed_bounds(described_features or (), extrapolate=bool(extrapolate))
         )
         constant = [Immutable(*self.constant)] if self.constant else []
         self.implied: tuple[Constraint, ...] = (*constant, *implied)
@@ -364,10 +364,15 @@ class Explainer:
         seen = ((f.name, f.observed) for f in self.features)
         return tuple(name for name, values in seen if values and len({*values}) == 1)
 
-    def _shown(
+    def _observed_bounds(
         self, described_features: tuple[Feature, ...], *, extrapolate: bool
     ) -> list[WithinObserved]:
-        """That answers stay within what the data show, where nobody says otherwise."""
+        """Return the default constraints: answers stay within what the data show.
+
+        Numbers stay within their observed range, unless answers may extrapolate or a constraint
+        says more; categories that the model knows and the data never show are excluded, unless the
+        column is described without saying what was observed.
+        """
         within_observed = [c for c in self.constraints if isinstance(c, WithinObserved)]
         named_already = {
             name for c in within_observed for name in c.features or self.features.names

@@ -210,19 +210,23 @@ class Columns:
         return replace(wider, sizes=replace(self.sizes, matrix=size))
 
     def numbers(self) -> Columns:
-        """Turn every lookup, which must hold numbers, into coefficients of its block."""
+        """Turn every lookup, which must hold numbers, into coefficients of its block.
+
+        A category is a block of columns of which one is 1, so a lookup of numbers is one row of the
+        matrix, with its values at the columns of the block.
+        """
         if not self.lookups:
             return self
         starts = {j: self.features.blocks[at].start for j, (at, _) in self.lookups.items()}
         values = {j: self._floats(*lookup) for j, lookup in self.lookups.items()}
         rows = np.concatenate([np.full(len(numbers), j) for j, numbers in values.items()])
-        cols = np.concatenate(
+        columns = np.concatenate(
             [starts[j] + np.arange(len(numbers)) for j, numbers in values.items()]
         )
-        entries = np.concatenate(list(values.values())), (rows, cols)
-        entered = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
-        sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(entered))
-        matrix = sparse.csr_array(self.matrix + entered)
+        entries = np.concatenate(list(values.values())), (rows, columns)
+        coefficients = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
+        sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(coefficients))
+        matrix = sparse.csr_array(self.matrix + coefficients)
         return replace(self, matrix=matrix, lookups={}, sizes=sizes)
 
     def map(self) -> AffineMap:

@@ -179,14 +179,15 @@ def _without(
     needed: list[Constraint],
     is_impossible: Callable[[list[Constraint]], bool],
 ) -> list[Constraint]:
-    """What is left of constraints that exclude every answer if some go that need not stay.
+    """Return ``needed`` without those of ``superfluous`` that are not needed to exclude answers.
 
-    The same as if they went one after the other; but many that can go, go at once.
+    The result is that of dropping one after the other, each only if the others still exclude every
+    answer; but halves are dropped at once, which asks less often.
     """
-    gone = set(map(id, superfluous))
-    fewer = [atom for atom in needed if id(atom) not in gone]
-    if not superfluous or is_impossible(fewer):
-        return fewer
+    dropped = set(map(id, superfluous))
+    remaining = [atom for atom in needed if id(atom) not in dropped]
+    if not superfluous or is_impossible(remaining):
+        return remaining
     if len(superfluous) == 1:
         return needed
     half = len(superfluous) // 2
@@ -338,10 +339,10 @@ def _moved(atom: Bounds, factual: float, value: float, *, up: bool) -> Bounds:
 
 
 def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
-    """Return the highest probability that points reach, and the target with it as a relaxation.
+    """Return the highest probability that points reach, and a relaxation of the target to it.
 
-    None and no relaxation if the target asks for no probability or no point was found; nor is there
-    one where an answer with it is not certain.
+    The probability is None if the target asks for none, or no point was found. There is no
+    relaxation where the row itself has this probability, or where no answer with it is certain.
     """
     query, x = possible.query, possible.x
     target = query.target
@@ -359,23 +360,23 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
     is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
     probability_text, sure = rounded_down(reached, 6 if is_exact else 3), False
 
-    def other(probability: float) -> FeasibilityOracle:
+    def with_probability(probability: float) -> FeasibilityOracle:
         wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
         return FeasibilityOracle(query.asking(target=wanted), x, possible.end)
 
-    easier = other(float(probability_text))
-    if is_exact and query.model.form.margin(x, easier.query.target)[0] >= 0.0:
-        return reached, []  # the row itself has as much
-    if not easier.surely(query.constraints):
+    relaxed = with_probability(float(probability_text))
+    if is_exact and query.model.form.margin(x, relaxed.query.target)[0] >= 0.0:
+        return reached, []  # the row itself has this probability
+    if not relaxed.surely(query.constraints):
         return reached, []
     required_probability = getattr(target, field)
     if is_exact:  # else a search takes long
-        halfway = other(0.5 * (float(probability_text) + required_probability))
+        halfway = with_probability(0.5 * (float(probability_text) + required_probability))
         sure = halfway.point(query.constraints)[1]
     text = _said(
         f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
     )
-    return reached, [Relaxation(target, easier.query.target, text, sure)]
+    return reached, [Relaxation(target, relaxed.query.target, text, sure)]
 
 
 def _said(easier: str, now: str) -> str:

@@ -308,21 +308,24 @@ class FeasibilityOracle:
     def _asked(
         self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
     ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Query, Union, Batch]]:
-        """Which sets share the constraints that have to be in a program, with a row for each set.
+        """Yield, for sets of constraints that differ in bounds alone, one program with a row each.
 
-        The price is another one, unless that decides who is sure.
+        Yielded are the positions in ``sets``, the constraints that are in the program, the query,
+        its union, and the rows with the bounds of their sets. ``encoded_cost`` replaces the cost,
+        unless what is sure depends on the cost.
         """
         shared: dict[tuple[int, ...], list[int]] = {}
         ends, couplings = np.empty((2, len(sets), self.features.width)), []
         for i, constraints in enumerate(sets):
-            at = [self._position(c) for c in constraints]
-            bounds = self._bounds[:, [j for j in at if j >= 0]]
+            positions = [self._position(c) for c in constraints]
+            bounds = self._bounds[:, [j for j in positions if j >= 0]]
             ends[0, i] = bounds[0].max(axis=0, initial=-np.inf)
             ends[1, i] = bounds[1].min(axis=0, initial=np.inf)
-            couplings.append(tuple(c for c, j in zip(constraints, at, strict=True) if j < 0))
+            pairs = zip(constraints, positions, strict=True)
+            couplings.append(tuple(c for c, j in pairs if j < 0))
             shared.setdefault(tuple(map(id, couplings[-1])), []).append(i)
-        for which in shared.values():
-            coupling, rows = couplings[which[0]], np.array(which)
+        for members in shared.values():
+            coupling, rows = couplings[members[0]], np.array(members)
             query, pieces, case = self._program(coupling, encoded_cost)
             yield rows, coupling, query, pieces, case.take(0 * rows).within(*ends[:, rows])
 

@@ -486,9 +486,10 @@ def _witnesses(state: AnswerSearch, i: int, end: float) -> FloatArray:
 
 
 def _learn_from_data(state: AnswerSearch) -> list[int]:
-    """Answer rows by witnesses that are cheaper than what the search left; which.
+    """Answer rows by rows of the data that are cheaper than the search's answers; return the rows.
 
-    Rows of a batch for which closed forms found the answer are passed over.
+    Looked at are rows that ended at a limit; rows without an answer, if they are few or a branch
+    and bound searched them; and all rows, if they are few and a branch and bound searched them.
     """
     solution, effort, replaced = state.solution, state.query.effort, list[int]()
     if state.data is None:
@@ -532,9 +533,11 @@ def _answer_by_witness(state: AnswerSearch, i: int, points: FloatArray, cutoff: 
 
 
 def _judge_witness(state: AnswerSearch, i: int, certificates: Certificates) -> None:
-    """Certify a row that a witness answers: a proof that excludes the witness is none.
+    """Certify a row that a witness answers.
 
-    A bound that rests on the word of a solver is one on points that lead by a margin.
+    A proof with a bound above the witness's cost is wrong: there is a warning, and nothing is
+    claimed. What a solver reports without a proof is not used: it is about points that lead by a
+    margin, which the witness may not.
     """
     none = np.full(len(state.y), np.inf)
     proved = min(evidence.bounds(none)[0][i] for evidence in state.solution.evidence)

@@ -73,7 +73,7 @@ class Effort:
 
     @classmethod
     def asked(cls, gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
-        """That which a user asks for, in seconds; what makes no sense is an `InvalidInput`."""
+        """Check what a user asks for, the limit in seconds; nonsense is an `InvalidInput`."""
         check_number("gap", gap)
         if not 0 <= gap < np.inf:
             raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")

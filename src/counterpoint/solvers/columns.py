@@ -41,15 +41,18 @@ def is_wide(program: Program) -> bool:
 
 
 def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], Answer]) -> Answer:
-    """The answer to one row, by a solver of narrower programs."""
+    """Solve a wide program for one row on few of its columns, and add those that it pays to move.
+
+    The other columns stay. It ends where the multipliers show that no other column pays.
+    """
     unit_costs = program.encoded_cost.absolute
     weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
-    held = np.minimum(np.maximum(case.x, case.low), case.high)[0]
+    fixed_values = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
 
     def narrow(columns: BoolArray) -> Answer:
         few = Batch(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
-        return solve(_restricted(program, held, columns), replace(few, weight=case.weight))
+        return solve(_restricted(program, fixed_values, columns), replace(few, weight=case.weight))
 
     def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:
         """The columns with those that it pays to move; None if there are none."""
@@ -59,16 +62,16 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
         if outcome is Outcome.LIMIT or is_proved or not (free & ~columns).any():
             return None
         normal = program.cut(multipliers[None, :], case.x).normal[0]
-        room = np.where(normal > 0.0, held > case.low[0], held < case.high[0])
+        room = np.where(normal > 0.0, fixed_values > case.low[0], fixed_values < case.high[0])
         gain = np.where(room & free & ~columns, np.abs(normal) / unit_costs, 0.0)
         better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
         if outcome is Outcome.NOTHING or (refuted and not better.any()):
             return free  # all of them may tell more
         if not better.any():
             return None
-        most = np.argsort(gain)[-max(int(columns.sum()) // 2, FEW) :]
+        best = np.argsort(gain)[-max(int(columns.sum()) // 2, FEW) :]
         larger = np.array(columns)
-        larger[most[better[most]]] = True
+        larger[best[better[best]]] = True
         return larger
 
     rates = np.where(free, np.abs(normals(program)) / unit_costs, 0.0)
@@ -81,8 +84,8 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
     outcome, point, multipliers = answer
     if outcome is not Outcome.FOUND:
         return outcome, np.full(program.width, np.nan), multipliers
-    held[columns] = point
-    return outcome, held, multipliers
+    fixed_values[columns] = point
+    return outcome, fixed_values, multipliers
 
 
 def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Program:

@@ -49,20 +49,23 @@ OPTIONS = {
 
 @final
 class Data:
-    """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes."""
+    """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes.
+
+    A change is its rise less its fall: the first half of the columns are rises, the second falls.
+    """
 
     def __init__(self, model: Highs, cases: Batch, cutoff: FloatArray | None) -> None:
         form, n, switches = model.form, len(cases), len(model.switches)
         limits = form.limits(cases)
-        down, up = -limits.low, limits.high
-        low = np.maximum(np.hstack([-down, -up]), 0.0)
-        high = np.maximum(np.hstack([up, down]), low)
-        self.empty: BoolArray = np.asarray((up + down < -FEASIBILITY).any(axis=1))
+        largest_fall, largest_rise = -limits.low, limits.high
+        low = np.maximum(np.hstack([-largest_fall, -largest_rise]), 0.0)
+        high = np.maximum(np.hstack([largest_rise, largest_fall]), low)
+        self.empty: BoolArray = np.asarray((largest_rise + largest_fall < -FEASIBILITY).any(axis=1))
         self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
-        per = self.lengths[:, None]
-        none = np.zeros((n, switches))
-        self.low, self.high = np.hstack([low / per, none]), np.hstack([high / per, none + 1.0])
-        self.row_low, self.row_high = limits.row_low / per, limits.row_high / per
+        unit = self.lengths[:, None]
+        off = np.zeros((n, switches))
+        self.low, self.high = np.hstack([low / unit, off]), np.hstack([high / unit, off + 1.0])
+        self.row_low, self.row_high = limits.row_low / unit, limits.row_high / unit
         at_most = form.program.domain.at_most
         if at_most is not None:
             unlimited = np.full((n, form.program.width + 1), -np.inf)
@@ -72,7 +75,7 @@ class Data:
         reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
         with np.errstate(divide="ignore", invalid="ignore"):
             caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
-        self.caps = np.minimum(np.maximum(up, down), caps)
+        self.caps = np.minimum(np.maximum(largest_rise, largest_fall), caps)
 
 
 @final

@@ -193,9 +193,12 @@ def _chained(
 ) -> ProofTrees:
     """Return trees in which nodes are split one exclusion after the other, and then by their split.
 
-    Exclusions stand in the order of their nodes. Each adds two children: one that the search goes
-    on in, where the next exclusion of its node is made, or the node's split, and a leaf with the
-    multipliers ``closed_by``.
+    Exclusions stand in the order of their nodes. Each adds two children: a leaf with the
+    multipliers ``closed_by``, which is what was excluded, and a node in which the search goes on,
+    where the next exclusion of its node is made, or the node's split::
+
+        node ─ exclusion ─┬─ searched ─ exclusion ─┬─ searched ─ split ─┬─ child
+                          └─ closed                └─ closed            └─ child
     """
     n, count = len(boxes.row), len(exclusions.node)
     searched, closed = n + np.arange(count), n + count + np.arange(count)  # the new nodes

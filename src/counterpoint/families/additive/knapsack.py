@@ -445,7 +445,7 @@ class KnapsackLagrangian:
         return Terms(total + staying.sum(axis=1), slope, numbers, options, tables + staying)
 
     def _choose_levels(self, slope: FloatArray, change: FloatArray) -> None:
-        """Put the changes at which columns whose cost is by level are least."""
+        """Write the least of columns whose cost is by level into ``change``: a level or an end."""
         columns, row = self.knapsack.levelled, self.boxes.row
         low, high, ends = self.boxes.low[:, columns], self.boxes.high[:, columns], np.array(change)
         changes = [self.rows.level_changes[row]]

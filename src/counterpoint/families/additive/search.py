@@ -153,7 +153,10 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         return unbounded._replace(boxes=first), unbounded._replace(boxes=second), fits
 
     def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
-        """Keep better points: those that the bounds were reached by, with features replaced."""
+        """Keep better points: where the dual is least, and mixtures of these, rounded and repaired.
+
+        Repairing replaces features by others until the demands are met.
+        """
         live = dual.bound < self.best.cost[boxes.boxes.row]
         used = live[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
         which, index = np.nonzero(used.T)
@@ -205,10 +208,8 @@ def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArr
     total = terms.total + (multipliers * boxes.missing).sum(axis=1)
     room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
     limit = terms.numbers + np.maximum(room, 0.0)
-    up, down = (
-        k.cost.absolute - terms.slope,
-        k.cost.absolute + terms.slope,
-    )  # what a unit takes, both ways
+    # what a unit of a rise and of a fall takes
+    up, down = k.cost.absolute - terms.slope, k.cost.absolute + terms.slope
     rise = np.where(up > STEEP * k.cost.absolute, limit / up, np.inf)
     fall = np.where(down > STEEP * k.cost.absolute, -limit / down, -np.inf)
     # beyond the end to which a column is pulled, where nothing else is allowed

@@ -1,8 +1,8 @@
 """Unions in which one of many linear scores leads its rivals, and their search.
 
-To lead a single rival j, the score i of a cell must gain what it is behind at x. Under an absolute
-price that costs at least ``behind / rate``, where the rate is the most that a unit of cost gains, a
-dual norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
+To lead a single rival j, the score i of a cell must gain its deficit at x. At an absolute cost that
+takes at least ``deficit / rate``, where the rate is the most that a unit of cost gains, a dual
+norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
 at x. Only how much its row weighs is chosen by the search; what that proves is computed by
 `CellRelaxation`, with bounds and whole steps.
 
@@ -301,34 +301,34 @@ class CellRelaxation(Bounding):
         """
         low, high, encoded_cost = self.case.low[0], self.case.high[0], self.program.encoded_cost
         leaders, opponents = self.cells.leaders[cells][:, None], self.cells.rivals[rivals]
-        behind = self.scores[opponents] - self.scores[leaders] + self.cells.safety_margin
-        behind[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
+        deficit = self.scores[opponents] - self.scores[leaders] + self.cells.safety_margin
+        deficit[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
         slope = self.cells.matrix[opponents] - self.cells.matrix[leaders]
         absolute, diagonal = encoded_cost.absolute, encoded_cost.diagonal
-        gratis = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
-        if len(gratis):  # columns without a cost go to their better bound first
-            slopes, fall, rise = slope[:, :, gratis], self.start - low, high - self.start
+        costless = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
+        if len(costless):  # columns without a cost go to their better bound first
+            slopes, fall, rise = slope[:, :, costless], self.start - low, high - self.start
             with np.errstate(invalid="ignore"):
-                gained = np.where(slopes > 0.0, slopes * fall[gratis], -slopes * rise[gratis])
-            behind -= np.where(slopes == 0.0, 0.0, gained).sum(axis=2)
+                gain = np.where(slopes > 0.0, slopes * fall[costless], -slopes * rise[costless])
+            deficit -= np.where(slopes == 0.0, 0.0, gain).sum(axis=2)
         effect, falls, rises = np.abs(slope), low < self.start, high > self.start
         if not (falls.all() and rises.all()):
             effect *= np.where(slope > 0.0, falls, rises)
-        # Maximise the dual, weight · behind − ¼ weight² · squares. Up to a weight of 1 / rate no
+        # Maximise the dual, weight · deficit − ¼ weight² · squares. Up to a weight of 1 / rate no
         # slope exceeds an absolute cost.
-        squares, bent = np.zeros(behind.shape), np.flatnonzero(diagonal)
+        squares, curved = np.zeros(deficit.shape), np.flatnonzero(diagonal)
         if self.spread is not None:
             squares = ((slope @ self.spread) ** 2).sum(axis=2)
-        elif len(bent):
-            squares = effect[:, :, bent] ** 2 @ (1.0 / diagonal[bent])
-        flat = np.flatnonzero(absolute)
-        rate = (effect[:, :, flat] / absolute[flat]).max(axis=2, initial=0.0)
+        elif len(curved):
+            squares = effect[:, :, curved] ** 2 @ (1.0 / diagonal[curved])
+        linear = np.flatnonzero(absolute)
+        rate = (effect[:, :, linear] / absolute[linear]).max(axis=2, initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.minimum(2.0 * behind / squares, 1.0 / rate)
-            cost = weight * behind - 0.25 * weight * weight * squares
-        impossible = np.isinf(weight) & (behind > 0.0)
-        cost = np.where(impossible, np.inf, np.where(behind > 0.0, cost, 0.0))
-        return cost, np.where(impossible, 1.0, np.where(behind > 0.0, weight, 0.0))
+            weight = np.minimum(2.0 * deficit / squares, 1.0 / rate)
+            cost = weight * deficit - 0.25 * weight * weight * squares
+        impossible = np.isinf(weight) & (deficit > 0.0)
+        cost = np.where(impossible, np.inf, np.where(deficit > 0.0, cost, 0.0))
+        return cost, np.where(impossible, 1.0, np.where(deficit > 0.0, weight, 0.0))
 
 
 def spread_of(encoded_cost: EncodedCost, free: BoolArray) -> FloatArray | None:

@@ -312,9 +312,10 @@ class RowCosts:
         return BoxCosts(boxes, base, *nearest, numbers_stay, groups_stay, changes_left)
 
     def test_costs(self, costs: BoxCosts, tests: IntArray) -> tuple[FloatArray, BoolArray | None]:
-        """Return the least cost (t, n) of passing tests, in ascending order, above that of boxes.
+        """Return what t tests, in ascending order, cost n boxes above their least cost, (t, n).
 
-        And whether that changes one more of the features that count; None if they are not counted.
+        The second array says whether a test changes one more of the features that count; it is None
+        where they are not counted.
         """
         grid, boxes = self.grid, costs.boxes
         ends = np.searchsorted(tests, [len(grid.number), grid.pad])

@@ -261,17 +261,17 @@ def direction(
     shares: FloatArray,
     weight: FloatArray,
     residual: FloatArray,
-    weighed: FloatArray,
+    gram_residual: FloatArray,
     forcing: FloatArray,
 ) -> FloatArray:
-    """(K, n) Δu with (λI + WG) Δu = −r.
+    """Return Newton's direction, (K, n) Δu with (λI + WG) Δu = −r and W = diag(p) − p pᵀ.
 
-    Of (K, K) G, (K, n) p, (n,) λ, (K, n) r and G r. ``forcing``: (n,) how exactly, as the error in
-    units of the direction itself.
+    ``gram``: (K, K) G; ``shares``: (K, n) p; ``weight``: (n,) λ; ``residual``: (K, n) r;
+    ``gram_residual``: (K, n) G r; ``forcing``: (n,) the relative accuracy that is enough.
     """
     root, mean = np.sqrt(shares), gram @ shares
     spread = dots(shares, mean)
-    right = root * (dots(shares, weighed) - weighed)
+    right = root * (dots(shares, gram_residual) - gram_residual)
     # matrices of 128 KiB in all: one call of LAPACK is the quickest
     if right.ndim == 1 or shares.size * len(shares) <= 1 << 14:
         h = _solved(gram, (root, mean, spread, weight), right)
@@ -289,7 +289,11 @@ def direction(
 
 
 def _solved(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
-    """The systems (λI + D C D) h = right by LAPACK; by the diagonal where rounding spoilt one."""
+    """Solve (λI + D C D) h = right by LAPACK, or by its diagonal where rounding spoilt a system.
+
+    D = diag(√p), and C is the Gram matrix centred by the shares p; ``systems`` holds √p, G p, pᵀG p
+    and λ.
+    """
     root, mean, spread, weight = systems[0].T, systems[1].T, *systems[2:]
     matrices = gram - mean[..., None]
     matrices -= mean[..., None, :]

@@ -593,7 +593,7 @@ def test_its_absence_names_the_extra():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == (
         "The service needs fastapi, which is not installed. "
-        "Install it with pip install 'counterpoint[app]'.\n"
+        "In a checkout of counterpoint, run: pip install '.[app]'.\n"
     )
 
 

@@ -362,6 +362,16 @@ def test_pages_are_markdown():
     assert rst == []
 
 
+def test_extras_are_installed_from_a_checkout():
+    """The index has no counterpoint: ``pip install 'counterpoint[plots]'`` finds nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    sources = [file for file in SOURCE.rglob("*") if file.suffix in {".py", ".html", ".js"}]
+    texts = {file: file.read_text() for file in [*PAGES, *sources] if file.stem != "CHANGELOG"}
+    assert [file for file, text in texts.items() if "counterpoint[" in text] == []
+    commands = {e for text in texts.values() for e in re.findall(r"install '\.\[(\w+)\]", text)}
+    assert commands - {"NAME"} <= project["optional-dependencies"].keys()
+
+
 def test_the_blocks_are_found():
     """The parser itself: it would be a pity if all pages passed because no block was seen."""
     found = [b for page in PAGES for b in blocks(page)]

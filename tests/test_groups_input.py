@@ -437,9 +437,9 @@ def test_an_extra_that_is_missing_is_named(
 ):
     for missing in ("matplotlib", "matplotlib.pyplot", "torch"):
         monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingExtra, match="counterpoint\\[plots\\]"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[plots\]'"):
         model.path_.plot()
-    with pytest.raises(MissingExtra, match="counterpoint\\[torch\\]"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[torch\]'"):
         TorchFunction(lambda rows: rows, 4)
 
 

@@ -30,7 +30,7 @@ def test_nothing_is_imported_before_it_is_used():
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == (
         "Path.plot needs matplotlib, which is not installed. "
-        "Install it with pip install 'counterpoint[plots]'.\n"
+        "In a checkout of counterpoint, run: pip install '.[plots]'.\n"
     )
 
 

@@ -573,5 +573,5 @@ def test_a_bare_module_is_told_of_the_wrapper(module: nn.Module, options: dict[s
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "torch"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(cp.MissingExtra, match=r"pip install 'counterpoint\[torch\]'"):
+    with pytest.raises(cp.MissingExtra, match=r"pip install '\.\[torch\]'"):
         cp.LastLayer(object())

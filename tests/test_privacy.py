@@ -379,7 +379,7 @@ def test_the_noise_is_from_opendp_and_from_no_seed(name: str, monkeypatch: pytes
         drawn.append(model(name, random_state=0).fit(X, y).coef_)
     assert (drawn[0] != drawn[1]).all()
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    with pytest.raises(MissingExtra, match=r"install counterpoint\[privacy\]"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[privacy\]'"):
         model(name).fit(X, y)
 
 

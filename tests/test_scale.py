@@ -467,7 +467,8 @@ def test_the_extra_is_named_where_it_is_missing(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(cp.MissingExtra, match=rf"{package[:6]}.*, which .*counterpoint\[scale\]"):
+    sentence = rf"{package[:6]}.*, which .*pip install '\.\[scale\]'"
+    with pytest.raises(cp.MissingExtra, match=sentence):
         run(EXPLAINER, rows, tmp_path / "out", "granted")
 
 

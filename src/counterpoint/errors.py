@@ -43,6 +43,7 @@ __all__ = [
     "is_listed",
     "is_number",
     "listed",
+    "missing_extra",
     "position_of",
     "several",
     "shown",
@@ -115,6 +116,26 @@ class BudgetError(CounterpointError):
 @final
 class PrivacyLeakWarning(UserWarning):
     """A private model is used so that something is told which its noise does not cover."""
+
+
+def missing_extra(need: str, extra: str, otherwise: str = "") -> MissingExtra:
+    """Return the error for a package that an optional part needs, with the command that brings it.
+
+    It names a checkout, because the package index has no counterpoint.
+
+    Parameters
+    ----------
+    need
+        What needs which package: ``"Pictures need matplotlib"``.
+    extra
+        One of the extras of ``pyproject.toml``.
+    otherwise
+        A sentence that says what can be done without the package.
+    """
+    return MissingExtra(
+        f"{need}, which is not installed. "
+        f"In a checkout of counterpoint, run: pip install '.[{extra}]'. {otherwise}".rstrip()
+    )
 
 
 EXPLAINER = ("an Explainer", " Pass cp.Explainer(model, data=...).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import counterpoint as cp
+from counterpoint.errors import missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -67,9 +68,6 @@ def make_app(  # noqa: PLR0913 (as an estimator: options have names)
         from counterpoint.app.guard import Guard
         from counterpoint.app.service import service
     except ImportError as error:
-        raise cp.MissingExtra(
-            f"The service needs {error.name}, which is not installed. "
-            "Install it with pip install 'counterpoint[app]'."
-        ) from None
+        raise missing_extra(f"The service needs {error.name}", "app") from None
     dashboard = Dashboard(model, data, problem or cp.Problem(), people, rows=rows, seconds=seconds)
     return Guard(service(dashboard), token, hosts, size=size, seconds=seconds)

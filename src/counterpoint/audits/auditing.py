@@ -17,9 +17,9 @@ import counterpoint as cp
 from counterpoint.errors import (
     EXPLAINER,
     InvalidInput,
-    MissingExtra,
     all_of,
     check_number,
+    missing_extra,
     several,
     shown,
     some,
@@ -98,9 +98,7 @@ class Audit:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise MissingExtra(
-                "Audit.plot needs matplotlib; install it with pip install 'counterpoint[plots]'."
-            ) from None
+            raise missing_extra("Audit.plot needs matplotlib", "plots") from None
         bars = self.constraints.head(10)[::-1]
         wide = len(bars) > 0
         figure = Figure(figsize=(11.0 if wide else 6.0, 4.2), layout="constrained")

@@ -63,8 +63,8 @@ def demo(
     else:
         serve = "counterpoint serve model.skops --data train.csv --spec policy.toml"
         out.print(
-            "\nOn a page of its own you can try your what-ifs of this model:\n"
-            "  pip install 'counterpoint[app]'\n"
+            "\nOn a page of its own you can try your what-ifs of this model; in a checkout:\n"
+            "  pip install '.[app]'\n"
             f"  counterpoint demo --save desk && cd desk && {serve}",
             soft_wrap=True,
         )

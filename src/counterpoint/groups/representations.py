@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit
 
-from counterpoint.errors import InvalidInput, MissingExtra, several
+from counterpoint.errors import InvalidInput, missing_extra, several
 from counterpoint.numerics import BoolArray, FloatArray
 
 __all__ = [
@@ -358,10 +358,7 @@ class TorchFunction(Representation):
         try:
             import torch
         except ImportError:
-            raise MissingExtra(
-                "TorchFunction needs torch, which is not installed. "
-                "Install it with pip install 'counterpoint[torch]'."
-            ) from None
+            raise missing_extra("TorchFunction needs torch", "torch") from None
         self.function, self.features, self._torch = function, int(features), torch
 
     def __repr__(self) -> str:

@@ -17,11 +17,11 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from counterpoint.errors import (
     InvalidInput,
-    MissingExtra,
     ModelNotFitted,
     UnsupportedModel,
     is_comparable,
     listed,
+    missing_extra,
     shown,
 )
 from counterpoint.models.columns import column_of
@@ -116,10 +116,7 @@ class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             from torch.nn import Module
         except ImportError:
-            raise MissingExtra(
-                "LastLayer needs torch, which is not installed. "
-                "Install it with pip install 'counterpoint[torch]'."
-            ) from None
+            raise missing_extra("LastLayer needs torch", "torch") from None
         if not isinstance(self.module, Module):
             raise InvalidInput(
                 "Expected a torch.nn.Module, such as the last layer of a classifier; got "

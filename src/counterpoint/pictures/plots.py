@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from counterpoint.errors import InvalidInput, MissingExtra, NoAnswer
+from counterpoint.errors import InvalidInput, NoAnswer, missing_extra
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.rows.features import Categorical, Continuous
 
@@ -359,10 +359,7 @@ def axes_of(
         from matplotlib import pyplot as plt
         from matplotlib.axes import Axes
     except ImportError:
-        raise MissingExtra(
-            f"{needing} matplotlib, which is not installed. "
-            "Install it with pip install 'counterpoint[plots]'."
-        ) from None
+        raise missing_extra(f"{needing} matplotlib", "plots") from None
     if ax is None:
         _, made = plt.subplots(1, counts[0], figsize=size, layout="constrained", squeeze=False)
         return list(made[0])

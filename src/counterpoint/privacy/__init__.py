@@ -5,7 +5,7 @@ its weights with noise that hides any single row (Rubinstein et al., 2012; Chaud
 What is guaranteed, what has to be public and what must not be done is on the page *Private models*.
 The laws of noise, `counterpoint.privacy.noise`, serve any other model with uncertain weights too.
 
-The noise is drawn by OpenDP: ``pip install 'counterpoint[privacy]'``.
+The noise is drawn by OpenDP: in a checkout, ``pip install '.[privacy]'``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 from scipy.special import gammainccinv, log_ndtr
 
-from counterpoint.errors import MissingExtra, SolverFailure
+from counterpoint.errors import SolverFailure, missing_extra
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 
@@ -169,10 +169,7 @@ def _opendp() -> Iterator[Any]:
         import opendp.prelude as dp
         from opendp.mod import OpenDPException
     except ImportError as error:
-        raise MissingExtra(
-            "Expected OpenDP, which draws the noise of a private model, and it is not installed: "
-            "install counterpoint[privacy]."
-        ) from error
+        raise missing_extra("The noise of a private model needs OpenDP", "privacy") from error
     dp.enable_features("contrib")
     try:
         yield dp

@@ -26,7 +26,7 @@ import numpy as np
 from joblib.hashing import NumpyHasher
 
 from counterpoint import Explainer, InvalidInput, Label, MissingExtra, Problem, Target, __version__
-from counterpoint.errors import check_flag, check_number, shown, some
+from counterpoint.errors import check_flag, check_number, missing_extra, shown, some
 from counterpoint.scale.blocks import answered, block_rows, no_rows
 from counterpoint.scale.shards import (
     Fragment,
@@ -214,10 +214,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
 
 
 def _missing_extra(error: ImportError) -> MissingExtra:
-    return MissingExtra(
-        f"Batches need {(error.name or '').partition('.')[0]}, which is not installed. "
-        "Install it with pip install 'counterpoint[scale]'."
-    )
+    return missing_extra(f"Batches need {(error.name or '').partition('.')[0]}", "scale")
 
 
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:

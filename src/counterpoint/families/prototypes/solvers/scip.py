@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from counterpoint.errors import MissingExtra, SolverFailure
+from counterpoint.errors import SolverFailure, missing_extra
 from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.ccp import Ccp, LocalSearch
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric
@@ -73,9 +73,10 @@ class Scip(Solver):
         try:
             import pyscipopt  # noqa: F401
         except ImportError:
-            raise MissingExtra(
-                "A search for global optima needs SCIP: pip install 'counterpoint[global]'. "
-                "Without it, ask for optimality='local'."
+            raise missing_extra(
+                "A search for global optima needs SCIP",
+                "global",
+                "Without it, ask for optimality='local'.",
             ) from None
 
     @cached_property

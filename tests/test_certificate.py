@@ -25,6 +25,7 @@ from counterpoint.certificate import (
     UNFOUND,
     UNSURE,
     Certificates,
+    Comparison,
     certify,
     judge,
     lower_bounds,
@@ -305,7 +306,7 @@ def test_sentences_promise_what_a_guarantee_is_about():
         return said_of(status, cp.Claim.NONE, guarantee, has_answer=found, on_edge=found)
 
     none, fixed = cp.Guarantee.NONE, cp.Guarantee.FIXED
-    for status in (cp.Status.OPTIMAL, cp.Status.SUBOPTIMAL, cp.Status.LIMIT):
+    for status in (cp.Status.SUBOPTIMAL, cp.Status.LIMIT):
         assert text(status, none, found=True) == f"{MESSAGES[status]} {ON_EDGE}"
         assert text(status, fixed, found=True) == f"{MESSAGES[status]} {SURE[fixed]} {ON_EDGE}"
     assert text(cp.Status.LIMIT, fixed) == MESSAGES[cp.Status.LIMIT]
@@ -314,6 +315,22 @@ def test_sentences_promise_what_a_guarantee_is_about():
     for status, told in ((cp.Status.INFEASIBLE, UNSURE[fixed]), (cp.Status.UNPROVED, UNFOUND)):
         assert text(status, none) == MESSAGES[status]
         assert text(status, fixed) == told
+
+
+def test_the_sentence_of_an_optimal_answer_says_what_it_is_the_best_of_and_how_sure_that_is():
+    def text(claim: cp.Claim, *, gap: float = 1e-6, **batch: bool) -> str:
+        comparison = Comparison.of(**({"is_cheapest": True, "is_tradeoff": False} | batch))
+        sort = cp.Status.OPTIMAL, claim, cp.Guarantee.NONE
+        return said_of(*sort, has_answer=True, on_edge=False, comparison=comparison, gap=gap)
+
+    proved, reported = cp.Claim.PROVED, cp.Claim.REPORTED
+    assert text(proved) == "This is the cheapest possible change (proved)."
+    assert text(reported) == "This is the cheapest possible change (as a solver reports)."
+    assert text(proved, gap=0.05) == "No possible change is more than 5 % cheaper (proved)."
+    assert text(proved, is_tradeoff=True) == "This is the best possible trade-off (proved)."
+    assert text(proved, is_cheapest=False) == (
+        "This is the cheapest change that differs enough from the answers before it (proved)."
+    )
 
 
 # Through the whole library

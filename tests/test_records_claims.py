@@ -168,6 +168,7 @@ def test_a_lie_that_calls_itself_reported_is_not_ok() -> None:
     farther = near | {k: far[k] for k in ("answer", "cost", "objective", "violation", "rounding")}
     farther |= {"margin": far["margin"] + 3.0, "claim": "reported", "gap": 0.0, "proof": None}
     farther |= {"bound": far["objective"], "proved_bound": 0.0}
+    farther |= {"message": "This is the cheapest possible change (as a solver reports)."}
     for lie in (_sealed(near | none), _sealed(farther)):
         found = cp.recheck(lie, model)
         assert not found.ok
@@ -252,16 +253,19 @@ def test_a_gap_is_closed_up_to_the_gap_that_was_asked_for_and_no_more() -> None:
     records = [record for record in records if record["status"] == "suboptimal"]
     assert len(records) > 2
     words = {"status": "optimal", "claim": "proved"}
-    words["message"] = "No better answer exists, to within the gap asked for."
     for record in records:
         assert cp.recheck(record, model).ok
         for share, ok in ((1.01, True), (0.99, False), (0.2, False)):
             asked = record["asked"] | {"gap": share * record["gap"]}
+            percent = f"{100 * asked['gap']:.6g} %"
+            words["message"] = f"No possible change is more than {percent} cheaper (proved)."
             found = cp.recheck(_sealed(record | words | {"asked": asked}), model)
             assert found.ok == ok
             assert ok or "Its status is not what is computed." in found.problems
         # nor is a bound within that gap any other than what is proved
         asked = record["asked"] | {"gap": 1.01 * record["gap"]}
+        percent = f"{100 * asked['gap']:.6g} %"
+        words["message"] = f"No possible change is more than {percent} cheaper (proved)."
         numbers = {"bound": record["objective"], "gap": 0.0}
         found = cp.recheck(_sealed(record | words | numbers | {"asked": asked}), model)
         assert "Its bound is not what is computed." in found.problems

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "Certificate",
     "Certificates",
     "Claim",
+    "Comparison",
     "Status",
     "certify",
     "judge",
@@ -77,8 +79,37 @@ class Status(Word):
     """The row cannot be used; the message says why."""
 
 
+@final
+class Comparison(Enum):
+    """What an optimal answer is the best of: in words, and beside one that would be better."""
+
+    CHEAPEST = "the cheapest possible change", "possible change is more than {} cheaper"
+    TRADEOFF = "the best possible trade-off", "possible trade-off is more than {} better"
+    ALTERNATIVE = (
+        "the cheapest change that differs enough from the answers before it",
+        "change that differs enough from the answers before it is more than {} cheaper",
+    )
+    TRADEOFF_OF_SEVERAL = "the best trade-off of its kind", "such trade-off is more than {} better"
+
+    @classmethod
+    def of(cls, *, is_cheapest: bool, is_tradeoff: bool) -> Comparison:
+        """Return what answers to a target are compared with."""
+        if is_tradeoff:
+            return cls.TRADEOFF if is_cheapest else cls.TRADEOFF_OF_SEVERAL
+        return cls.CHEAPEST if is_cheapest else cls.ALTERNATIVE
+
+    def sentence(self, claim: Claim, gap: float) -> str:
+        """Say that nothing better exists, up to the relative ``gap`` that was asked for."""
+        best, better = self.value
+        source = "as a solver reports" if claim is Claim.REPORTED else "proved"
+        if gap <= NEGLIGIBLE:
+            return f"This is {best} ({source})."
+        return f"No {better.format(f'{100.0 * gap:.6g} %')} ({source})."
+
+
+NEGLIGIBLE = 1e-6
+"""The largest relative gap that a sentence leaves out: the default of `Explainer.explain`."""
 MESSAGES = {
-    Status.OPTIMAL: "No better answer exists, to within the gap asked for.",
     Status.ALREADY: "The model already gives the target; nothing has to change.",
     Status.SUBOPTIMAL: "This is a valid answer; another may be better, by at most its gap.",
     Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
@@ -90,10 +121,10 @@ LOCALLY = "This is a local optimum; a better answer may exist elsewhere."
 """The message of a suboptimal answer whose claim is local."""
 ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
 SURE = {
-    Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this one was chosen by "
-    "looking at the weights.",
-    Guarantee.SELECTION: "It was chosen by looking at the weights; what is promised is a share of "
-    "all questions, and not of the answers.",
+    Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this answer was chosen "
+    "by looking at the weights, so it may hold less often.",
+    Guarantee.SELECTION: "It was chosen by looking at the weights, so the promise is a share of "
+    "all questions, and no probability for this answer.",
 }
 """Added to the message of an answer to a `Robust`."""
 UNSURE = {
@@ -116,11 +147,20 @@ ON_EDGE = (
 """Added to the message of such an answer, see `Certificate.on_edge`."""
 
 
-def said_of(
-    status: Status, claim: Claim, guarantee: Guarantee, *, has_answer: bool, on_edge: bool
+def said_of(  # noqa: PLR0913 (what a row's sentences depend on)
+    status: Status,
+    claim: Claim,
+    guarantee: Guarantee,
+    *,
+    has_answer: bool,
+    on_edge: bool,
+    comparison: Comparison = Comparison.CHEAPEST,
+    gap: float = NEGLIGIBLE,
 ) -> str:
-    """The sentences for a row."""
-    if status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
+    """Return the sentences for a row, answered up to the relative ``gap`` that was asked for."""
+    if status is Status.OPTIMAL:
+        text = comparison.sentence(claim, gap)
+    elif status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
         text = LOCALLY
     elif status is Status.INFEASIBLE:
         text = UNSURE.get(guarantee, MESSAGES[status])

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.caches import fields_only
-from counterpoint.certificate import COLUMNS, Certificate, Certificates, Claim, Status, said_of
+from counterpoint.certificate import (
+    COLUMNS,
+    Certificate,
+    Certificates,
+    Claim,
+    Comparison,
+    Status,
+    said_of,
+)
 from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
@@ -311,6 +319,11 @@ class Counterfactuals:
             proofs=[(rows - first, pieces) for rows, pieces in _taken(self.proofs, first, end)],
         )
 
+    @property
+    def _comparison(self) -> Comparison:
+        is_tradeoff = not self.query.target.demanding
+        return Comparison.of(is_cheapest=self.is_cheapest, is_tradeoff=is_tradeoff)
+
     def _status(self, i: int) -> Status:
         return [*Status][self.statuses[i]]
 
@@ -319,7 +332,15 @@ class Counterfactuals:
         if i in self.problems:
             return self.problems[i]
         status, c = self._status(i), self.certificates[i]
-        text = said_of(status, c.claim, c.guarantee, has_answer=c.valid, on_edge=c.on_edge)
+        text = said_of(
+            status,
+            c.claim,
+            c.guarantee,
+            has_answer=c.valid,
+            on_edge=c.on_edge,
+            comparison=self._comparison,
+            gap=self.query.effort.gap,
+        )
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
             chance = self.targets[i].requirement.chance
             self._remarks[i] = ""
@@ -350,6 +371,8 @@ class Counterfactuals:
                 [*Guarantee][guarantee],
                 has_answer=bool(valid),
                 on_edge=bool(on_edge),
+                comparison=self._comparison,
+                gap=self.query.effort.gap,
             )
             code[k] = words.setdefault(text, len(words))
         codes = code[sort]

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from counterpoint.errors import BudgetError, InvalidInput, check_number, shown
+from counterpoint.errors import BudgetError, InvalidInput, check_number, several, shown
 from counterpoint.privacy.mechanisms import UPWARDS, Budget
 
 __all__ = ["BudgetAccountant", "concentrated_epsilon", "learned_before"]
@@ -207,9 +207,9 @@ class BudgetAccountant:
         if epsilon > UPWARDS * self.epsilon or delta > UPWARDS * self.delta:
             spent = "({:g}, {:g})".format(*self.total())
             raise BudgetError(
-                f"Expected all releases to cost at most (epsilon, delta) = ({self.epsilon:g}, "
-                f"{self.delta:g}), and {len(self)} of them have cost {spent}; with this one it "
-                f"were ({epsilon:g}, {delta:g}). Release less, or with a smaller epsilon."
+                f"The budget is (epsilon, delta) = ({self.epsilon:g}, {self.delta:g}), and "
+                f"{several(len(self), 'release')} cost {spent}; this one would make it "
+                f"({epsilon:g}, {delta:g}). Release less, or with a smaller epsilon."
             )
 
 

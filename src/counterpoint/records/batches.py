@@ -59,7 +59,7 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
         sizes = [proof_size(program) for program in programs]
         proofs = _proofs(answers, at, sizes)
         values = _columns(answers, at, recorded, proofs)
-        values["message"] = messages_of(values)
+        values["message"] = messages_of(values, query)
         for k, i in enumerate(indices):
             if i in answers.problems:
                 values["message"][k] = answers.problems[i]

@@ -177,7 +177,7 @@ def check(
         ):
             wrong.append((sentence, np.isin(every, index[rows])))
     wrong += _different(batch.values, expected)
-    texts = messages_of(batch.values | expected)
+    texts = messages_of(batch.values | expected, query)
     texts[[*problems]] = [*problems.values()]
     same = [item == text for item, text in zip(batch.values["message"], texts, strict=True)]
     if target.requirement.chance is not None:  # what is said besides is found by searches

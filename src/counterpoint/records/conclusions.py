@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Claim, Status, lower_bounds, relative_gap, said_of
+from counterpoint.certificate import Claim, Comparison, Status, lower_bounds, relative_gap, said_of
 from counterpoint.families.registry import families
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
@@ -21,6 +21,7 @@ from counterpoint.search.search import Union
 if TYPE_CHECKING:
     from counterpoint.programs.evidence import Bounding, BoundProof
     from counterpoint.programs.program import Program
+    from counterpoint.search.query import Query
 
 __all__ = ["concluded", "messages_of", "nothing"]
 
@@ -131,15 +132,22 @@ def _evidence(
     return Evidence.of_proof(program, cases, proof)
 
 
-def messages_of(values: Mapping[str, Any]) -> NDArray[np.object_]:
+def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
     """(n,) what records say in words of rows that can be used, by their other words and numbers."""
+    comparison = Comparison.of(is_cheapest=True, is_tradeoff=not query.target.demanding)
     valid = values["valid"].astype(bool)
     edge = valid & (values["margin"] < values["rounding"])
     words = (values[name].tolist() for name in ("status", "claim", "guarantee"))
     sorts = [*zip(*words, valid.tolist(), edge.tolist(), strict=True)]
     texts = {
         sort: said_of(
-            Status(sort[0]), Claim(sort[1]), Guarantee(sort[2]), has_answer=sort[3], on_edge=sort[4]
+            Status(sort[0]),
+            Claim(sort[1]),
+            Guarantee(sort[2]),
+            has_answer=sort[3],
+            on_edge=sort[4],
+            comparison=comparison,
+            gap=query.effort.gap,
         )
         for sort in {*sorts}
     }

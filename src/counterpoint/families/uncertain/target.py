@@ -360,7 +360,7 @@ def attainable_sentence(
         noise = f"{share:g} times the noise"
         noise += "" if epsilon is None else f" (epsilon = {epsilon:g})"
         required = f"{float(target.probability)!r} is attainable with {noise}"
-        sentence += f"; {required}, were the known weights the same"
+        sentence += f"; {required}, if the known weights stayed the same"
     return f"{sentence}."
 
 

@@ -62,7 +62,17 @@ def _frame(name: str) -> pd.DataFrame:
 @pytest.fixture
 def german() -> pd.DataFrame:
     """German credit: 1000 rows, mixed types, target ``GoodCustomer`` (1 or -1)."""
-    return _frame("german/german.csv")
+    from counterpoint.datasets import load_german_credit
+
+    frame = load_german_credit().frame
+    frame["GoodCustomer"] = frame["GoodCustomer"].replace(0, -1)
+    return frame
+
+
+@pytest.fixture
+def german_source() -> Path:
+    """German credit as it was published."""
+    return _folder("german") / "german.csv"
 
 
 @pytest.fixture
@@ -108,6 +118,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few", type=int, help="run each test with at most so many of its parameters")
 
 
+READ = {"german_source", "heloc", "ames", "eldr", "scrna"}
+"""Fixtures that read the folder of real data sets."""
 FIRST = 2
 """Of how many of its parameters `make test` runs a test; `make test-further` runs the others."""
 OF_THE_SOURCE = {"test_layers", "test_imports", "test_docs", "test_everything_is_checked"}
@@ -120,7 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_left_to_the_slow_run(item):
             item.add_marker(pytest.mark.slow)
-        if {"german", "heloc", "ames", "eldr", "scrna"} & set(getattr(item, "fixturenames", ())):
+        if READ & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.data)
         if uses_an_oracle(item.module):
             item.add_marker(pytest.mark.delicate)

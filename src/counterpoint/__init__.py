@@ -155,7 +155,7 @@ LATER = {
 def __getattr__(name: str) -> Any:
     if name in LATER:
         return getattr(import_module(f"counterpoint.{LATER[name]}"), name)
-    if name in ("groups", "scale"):
+    if name in ("datasets", "groups", "scale"):
         return import_module(f"counterpoint.{name}")
     raise AttributeError(f"module 'counterpoint' has no attribute {name!r}")
 

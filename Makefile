@@ -88,7 +88,7 @@ wheel: $(VENV)/.has-pip ## build dist/*.whl, install it into an empty environmen
 	$(BIN)/python -m pip --disable-pip-version-check wheel -q --no-deps --build-constraint constraints.txt -w dist .
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check install -q -c $(CONSTRAINTS) dist/*.whl
-	cd build/wheel && COUNTERPOINT_DATA= bin/counterpoint demo > demo.txt
+	cd build/wheel && bin/counterpoint demo > demo.txt
 	@ls dist/*.whl
 
 clean: ## remove everything that was built, the environment too

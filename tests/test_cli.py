@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -531,7 +532,6 @@ WRONG: list[tuple[list[str], str]] = [
         ["explain", "loan.skops", "taken.csv", *DATA, "--out", "a.csv"],
         "The rows already have a column 'cf_status'; rename it.",
     ),
-    (["demo", "--data-dir", "."], "There is no german/german.csv in --data-dir ."),
 ]
 
 
@@ -625,31 +625,54 @@ def test_parquet_without_pyarrow(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_demonstration_runs_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     result = run("demo", "--save", tmp_path / "demo")
-    assert result.stdout.startswith("There are no German credit data here (COUNTERPOINT_DATA")
-    assert "nothing costs less than" in result.stdout
-    assert "209 rows: 209 optimal" in result.stdout
     assert not result.stderr
+    assert "1000 rows; 29 columns: 21 categorical, 8 integer" in result.stdout
+    assert "30 columns: 30 continuous" in result.stdout
+    assert "nothing costs less than" in result.stdout
+    assert "182 rows: 178 optimal, 4 infeasible" in result.stdout
+    assert "209 rows: 209 optimal" in result.stdout
     monkeypatch.chdir(tmp_path / "demo")
     explain, serve = (line.split()[1:] for line in result.stdout.strip().splitlines()[-2:])
-    assert "209 rows: 209 optimal" in run(*explain).stdout
+    assert "182 rows: 178 optimal, 4 infeasible" in run(*explain, code=3).stdout
     monkeypatch.setattr("uvicorn.run", lambda app, **how: None)
     assert "The page: http://127.0.0.1:8765/" in run(*serve).output
 
 
-def test_the_demonstration_on_german_credit(german: pd.DataFrame, tmp_path: Path):
-    (tmp_path / "german").mkdir()
-    german.to_csv(tmp_path / "german" / "german.csv", index=False)
-    result = run("demo", "--data-dir", tmp_path)
-    for part in (
-        "data     German credit: real loan applications",
+def test_the_demonstration_tells_what_a_loan_would_need():
+    told = " ".join(run("demo").stdout.split())
+    for sentence in (
+        "data German credit: real loans",
+        "LoanAmount falls by at most 2000",
+        "fixed Gender, Single, Age",
         "would be granted with 1 change",
+        "would be granted with 3 changes",
         "has no way to be granted",
         "These exclude every answer",
-        "182 rows: ",
+        "an answer exists if LoanDuration may go down to 36",
         "the model agrees",
-        "  counterpoint demo --save desk && cd desk && counterpoint serve model.skops",
+        "counterpoint demo --save desk && cd desk && counterpoint serve model.skops",
     ):
-        assert part in result.stdout
+        assert sentence in told
+
+
+def test_what_the_demonstration_shows_is_granted_by_the_model():
+    """The changes that are printed, made by hand, are asked of the model itself."""
+    loans = import_module("counterpoint.cli.demo")._loans()
+    shown = run("demo").stdout.partition("Tumours: ")[0]
+    answer = re.compile(
+        r"^Applicant (\d+) .*? granted with (\d).*?\n(.*?)\n╰", re.DOTALL | re.MULTILINE
+    )
+    answers = answer.findall(shown)
+    assert [count for _, count, _ in answers] == ["1", "2", "3"]
+    for number, count, table in answers:
+        row = loans.rows.loc[[int(number)]]
+        assert loans.model.predict(row).tolist() == ["declined"]
+        cells = re.findall(r"^│ (\w+) +│ +(\d+) │ +(\d+) │$", table, re.MULTILINE)
+        assert len(cells) == int(count)
+        for name, now, instead in cells:
+            assert row[name].item() == int(now)
+            row[name] = int(instead)
+        assert loans.model.predict(row).tolist() == ["granted"]
 
 
 def test_extrapolation_is_a_flag():

@@ -188,20 +188,11 @@ def single_cells(request: pytest.FixtureRequest) -> dict[str, object]:
     return {"adata": adata}
 
 
-def customers(request: pytest.FixtureRequest) -> dict[str, object]:
-    return {"german": request.getfixturevalue("german")}
-
-
-GIVEN = {
-    "single_cells.md": single_cells,
-    "customers.md": customers,
-    "german_credit.md": customers,
-}
+GIVEN = {"single_cells.md": single_cells}
 """Pages about data that do not come along, and what they begin with."""
 DRAWN = {"privacy.md", "robust.md"}
 """Pages about weights with noise: what they show is one draw, and cannot be compared."""
-MARKS = {name: [pytest.mark.data] for name in GIVEN}
-MARKS["single_cells.md"].append(pytest.mark.slow)
+MARKS = {"single_cells.md": [pytest.mark.data, pytest.mark.slow]}
 
 RUN = {"console": run_console, "toml": write_file, "json": write_file}
 SHOWN = {

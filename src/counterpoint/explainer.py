@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, final, overload
 from counterpoint.alternatives import Alternatives, alternatives_to
 from counterpoint.caches import Memo
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, check_flag, several, shown, some
-from counterpoint.numerics import EPS, MISSING
+from counterpoint.numerics import EPS, MISSING, FloatArray
 from counterpoint.path import Path, checked_targets, traced
 from counterpoint.pictures import html
 from counterpoint.problem.constraints import (
@@ -150,6 +150,14 @@ class Explainer:
     def features(self) -> Features:
         """The raw columns that the model takes, with their kinds."""
         return self.reading.features
+
+    @property
+    def reference(self) -> FloatArray | None:
+        """(m, d) rows of ``data=`` without a missing cell, encoded, 10 000 at most, spread evenly.
+
+        None without data.
+        """
+        return None if self._witnesses is None else self._witnesses.points
 
     def adding(
         self, constraints: Constraint | Iterable[Constraint] = (), *, cost: Cost | None = None

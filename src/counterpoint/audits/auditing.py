@@ -330,7 +330,7 @@ def _constraints(
 def parts_of(constraint: cp.Constraint) -> list[Any]:
     """A constraint on several features as one for each."""
     if isinstance(constraint, cp.Immutable):
-        return [cp.Immutable(name) for name in constraint.features]
+        return [constraint.only(name) for name in constraint.features]
     if isinstance(constraint, cp.WithinObserved) and constraint.features:
         return [constraint.only(name) for name in constraint.features]
     return [constraint]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
 from counterpoint.letters.texts import Reason, Speech, Texts
+from counterpoint.protected import opposite, targets_with_rows
 
 __all__ = ["Letter", "letter", "write_letters"]
 
@@ -192,19 +193,11 @@ def _check(
             "Expected a text for every feature that may change; there is none for "
             f"{some(silent)}. Add it, or make the feature Immutable."
         )
-    if not all(target.demanding for target, _ in _by_target(answers)):
+    if not all(target.demanding for target, _ in targets_with_rows(answers)):
         raise InvalidInput(
             "A Tradeoff demands no decision that a letter could be about; explain with a Label or "
             "a Probability."
         )
-
-
-def _by_target(answers: cp.Counterfactuals) -> list[tuple[cp.Target, NDArray[np.intp]]]:
-    """Return each target with the positions of its rows."""
-    targets = answers.targets.tolist()
-    distinct = {id(target): target for target in targets}
-    which = np.array([id(target) for target in targets])
-    return [(target, np.flatnonzero(which == key)) for key, target in distinct.items()]
 
 
 # Advice
@@ -269,7 +262,7 @@ def _holds(
     features, query = answers.features, answers.query
     out = np.zeros(len(answers), dtype=bool)
     moved = replace(answers, after=codes).decoded(slice(None)).select(features.names)
-    for target, mine in _by_target(answers):
+    for target, mine in targets_with_rows(answers):
         at = np.intersect1d(mine, rows)
         if len(at):
             x, y = (features.expand(c[at]) for c in (answers.before, codes))
@@ -291,8 +284,8 @@ def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.
     rows = rounded.decoded(slice(None)).select(features.names)
     up, down = (signs > 0).any(axis=0), (signs < 0).any(axis=0)
     out = np.zeros(len(rounded), dtype=bool)
-    for target, mine in _by_target(rounded):
-        other = _opposite(target, explainer)
+    for target, mine in targets_with_rows(rounded):
+        other = opposite(target, explainer)
         for moves in (np.where(up & down, signs, 1.0 * up - down), signs):
             unproved = mine[signs[mine].any(axis=1) & ~out[mine] & (other is not None)]
             ways, which = np.unique(moves[unproved], axis=0, return_inverse=True)
@@ -316,23 +309,6 @@ def _moving(features: cp.Features, way: NDArray[Any]) -> Iterator[cp.Constraint]
             yield cp.WithinObserved(feature.name)
 
 
-def _opposite(target: cp.Target, explainer: cp.Explainer) -> cp.Target | None:
-    """A target that holds where this one does not; None if there is no such."""
-    match target:
-        case cp.Label():
-            return cp.OtherLabel(target.labels)
-        case cp.OtherLabel():
-            return cp.Label(target.labels)
-        case cp.Probability() if len(explainer.reading.classes) == 2:
-            (other,) = {*explainer.reading.classes.tolist()} - {target.label}
-            return cp.Probability(other, 1.0 - target.at_least)
-        case cp.Interval() if np.isinf(target.high):
-            return cp.Interval(high=target.low)
-        case cp.Interval() if np.isinf(target.low):
-            return cp.Interval(low=target.high)
-    return None
-
-
 def _explainer(
     explainer: cp.Explainer, features: cp.Features, constraints: Sequence[cp.Constraint]
 ) -> cp.Explainer:
@@ -350,7 +326,7 @@ def _reasons(
     """Return the reasons of rows with an answer, or with one under fewer constraints."""
     out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
     unanswered = {*rows} - {*out} - {*answers.problems}
-    for target, mine in _by_target(answers):
+    for target, mine in targets_with_rows(answers):
         at = np.array([i for i in mine.tolist() if i in unanswered], dtype=np.intp)
         if not len(at):
             continue

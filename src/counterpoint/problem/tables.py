@@ -174,6 +174,7 @@ def _weights(value: Any, place: str) -> Any:
 READERS: dict[str, Parameter] = {
     "Hashable": a_text,
     "str": a_text,
+    "bool": a_flag,
     "int": a_count,
     "float": a_number,
     "Mapping[Hashable, float]": _by_name,

@@ -203,14 +203,16 @@ def _rank(atom: Constraint) -> int:
 
 def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
     """The atoms again as constraints on several features, the telling ones first."""
-    frozen = [a.features[0] for a in atoms if isinstance(a, Immutable)]
+    frozen: dict[bool, list[Immutable]] = {}
     observed: dict[str, list[WithinObserved]] = {}
     for atom in atoms:
         if isinstance(atom, WithinObserved):
             observed.setdefault(atom.default, []).append(atom)
+        elif isinstance(atom, Immutable):
+            frozen.setdefault(atom.protected, []).append(atom)
     single = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
     joined: list[Constraint] = list(reversed(single))
-    joined += [Immutable(*frozen)] if frozen else []
+    joined += [group[0].only(*(a.features[0] for a in group)) for group in frozen.values()]
     joined += [group[0].only(*(a.features[0] for a in group)) for group in observed.values()]
     return tuple(joined)
 

@@ -362,7 +362,7 @@ class FeasibilityOracle:
 def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
     """A constraint on several features as one constraint on each."""
     if isinstance(constraint, Immutable):
-        yield from (Immutable(name) for name in constraint.features)
+        yield from (constraint.only(name) for name in constraint.features)
     elif isinstance(constraint, WithinObserved):
         yield from (constraint.only(name) for name in constraint.features or features.names)
     else:

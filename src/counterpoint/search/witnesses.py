@@ -79,6 +79,11 @@ class Witnesses:
         rows = np.flatnonzero(usable)
         return rows, features.expand(encoded.codes[rows])
 
+    @property
+    def points(self) -> FloatArray:
+        """(m, d) the rows in which no cell is missing for the model, encoded."""
+        return self._usable[1]
+
     def _gives(self, target: Target, which: IntArray) -> BoolArray:
         """(m,): whether the model gives the target at some of the usable rows.
 

@@ -12,6 +12,7 @@ import numpy as np
 from counterpoint.errors import (
     InvalidInput,
     all_of,
+    check_flag,
     check_name,
     check_number,
     check_reachable,
@@ -131,24 +132,37 @@ class Immutable(Constraint):
     ----------
     *features
         Names.
+    protected
+        Whether they must not decide either, such as sex: letters and audits then say how much of
+        the score they carry, and whether they alone decide (`counterpoint.protected.influence`).
 
     Examples
     --------
     >>> import counterpoint as cp
     >>> cp.Immutable("age", "gender")
-    Immutable(features=('age', 'gender'))
+    Immutable(features=('age', 'gender'), protected=False)
+    >>> print(cp.Immutable("gender", protected=True))
+    gender is immutable (protected)
     """
 
     features: tuple[Hashable, ...]
+    protected: bool = False
 
-    def __init__(self, *features: Hashable) -> None:
+    def __init__(self, *features: Hashable, protected: bool = False) -> None:
         names = some_names("Immutable", features)
         if not names:
             raise InvalidInput("Expected the name of at least one feature for Immutable; got none.")
+        check_flag("protected", protected)
         object.__setattr__(self, "features", names)
+        object.__setattr__(self, "protected", bool(protected))
 
     def __str__(self) -> str:
-        return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable"
+        how = " (protected)" if self.protected else ""
+        return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable{how}"
+
+    def only(self, *features: Hashable) -> Immutable:
+        """Return the same of some of its features."""
+        return Immutable(*features, protected=self.protected)
 
     def region(self, features: Features) -> Region:
         fixed = {"least": 0.0, "most": 0.0}

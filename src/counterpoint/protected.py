@@ -1,0 +1,284 @@
+"""`influence`: what of a model's score and decision rests on columns that must not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+import counterpoint as cp
+from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
+from counterpoint.models.form import Form
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
+
+__all__ = ["Influence", "influence", "opposite", "protected_features", "targets_with_rows"]
+
+POINTS = 4096
+"""Rows whose scores are asked for at once: enough to be quick, few enough to stay in the cache."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """What protected columns do to the score and to the decision of n rows; see `influence`.
+
+    Parameters
+    ----------
+    features
+        The s protected columns.
+    margin
+        (n,) by how much each row has its target, in score units: negative where it misses it; NaN
+        for rows that cannot be used.
+    contribution
+        (n,) the mean change of that margin by these columns, against the rows of ``data=``:
+        negative where they count against the target, 0 where the model does not use them.
+    contributions
+        (n, s) the same of each column alone. For a score that is a sum over columns, they add up to
+        ``contribution``.
+    decides
+        (n,): whether the model decides otherwise for other values of these columns alone.
+    undecided
+        (n,): whether that is not known: no such values were found, and it is not proved that there
+        are none; or the row cannot be used.
+    answers
+        Row → the nearest such values, with the certificate, where it decides otherwise.
+    """
+
+    features: tuple[Hashable, ...]
+    margin: FloatArray
+    contribution: FloatArray
+    contributions: FloatArray
+    decides: BoolArray
+    undecided: BoolArray
+    answers: dict[int, cp.Counterfactual]
+
+    @property
+    def share(self) -> FloatArray:
+        """(n,) the part of the missing score that these columns account for.
+
+        ``contribution / margin`` of rows that miss the target: 0.6 if 60 % of what is missing would
+        be there at the mean over the data, more than 1 if all of it and more, negative if they
+        count in favour of the target. NaN for rows that have it.
+        """
+        missing = self.margin < 0.0
+        out = np.full(len(self.margin), np.nan)
+        return np.divide(self.contribution, self.margin, out=out, where=missing)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Influence of {some(self.features, 6, str)}: alone they decide "
+            f"{np.count_nonzero(self.decides)} of {len(self.margin)} rows>"
+        )
+
+
+def influence(
+    explainer: cp.Explainer,
+    answers: cp.Counterfactuals,
+    features: Iterable[Hashable] | None = None,
+) -> Influence:
+    """How much of the score protected columns carry, and whether they alone decide.
+
+    Two questions, both answered exactly for every model that can be read:
+
+    - How far would a row be from its target if these columns said nothing of it? The margin, which
+      the row has or lacks, is compared with its mean over all rows r of ``data=`` (`Explainer`
+      keeps up to 10 000) when the protected columns are those of r and all others those of the row.
+      For a score that is a sum over columns, as that of linear and additive models, the difference
+      is the contribution of these columns minus its mean over the data, whatever the other columns
+      are; for trees and prototypes it holds for the row as it is.
+    - Does the decision change if these columns alone do, within what the data show, and no other
+      rule holds? That is searched for, and proved where there are no such values. Of rows that have
+      the target, whether they can lose it.
+
+    Parameters
+    ----------
+    explainer
+        What gave the answers; with ``data=``.
+    answers
+        To the rows that are asked about; their targets count, and the rows as they came in.
+    features
+        The columns; None for those of `Immutable` constraints with ``protected=True``.
+
+    Returns
+    -------
+    Influence
+
+    Raises
+    ------
+    InvalidInput
+        If no column is protected, the explainer has no data, or a target demands nothing
+        (`Tradeoff`).
+
+    Notes
+    -----
+    Neither says that a column is a reason in the sense of a law, nor whether others stand in for
+    it: a postcode may say what sex does, and is measured only where it is named. For a `Robust`
+    target the margin is that of its label, by the weights as they are known.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from counterpoint.protected import influence
+    >>> X = pd.DataFrame({"income": [20.0, 30.0, 40.0, 50.0], "sex": ["f", "f", "m", "m"]})
+    >>> X["sex"] = (X["sex"] == "m").astype(int)
+    >>> model = LogisticRegression().fit(X, ["no", "no", "yes", "yes"])
+    >>> model.coef_, model.intercept_ = np.array([[0.1, 1.0]]), np.array([-4.0])
+    >>> explainer = cp.Explainer(model, data=X, constraints=cp.Immutable("sex", protected=True))
+    >>> answers = explainer.explain(pd.DataFrame({"income": [32.0], "sex": [0]}), "yes")
+    >>> result = influence(explainer, answers)  # 0.1 * 32 lacks 0.8, and half the data have 1.0
+    >>> result.margin.round(3), result.contribution.round(3), result.share.round(3)
+    (array([-0.8]), array([-0.5]), array([0.625]))
+    >>> result.decides, result.answers[0].changes
+    (array([ True]), {'sex': (0, 1)})
+    """
+    all_of(cp.Explainer, (explainer,), *EXPLAINER)
+    all_of(cp.Counterfactuals, (answers,), "the answers of an Explainer")
+    names = protected_features(explainer) if features is None else (*dict.fromkeys(features),)
+    points = _checked(explainer, answers, names)
+    n, form = len(answers), answers.query.model.form
+    margin, contribution = np.full(n, np.nan), np.full(n, np.nan)
+    contributions = np.full((n, len(names)), np.nan)
+    decides, undecided = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
+    nearest: dict[int, cp.Counterfactual] = {}
+    blocks = [np.arange(answers.features.width)[answers.features.columns(j)] for j in names]
+    for target, which in targets_with_rows(answers):
+        rows = np.setdiff1d(which, [*answers.problems])
+        if not len(rows):
+            continue
+        x, requirement = answers.features.expand(answers.before[rows]), target.requirement
+        # under noise: by the weights as they are known
+        wanted = cp.Label(requirement.labels) if requirement.chance is not None else target
+        noise = form.noise(x, answers.query.eps)
+        margin[rows] = form.margin(x, wanted)
+        contribution[rows] = _contribution(form, wanted, x, points, np.concatenate(blocks), noise)
+        for k, block in enumerate(blocks):
+            contributions[rows, k] = _contribution(form, wanted, x, points, block, noise)
+        alone = _alone(explainer, answers, rows, wanted, names)
+        nearest |= {i: answer for i, answer in alone.items() if answer.found}
+        decides[rows] = [i in alone and alone[i].found for i in rows.tolist()]
+        undecided[rows] = [not _is_settled(alone.get(i)) for i in rows.tolist()]
+    return Influence(names, margin, contribution, contributions, decides, undecided, nearest)
+
+
+def protected_features(explainer: cp.Explainer) -> tuple[Hashable, ...]:
+    """Return the columns of all `Immutable` constraints with ``protected=True``."""
+    protected = (c for c in explainer.constraints if isinstance(c, cp.Immutable) and c.protected)
+    return (*dict.fromkeys(name for constraint in protected for name in constraint.features),)
+
+
+def _checked(
+    explainer: cp.Explainer, answers: cp.Counterfactuals, names: tuple[Hashable, ...]
+) -> FloatArray:
+    """Return the encoded rows of data; raise if there are none, or the call does not fit them."""
+    if not names:
+        raise InvalidInput(
+            "Expected columns that must not decide; there are none. Say which, as in "
+            "cp.Immutable('sex', protected=True)."
+        )
+    if answers.features.names != explainer.features.names:
+        raise InvalidInput("Expected the explainer that gave these answers; got another one.")
+    for name in names:
+        answers.features.index(name)  # an unknown name is an error that lists near ones
+    if explainer.reference is None or not len(explainer.reference):
+        raise InvalidInput(
+            f"Expected an explainer with data: what {some(names, 6, str)} does to a score is "
+            "measured against its rows. Pass data= to the Explainer."
+        )
+    if not all(target.demanding for target, _ in targets_with_rows(answers)):
+        raise InvalidInput("A Tradeoff demands no decision; explain with a Label or a Probability.")
+    return explainer.reference
+
+
+def targets_with_rows(answers: cp.Counterfactuals) -> list[tuple[cp.Target, IntArray]]:
+    """Return each target of a batch with the positions of its rows."""
+    targets = answers.targets.tolist()
+    distinct = {id(target): target for target in targets}
+    which = np.array([id(target) for target in targets])
+    return [(target, np.flatnonzero(which == key)) for key, target in distinct.items()]
+
+
+def _contribution(
+    form: Form,
+    target: cp.Target,
+    x: FloatArray,
+    points: FloatArray,
+    columns: IntArray,
+    noise: FloatArray,
+) -> FloatArray:
+    """Margin of each row minus its mean when columns are those of the points, shape (n,).
+
+    What is below the rounding error of a score is 0.
+    """
+    values, counts = np.unique(points[:, columns], axis=0, return_counts=True)
+    margin, total = form.margin(x, target), np.zeros(len(x))
+    size = max(1, POINTS // len(x))
+    for start in range(0, len(values), size):
+        block = values[start : start + size]
+        replaced = np.repeat(x[None], len(block), axis=0)
+        replaced[:, :, columns] = block[:, None, :]
+        margins = form.margin(replaced.reshape(-1, x.shape[1]), target).reshape(len(block), -1)
+        total += counts[start : start + size] @ (margin - margins)
+    mean = total / len(points)
+    return np.where(np.abs(mean) <= noise, 0.0, mean)
+
+
+def _alone(
+    explainer: cp.Explainer,
+    answers: cp.Counterfactuals,
+    rows: IntArray,
+    target: cp.Target,
+    names: tuple[Hashable, ...],
+) -> dict[int, cp.Counterfactual]:
+    """Row → the answer to whether the target is gained or lost by these columns alone.
+
+    A row that has a target without an opposite is left out.
+    """
+    others = [name for name in answers.features.names if name not in names]
+    observed = [name for name in names if answers.features[name].observed is not None]
+    rules = [
+        *([cp.Immutable(*others)] if others else []),
+        *([cp.WithinObserved(*observed)] if observed else []),
+    ]
+    asker = cp.Explainer(
+        explainer.model, features=[*answers.features], cost=cp.Manhattan(), constraints=rules
+    )
+    cells = answers.table.select(answers.features.names)
+    out: dict[int, cp.Counterfactual] = {}
+    for question in (target, opposite(target, explainer)):
+        at = np.array([i for i in rows.tolist() if i not in out], dtype=np.intp)
+        if question is None or not len(at):
+            continue
+        batch = asker.explain(cells.take(at).native, question, progress=False)
+        unmet = np.flatnonzero(batch.status != cp.Status.ALREADY)  # the others may lose it
+        out |= {int(at[k]): batch[k] for k in unmet.tolist()}
+    return out
+
+
+def _is_settled(answer: cp.Counterfactual | None) -> bool:
+    """Whether other values of the protected columns were found, or proved not to exist."""
+    if answer is None:
+        return False
+    proved = answer.certificate.claim is cp.Claim.PROVED
+    return answer.found or (answer.status is cp.Status.INFEASIBLE and proved)
+
+
+def opposite(target: cp.Target, explainer: cp.Explainer) -> cp.Target | None:
+    """Return a target that holds where this one does not; None if there is no such."""
+    match target:
+        case cp.Label():
+            return cp.OtherLabel(target.labels)
+        case cp.OtherLabel():
+            return cp.Label(target.labels)
+        case cp.Probability() if len(explainer.reading.classes) == 2:
+            (other,) = {*explainer.reading.classes.tolist()} - {target.label}
+            return cp.Probability(other, 1.0 - target.at_least)
+        case cp.Interval() if np.isinf(target.high):
+            return cp.Interval(high=target.low)
+        case cp.Interval() if np.isinf(target.low):
+            return cp.Interval(low=target.high)
+    return None

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, final
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, read_rows
+from counterpoint.cli.files import read_rows
+from counterpoint.cli.model_files import Trust
 
 __all__ = ["Explained"]
 

@@ -1,29 +1,24 @@
-"""Files that commands read and write: models, rows, and answers."""
+"""Files that commands read and write: rows, and answers."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
-from zipfile import BadZipFile, ZipFile
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
     "STDOUT",
-    "Trust",
     "check_out",
     "option",
     "out_option",
@@ -217,154 +212,3 @@ def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
         if kind.kind not in "biuf":
             out.isetitem(j, [*map(changed, table.iloc[:, j].tolist())])
     return out
-
-
-# Models: skops, which is safe to load; pickles only if they are trusted
-
-BROKEN = (
-    *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
-    *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),
-)
-"""What reading a damaged or foreign file raises, in skops and in pickle."""
-LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
-SAFE = (
-    *(f"counterpoint.lvq.estimators.{name}" for name in LVQ),
-    "counterpoint.privacy.accountant.BudgetAccountant",
-    "counterpoint.privacy.svc.PrivateSVC",
-    "numpy.dtype",
-    "sklearn.metrics._scorer._PassthroughScorer",
-    *(f"sklearn.model_selection._split.{name}" for name in ("KFold", "StratifiedKFold")),
-)
-"""The estimators of this package, which run nothing that a file brings along; and what imputers and
-searches hold: descriptions of numbers, of scores and of folds."""
-
-
-@final
-@dataclass(frozen=True)
-class Trust:
-    """The options that say what the file of a model may do."""
-
-    trust_pickle: Annotated[
-        bool,
-        option(
-            "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
-            "author put in.",
-            None,
-            "--trust-pickle",
-            panel="Model file",
-        ),
-    ] = False
-    trust: Annotated[
-        list[str] | None,
-        option(
-            "Load this type from a .skops file, though it is not known to be safe. Repeatable.",
-            "TYPE",
-            panel="Model file",
-        ),
-    ] = None
-    trust_size: Annotated[
-        bool,
-        option(
-            "Load a .skops file though it is packed so tightly that it takes far more memory than "
-            "its size says.",
-            None,
-            "--trust-size",
-            panel="Model file",
-        ),
-    ] = False
-
-    def load(self, path: Path) -> Any:
-        """Load the fitted model of a file.
-
-        Raises
-        ------
-        InvalidInput
-            If the file is of another kind, damaged, or holds what is not trusted.
-        UnsupportedModel
-            If it holds what is not trusted in a model that could not be explained anyway.
-        """
-        path.open("rb").close()
-        if path.suffix == ".skops":
-            return _load_skops(path, self.trust or (), trust_size=self.trust_size)
-        if path.suffix not in (".pkl", ".pickle", ".joblib"):
-            raise cp.InvalidInput(
-                f"Expected a model in a .skops file; got {path.name}. Save yours with "
-                "skops.io.dump(model, 'model.skops')."
-            )
-        if not self.trust_pickle:
-            raise cp.InvalidInput(
-                f"{path.name} is a pickle, and loading a pickle can run any program that its "
-                "author put in. Save the model with skops.io.dump(model, 'model.skops') instead; "
-                "if you know where the file comes from, add --trust-pickle."
-            )
-        import pickle
-
-        import joblib
-
-        try:
-            return joblib.load(path)
-        except (*BROKEN, pickle.UnpicklingError) as error:
-            raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
-
-
-def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
-    from skops import io
-
-    try:
-        if not trust_size:
-            _refuse_bomb(path)
-        untrusted = io.get_untrusted_types(file=path)
-        unknown = [t for t in untrusted if t not in (*trust, *SAFE)]
-        if not unknown:
-            return io.load(path, trusted=untrusted)
-        _refuse_unreadable(path)
-    except BROKEN as error:
-        if isinstance(error, cp.CounterpointError):
-            raise
-        raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
-    options = " ".join(f"--trust {name}" for name in unknown)
-    raise cp.InvalidInput(
-        f"{path.name} holds types that could run code of their own: {', '.join(unknown)}. If you "
-        f"know what they do, add {options}."
-    )
-
-
-def _refuse_bomb(path: Path) -> None:
-    """Raise if a small file would take much memory, before anything is unpacked."""
-    # In bytes: 64 MB for any model, or 20 times the file, for fitted numbers are compressed two to
-    # ten times. A character of a schema takes 16, since two of them make an object of 32.
-    most = max(2**26, 20 * path.stat().st_size)
-    with ZipFile(path) as file:
-        sizes = {member.filename: member.file_size for member in file.infolist()}
-        size = 16 * sizes["schema.json"]
-        nodes = [json.loads(file.read("schema.json"))] if size <= most else []
-    while nodes:  # an array counts as often as it is read
-        node = nodes.pop()
-        if isinstance(node, dict):
-            size += sizes.get(str(node.get("file")), 0)
-        if isinstance(node, dict | list):
-            nodes += node.values() if isinstance(node, dict) else node
-    if size > most:
-        raise cp.InvalidInput(
-            f"{path.name} has {plain(path.stat().st_size / 1e6)} MB, and takes about "
-            f"{plain(size / 1e6)} MB when it is unpacked. If you know where it comes from, add "
-            "--trust-size."
-        )
-
-
-def _refuse_unreadable(path: Path) -> None:
-    """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
-    from counterpoint.models import require_reader
-
-    for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
-        if module.partition(".")[0] == "sklearn":
-            require_reader(getattr(import_module(module), name))
-
-
-def _last_step(node: Any) -> Iterator[tuple[str, str]]:
-    """Module and class of what a file holds; of a pipeline, of its last step."""
-    module, name = node["__module__"], node["__class__"]
-    if name == "Pipeline":
-        yield from _last_step(node["content"]["content"]["steps"]["content"][-1]["content"][-1])
-    else:
-        yield module, name

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, check_out, option, out_option, read_rows, write
+from counterpoint.cli.files import check_out, option, out_option, read_rows, write
+from counterpoint.cli.model_files import Trust
 from counterpoint.errors import some
 
 if TYPE_CHECKING:

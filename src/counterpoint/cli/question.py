@@ -13,7 +13,8 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, check_out, option, read_rows
+from counterpoint.cli.files import check_out, option, read_rows
+from counterpoint.cli.model_files import Trust
 from counterpoint.errors import some
 
 __all__ = [

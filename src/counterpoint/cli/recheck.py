@@ -9,7 +9,8 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import Trust, option, read_rows
+from counterpoint.cli.files import option, read_rows
+from counterpoint.cli.model_files import Trust
 from counterpoint.cli.question import Model
 
 __all__ = ["recheck"]

@@ -13,7 +13,8 @@ import typer
 
 import counterpoint as cp
 from counterpoint.app import make_app
-from counterpoint.cli.files import Trust, option, read_rows
+from counterpoint.cli.files import option, read_rows
+from counterpoint.cli.model_files import Trust
 from counterpoint.cli.question import Model, Spec
 
 __all__ = ["serve"]

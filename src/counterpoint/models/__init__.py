@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from counterpoint.models import compose, estimators  # noqa: F401 (each registers its readers)
 from counterpoint.models.columns import Columns
-from counterpoint.models.dispatch import read, read_step, require_reader
+from counterpoint.models.dispatch import packages, read, read_step, require_reader
 from counterpoint.models.last_layer import LastLayer
 from counterpoint.models.reading import ReadModel, see_through
 from counterpoint.models.transformers import by_running
@@ -19,6 +19,7 @@ __all__ = [
     "LastLayer",
     "ReadModel",
     "by_running",
+    "packages",
     "read",
     "read_step",
     "require_reader",

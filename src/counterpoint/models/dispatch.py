@@ -40,6 +40,7 @@ __all__ = [
     "finish_alone",
     "fitted",
     "inputs_of",
+    "packages",
     "quiet",
     "read",
     "read_step",
@@ -200,6 +201,12 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
         return function
 
     return register
+
+
+def packages() -> frozenset[str]:
+    """Return the packages whose models are read by name, such as xgboost."""
+    families()
+    return frozenset(package for _, package, _ in NAMED)
 
 
 def require_reader(kind: type) -> None:

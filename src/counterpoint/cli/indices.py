@@ -1,0 +1,170 @@
+"""Indices in the models of files, checked before compiled code follows them unchecked.
+
+skops vouches for types and not for contents. By itself it takes no compiled tree of scikit-learn,
+for these are followed to wherever their nodes point, outside of memory too. `check_indices` makes
+sure that nodes point to nodes, columns and categories that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.interpolate import BSpline
+from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, SplineTransformer
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import check_array
+
+__all__ = ["check_indices"]
+
+BITSET = 8  # 32-bit words of a set of categories, of which scikit-learn has at most 256
+
+
+def check_indices(model: Any) -> None:
+    """Check all trees and sparse matrices of a model; make searches over its own rows anew.
+
+    Raises
+    ------
+    ValueError
+        If an index points to where there is no node, no column or no category.
+    """
+    for thing in _things(model):
+        _check(thing)
+
+
+def _things(model: Any) -> Iterator[Any]:
+    """Yield everything that a loaded model holds, each once."""
+    stack, met = [model], set()
+    while stack:
+        thing = stack.pop()
+        if id(thing) in met or isinstance(thing, str | bytes | type):
+            continue
+        met.add(id(thing))
+        yield thing
+        if isinstance(thing, dict):
+            stack += thing.values()
+        elif isinstance(thing, list | tuple | set):
+            stack += thing
+        elif isinstance(thing, np.ndarray):
+            stack += thing.ravel().tolist() if thing.dtype == object else ()
+        stack += getattr(thing, "__dict__", {}).values()
+
+
+@singledispatch
+def _check(thing: Any) -> None:
+    """Check what of a fitted object is followed unchecked: of most, nothing."""
+
+
+def _require(condition: object) -> None:
+    if not condition:
+        raise ValueError("an index in it points to what is not there")
+
+
+def _check_nodes(inner: NDArray[np.bool_], left: Any, right: Any, columns: Any, width: int) -> None:
+    """Require that inner nodes point to later nodes, so that no walk is endless, and to columns."""
+    number, count = np.arange(len(inner)), len(inner)
+    inside = (left > number) & (right > number) & (left < count) & (right < count)
+    _require(count and np.all(inside[inner]) and not inner[-1])
+    _require(np.all((columns[inner] >= 0) & (columns[inner] < width)))
+
+
+@_check.register(DecisionTreeClassifier | DecisionTreeRegressor)
+def _(model: Any) -> None:
+    tree = getattr(model, "tree_", None)
+    if tree is not None:
+        _require(tree.n_features == model.n_features_in_)
+        inner = tree.children_left != -1
+        _check_nodes(inner, tree.children_left, tree.children_right, tree.feature, tree.n_features)
+
+
+@_check.register(
+    RandomForestClassifier | RandomForestRegressor | ExtraTreesClassifier | ExtraTreesRegressor
+)
+def _(model: Any) -> None:
+    widths = {member.n_features_in_ for member in getattr(model, "estimators_", ())}
+    _require(widths <= {getattr(model, "n_features_in_", None)})
+
+
+@_check.register(GradientBoostingClassifier | GradientBoostingRegressor)
+def _(model: Any) -> None:
+    stages = getattr(model, "estimators_", None)
+    if stages is None:
+        return
+    members = stages.ravel().tolist()
+    _require({member.n_features_in_ for member in members} == {model.n_features_in_})
+    constant = isinstance(model.init_, DummyClassifier | DummyRegressor) or model.init_ == "zero"
+    _require(constant or model.init is not None)
+    if constant:  # no reader takes another start
+        starts = model._raw_predict_init(np.zeros((1, model.n_features_in_)))  # noqa: SLF001
+        _require(starts.shape[1] == stages.shape[1])
+
+
+@_check.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
+def _(model: Any) -> None:
+    stages = getattr(model, "_predictors", ())
+    if not stages:
+        return
+    if model._preprocessor is not None:  # noqa: SLF001
+        _check_preprocessor(model._preprocessor, model.n_features_in_)  # noqa: SLF001
+    known, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001
+    _require(len(place) == model.n_features_in_)
+    for tree in (member for stage in stages for member in stage):
+        nodes, left_sets = tree.nodes, tree.raw_left_cat_bitsets
+        inner = ~nodes["is_leaf"].astype(bool)
+        columns = nodes["feature_idx"]
+        _check_nodes(inner, nodes["left"], nodes["right"], columns, model.n_features_in_)
+        split = inner & nodes["is_categorical"].astype(bool)
+        _require(np.all(place[columns[split]] < len(known)))
+        _require(np.all(nodes["bitset_idx"][split] < len(left_sets)))
+        _require(not split.any() or left_sets.shape[1] == BITSET)
+
+
+def _check_preprocessor(step: Any, width: int) -> None:
+    """Require that what comes before histogram boosting makes as many columns as it takes."""
+    _require(isinstance(step, ColumnTransformer) and step.n_features_in_ == width)
+    (_, encoder, categories), (_, numbers, others), *_ = step.transformers_
+    _require(isinstance(encoder, OrdinalEncoder) and isinstance(numbers, FunctionTransformer))
+    _require(getattr(numbers.func, "func", None) is check_array)
+    masks = np.array([categories, others], dtype=bool)
+    _require(masks.shape == (2, width) and np.all(masks[0] != masks[1]))
+
+
+@_check.register(KNeighborsClassifier)
+def _(model: Any) -> None:
+    tree = getattr(model, "_tree", None)
+    if tree is not None:
+        model._tree = type(tree)(  # noqa: SLF001 (as fit makes it)
+            model._fit_X,  # noqa: SLF001
+            model.leaf_size,
+            metric=model.effective_metric_,
+            **model.effective_metric_params_,
+        )
+
+
+@_check.register(SplineTransformer)
+def _(model: Any) -> None:
+    splines = getattr(model, "bsplines_", ())
+    if splines:
+        model.bsplines_ = [BSpline(s.t, s.c, s.k, s.extrapolate, s.axis) for s in splines]
+
+
+@_check.register(sparse.csr_array | sparse.csr_matrix | sparse.csc_array | sparse.csc_matrix)
+def _(matrix: Any) -> None:
+    matrix.check_format(full_check=True)

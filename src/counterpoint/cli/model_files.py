@@ -1,0 +1,240 @@
+"""Files of fitted models: skops, which is safe to load; pickles only if they are trusted."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, final
+from zipfile import BadZipFile, ZipFile
+
+import counterpoint as cp
+from counterpoint.cli.answers import plain
+from counterpoint.cli.files import option
+
+__all__ = ["Trust"]
+
+BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
+    *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),
+)
+"""What reading a damaged or foreign file raises, in skops and in pickle."""
+LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
+SAFE = {
+    "collections": ("OrderedDict",),
+    "counterpoint.lvq.estimators": LVQ,
+    "counterpoint.privacy.accountant": ("BudgetAccountant",),
+    "counterpoint.privacy.svc": ("PrivateSVC",),
+    "functools": ("partial",),  # of what is safe itself
+    "numpy": ("dtype",),
+    "scipy._lib.array_api_compat.numpy._aliases": ("asarray",),
+    "scipy.interpolate._bsplines": ("BSpline",),
+    "scipy.sparse._csc": ("csc_array", "csc_matrix"),
+    "scipy.sparse._csr": ("csr_array", "csr_matrix"),
+    "sklearn._loss.loss": ("HalfTweedieLoss", "HalfTweedieLossIdentity"),
+    "sklearn.calibration": ("_CalibratedClassifier", "_SigmoidCalibration", "_TemperatureScaling"),
+    "sklearn.ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
+    "sklearn.impute._iterative": ("IterativeImputer", "_ImputerTriplet"),
+    "sklearn.metrics._dist_metrics": ("EuclideanDistance", "EuclideanDistance64"),
+    "sklearn.metrics._scorer": ("_CurveScorer", "_PassthroughScorer", "_Scorer"),
+    "sklearn.model_selection._search_successive_halving": (
+        *("HalvingGridSearchCV", "HalvingRandomSearchCV"),
+    ),
+    "sklearn.neighbors._ball_tree": ("BallTree", "BallTree64"),
+    "sklearn.neighbors._kd_tree": ("KDTree", "KDTree64"),
+    "sklearn.tree._tree": ("Tree",),
+    "sklearn.utils._bunch": ("Bunch",),
+    "sklearn.utils._metadata_requests": ("MetadataRequest", "MethodMetadataRequest"),
+    "sklearn.utils.validation": ("check_array",),
+}
+"""What files of models hold that skops does not take by itself, by module. These run nothing that a
+file brings along: the estimators of this package, and what scikit-learn's hold. Compiled trees are
+here because `check_indices` looks at what their nodes point to before they are used."""
+SAFE_MODULES = (
+    "sklearn.feature_selection._mutual_info",
+    "sklearn.feature_selection._univariate_selection",
+    "sklearn.metrics._classification",
+    "sklearn.metrics._ranking",
+    "sklearn.metrics._regression",
+    "sklearn.model_selection._split",
+)
+"""Modules that define scores and folds, and nothing else: all that is defined there is safe."""
+
+
+@final
+@dataclass(frozen=True)
+class Trust:
+    """The options that say what the file of a model may do."""
+
+    trust_pickle: Annotated[
+        bool,
+        option(
+            "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
+            "author put in.",
+            None,
+            "--trust-pickle",
+            panel="Model file",
+        ),
+    ] = False
+    trust: Annotated[
+        list[str] | None,
+        option(
+            "Load types that are not known to be safe from a .skops file: those of a package, such "
+            "as xgboost or lightgbm, or one by its full name. Repeatable.",
+            "NAME",
+            panel="Model file",
+        ),
+    ] = None
+    trust_size: Annotated[
+        bool,
+        option(
+            "Load a .skops file though it is packed so tightly that it takes far more memory than "
+            "its size says.",
+            None,
+            "--trust-size",
+            panel="Model file",
+        ),
+    ] = False
+
+    def load(self, path: Path) -> Any:
+        """Load the fitted model of a file.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is of another kind, damaged, or holds what is not trusted.
+        UnsupportedModel
+            If it holds what is not trusted in a model that could not be explained anyway.
+        """
+        path.open("rb").close()
+        if path.suffix == ".skops":
+            return _load_skops(path, self.trust or (), trust_size=self.trust_size)
+        if path.suffix not in (".pkl", ".pickle", ".joblib"):
+            raise cp.InvalidInput(
+                f"Expected a model in a .skops file; got {path.name}. Save yours with "
+                "skops.io.dump(model, 'model.skops')."
+            )
+        if not self.trust_pickle:
+            raise cp.InvalidInput(
+                f"{path.name} is a pickle, and loading a pickle can run any program that its "
+                "author put in. Save the model with skops.io.dump(model, 'model.skops') instead; "
+                "if you know where the file comes from, add --trust-pickle."
+            )
+        import pickle
+
+        import joblib
+
+        try:
+            return joblib.load(path)
+        except (*BROKEN, pickle.UnpicklingError) as error:
+            raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
+
+
+def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
+    from skops import io
+
+    _refuse_broad_trust(trust)
+    try:
+        if not trust_size:
+            _refuse_bomb(path)
+        untrusted = io.get_untrusted_types(file=path)
+        unknown = [name for name in untrusted if not (_is_safe(name) or _is_trusted(name, trust))]
+        if not unknown:
+            return _checked(io.load(path, trusted=untrusted))
+        _refuse_unreadable(path)
+    except BROKEN as error:
+        if isinstance(error, cp.CounterpointError):
+            raise
+        raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
+    raise _untrusted(path.name, unknown)
+
+
+def _checked(model: Any) -> Any:
+    """Return a loaded model, all of whose indices point to what is there."""
+    from counterpoint.cli.indices import check_indices
+
+    check_indices(model)
+    return model
+
+
+def _is_safe(name: str) -> bool:
+    module, _, thing = name.rpartition(".")
+    if module in SAFE_MODULES:
+        return getattr(getattr(import_module(module), thing, None), "__module__", None) == module
+    return thing in SAFE.get(module, ())
+
+
+def _is_trusted(name: str, trust: Sequence[str]) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in trust)
+
+
+def _refuse_broad_trust(trust: Sequence[str]) -> None:
+    """Raise if a module of Python itself is to be trusted, whose functions can do anything."""
+    for name in trust:
+        if name in ("builtins", *sys.stdlib_module_names):
+            raise cp.InvalidInput(
+                f"--trust {name} would let a file call anything that Python can do. Name the one "
+                "type that you trust."
+            )
+
+
+def _untrusted(file: str, unknown: Sequence[str]) -> cp.InvalidInput:
+    """Return the error that names unknown types, and packages for those of a known one."""
+    from counterpoint.models import packages
+
+    known = packages()
+    names = {name.partition(".")[0] for name in unknown}
+    short = {package for package in names if package in known}
+    entries = [*sorted(short), *(t for t in unknown if t.partition(".")[0] not in short)]
+    options = " ".join(f"--trust {entry}" for entry in entries)
+    return cp.InvalidInput(
+        f"{file} holds types that could run code of their own: {', '.join(unknown)}. If you know "
+        f"where it comes from, add {options}."
+    )
+
+
+def _refuse_bomb(path: Path) -> None:
+    """Raise if a small file would take much memory, before anything is unpacked."""
+    # In bytes: 64 MB for any model, or 20 times the file, for fitted numbers are compressed two to
+    # ten times. A character of a schema takes 16, since two of them make an object of 32.
+    most = max(2**26, 20 * path.stat().st_size)
+    with ZipFile(path) as file:
+        sizes = {member.filename: member.file_size for member in file.infolist()}
+        size = 16 * sizes["schema.json"]
+        nodes = [json.loads(file.read("schema.json"))] if size <= most else []
+    while nodes:  # an array counts as often as it is read
+        node = nodes.pop()
+        if isinstance(node, dict):
+            size += sizes.get(str(node.get("file")), 0)
+        if isinstance(node, dict | list):
+            nodes += node.values() if isinstance(node, dict) else node
+    if size > most:
+        raise cp.InvalidInput(
+            f"{path.name} has {plain(path.stat().st_size / 1e6)} MB, and takes about "
+            f"{plain(size / 1e6)} MB when it is unpacked. If you know where it comes from, add "
+            "--trust-size."
+        )
+
+
+def _refuse_unreadable(path: Path) -> None:
+    """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
+    from counterpoint.models import require_reader
+
+    for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
+        if module.startswith("sklearn."):
+            kind = getattr(import_module(module), name)
+            if hasattr(kind, "predict"):
+                require_reader(kind)
+
+
+def _last_step(node: Any) -> Iterator[tuple[str, str]]:
+    """Module and class of what a file holds; of a pipeline, of its last step."""
+    module, name = node["__module__"], node["__class__"]
+    if name == "Pipeline":
+        yield from _last_step(node["content"]["content"]["steps"]["content"][-1]["content"][-1])
+    else:
+        yield module, name

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
-from counterpoint.models.form import Form
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from counterpoint.models.form import Form
 
 __all__ = ["Influence", "influence", "opposite", "protected_features", "targets_with_rows"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_up
@@ -64,6 +64,21 @@ class Alternatives:
     def count(self) -> IntArray:
         """(n,) how many answers each row has."""
         return np.bincount(self.row[self.answers.found], minlength=len(self))
+
+    def rounded(
+        self,
+        significant: int | None = 3,
+        *,
+        decimals: Mapping[Hashable, int] | None = None,
+        steps: Mapping[Hashable, float] | None = None,
+    ) -> Alternatives:
+        """The same answers in few digits, see `Counterfactuals.rounded`.
+
+        They change the same features, and keep their ranks: rounding may make a cheap answer dearer
+        than the next.
+        """
+        answers = self.answers.rounded(significant, decimals=decimals, steps=steps)
+        return replace(self, answers=answers)
 
     def to_frame(self) -> Any:
         """The counterfactual rows below one another, as `Counterfactuals.to_frame` gives them.

@@ -34,6 +34,7 @@ __all__ = [
     "certify",
     "judge",
     "lower_bounds",
+    "recertified",
     "relative_gap",
     "said_of",
 ]
@@ -427,6 +428,44 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
         verdict.guarantees,
         verdict.rounding,
         resolution,
+    )
+
+
+def recertified(  # noqa: PLR0913 (what an answer is judged by)
+    certificates: Certificates,
+    verdict: Validation,
+    *,
+    cost: FloatArray,
+    violation: FloatArray,
+    objective: FloatArray,
+    gap: float,
+    resolution: float,
+) -> Certificates:
+    """Certificates of other answers to the same rows: what bounds the rows from below stays.
+
+    A claim stays where it still settles its row. What settles a row only now is not known to be
+    proved.
+    """
+    bound = np.minimum(certificates.bound, objective)
+    closed = relative_gap(objective, bound) <= gap
+    settled = np.where(
+        certificates.claims == Claim.PROVED.code, Claim.PROVED.code, Claim.REPORTED.code
+    )
+    is_local = certificates.claims == Claim.LOCAL.code
+    unsettled = np.where(is_local, Claim.LOCAL.code, Claim.NONE.code)
+    return replace(
+        certificates,
+        valid=verdict.valid & (violation <= resolution),
+        margin=verdict.margin,
+        violation=violation,
+        cost=cost,
+        bound=bound,
+        claims=np.where(closed, settled, unsettled).astype(np.int8),
+        objective=objective,
+        probability=verdict.probability,
+        guarantees=verdict.guarantees,
+        rounding=verdict.rounding,
+        resolution=resolution,
     )
 
 

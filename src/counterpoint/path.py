@@ -74,6 +74,17 @@ class Path:
         table = self.answers[0].table.take(row)
         return replace(self, answers=tuple(a.part(row, table) for a in self.answers))
 
+    def rounded(
+        self,
+        significant: int | None = 3,
+        *,
+        decimals: Mapping[Hashable, int] | None = None,
+        steps: Mapping[Hashable, float] | None = None,
+    ) -> Path:
+        """The same answers in few digits, see `Counterfactuals.rounded`."""
+        answers = (a.rounded(significant, decimals=decimals, steps=steps) for a in self.answers)
+        return replace(self, answers=tuple(answers))
+
     @property
     def features(self) -> Features:
         """The kinds of the model's p columns."""
@@ -335,7 +346,8 @@ def traced(
             copies = repeated(tables, np.tile(np.arange(n), len(places)))
             batch = answers_to(batch_query, copies, advance, weight=weights)
             for i, k in enumerate(places):
-                answers[k] = batch.part(slice(i * n, (i + 1) * n), tables[0])
+                part = batch.part(slice(i * n, (i + 1) * n), tables[0])
+                answers[k] = replace(part, targets=np.full(n, targets[k], dtype=object))
     return Path(targets, tuple(answers[k] for k in range(len(targets))), cost)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -19,13 +19,14 @@ from counterpoint.certificate import (
     Claim,
     Comparison,
     Status,
+    judge,
     said_of,
 )
 from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
 from counterpoint.pictures import html
 from counterpoint.problem.targets import Guarantee
-from counterpoint.rows.encoding import cells_after, decode
+from counterpoint.rows.encoding import cells_after, decode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 
@@ -41,6 +42,13 @@ CELLS = 1 << 18
 """Cells that are compared at a time: few enough to stay in the cache."""
 REMARKS = 20
 """Of so many rows without an answer a report says what is attainable instead."""
+ROUNDED, STAYED = 1, 2
+OF_ROUNDING = (
+    "",
+    "Its numbers were rounded, and the model was asked again.",
+    "Its numbers are not rounded: no rounding that was tried meets target and constraints.",
+)
+"""Added to the message of an answer that was to be rounded."""
 
 
 @final
@@ -143,6 +151,18 @@ class Counterfactual:
         (record,) = to_json(to_batches(alone), salt)
         return record
 
+    def rounded(
+        self,
+        significant: int | None = 3,
+        *,
+        decimals: Mapping[Hashable, int] | None = None,
+        steps: Mapping[Hashable, float] | None = None,
+    ) -> Counterfactual:
+        """The same answer in few digits, see `Counterfactuals.rounded`."""
+        row = slice(self.position, self.position + 1)
+        alone = self.batch.part(row, self.batch.table.take(row))
+        return alone.rounded(significant, decimals=decimals, steps=steps)[0]
+
     def raise_for_status(self) -> None:
         """Raise `NoAnswer`, with the reason, unless there is an answer."""
         if not self.found:
@@ -213,6 +233,8 @@ class Counterfactuals:
         Whether each answer is the cheapest of its row, as records need.
     proofs
         Positions of rows with the proofs of their bounds, for records.
+    model
+        The model itself, which `rounded` asks; copies and pickles do not hold it.
     """
 
     table: Table
@@ -228,6 +250,12 @@ class Counterfactuals:
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
     is_cheapest: bool = True
     proofs: list[tuple[IntArray, list[BoundProof]]] = field(default_factory=list, repr=False)
+    model: Any = field(default=None, repr=False)
+    _roundings: WordArray | None = field(default=None, repr=False)  # (n,) what rounding did
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**fields_only(self), "model": None}
+        return {name: value for name, value in state.items() if value is not None}
 
     def put(
         self,
@@ -304,7 +332,9 @@ class Counterfactuals:
         """Some answers that follow one another, to the rows of a table."""
         first, end, _ = rows.indices(len(self))
         numbers = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
-        names = ("before", "after", "missing", "statuses", "closed_form", "targets")
+        names = ["before", "after", "missing", "statuses", "closed_form", "targets"]
+        if self._roundings is not None:
+            names.append("_roundings")
 
         def within(texts: dict[int, str]) -> dict[int, str]:
             return {i - first: text for i, text in texts.items() if first <= i < end}
@@ -349,7 +379,11 @@ class Counterfactuals:
                 y = self.features.expand(self.after[row]) if c.valid else None
                 x = self.features.expand(self.before[row])
                 self._remarks[i] = chance.remark(self.query, x, y, c.guarantee)
-        return " ".join(filter(None, (text, self._remarks.get(i))))
+        return " ".join(filter(None, (text, self._rounding_of(i), self._remarks.get(i))))
+
+    def _rounding_of(self, i: int) -> str:
+        """What rounding did to a row, in a sentence; empty if it was not rounded."""
+        return "" if self._roundings is None else OF_ROUNDING[self._roundings[i]]
 
     def messages(self) -> tuple[IntArray, list[str]]:
         """Codes of the messages of all rows, and what they stand for.
@@ -358,13 +392,14 @@ class Counterfactuals:
         one; of rows without an answer only the first.
         """
         c, single = self.certificates, [*self.problems, *self.remarks()]
-        sizes = len(Status), len(Claim), len(Guarantee), 2, 2
-        columns = self.statuses, c.claims, c.guarantees, c.valid, c.on_edge
+        sizes = len(Status), len(Claim), len(Guarantee), 2, 2, len(OF_ROUNDING)
+        roundings = np.zeros(len(self), np.int8) if self._roundings is None else self._roundings
+        columns = self.statuses, c.claims, c.guarantees, c.valid, c.on_edge, roundings
         sort = np.ravel_multi_index(columns, sizes)
         words: dict[str, int] = {}
         code = np.zeros(np.prod(sizes), dtype=np.intp)
         for k in np.flatnonzero(np.bincount(np.delete(sort, single) if single else sort)).tolist():
-            status, claim, guarantee, valid, on_edge = np.unravel_index(k, sizes)
+            status, claim, guarantee, valid, on_edge, rounding = np.unravel_index(k, sizes)
             text = said_of(
                 [*Status][status],
                 [*Claim][claim],
@@ -374,6 +409,7 @@ class Counterfactuals:
                 comparison=self._comparison,
                 gap=self.query.effort.gap,
             )
+            text = " ".join(filter(None, (text, OF_ROUNDING[rounding])))
             code[k] = words.setdefault(text, len(words))
         codes = code[sort]
         for i in single:
@@ -389,6 +425,95 @@ class Counterfactuals:
         for i in rows:
             self.message(i)
         return {i: text for i in rows if (text := self._remarks.get(i))}
+
+    def rounded(
+        self,
+        significant: int | None = 3,
+        *,
+        decimals: Mapping[Hashable, int] | None = None,
+        steps: Mapping[Hashable, float] | None = None,
+    ) -> Counterfactuals:
+        """The same answers in few digits: 4850 in the place of 4849.999755859374.
+
+        Every number that changes becomes one of its two neighbours with so many digits, such that
+        the model, which is asked again, still gives the target and all constraints are met; of
+        these the cheapest. A number keeps two digits of its change at least. Where none is an
+        answer, up to four digits more are tried. A row that no rounding keeps an answer stays as it
+        is, and its message says so.
+
+        Costs and gaps are those of the rounded answers; the lower bounds stay. So an answer that
+        was optimal is suboptimal where it costs more now than the gap allows.
+
+        Parameters
+        ----------
+        significant
+            Digits of each number that changes; None to round only features that ``decimals`` and
+            ``steps`` name.
+        decimals
+            Name → decimals of a feature; -3 for thousands.
+        steps
+            Name → what a feature is to be a multiple of. In features with decimals or steps, no
+            more digits are tried.
+
+        Returns
+        -------
+        Counterfactuals
+
+        Raises
+        ------
+        InvalidInput
+            If the digits make no sense, or the answers are copied or unpickled.
+
+        Examples
+        --------
+        >>> import counterpoint as cp
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+        >>> answers = cp.Explainer(model, data=X).explain(X.head(1), target=1)
+        >>> answers[0].changes
+        {'petal length (cm)': (1.4, 3.11933593462...)}
+        >>> answers.rounded(2)[0].changes
+        {'petal length (cm)': (1.4, 3.2)}
+        """
+        from counterpoint.search.rounding import Digits, Unrounded
+
+        digits = Digits.checked(significant, decimals, steps, self.features)
+        if self.model is None:
+            raise InvalidInput(
+                "Rounding asks the model, which copied or unpickled answers do not hold. Round "
+                "them first, or explain the rows again."
+            )
+        read_model = replace(self.query.model, model=self.model)
+        inputs = match_columns(self.table, self.features, named=read_model.named)
+        after, statuses = np.array(self.after), np.array(self.statuses)
+        numbers: dict[str, Any] = {n: np.array(getattr(self.certificates, n)) for n in COLUMNS}
+        certificates = replace(self.certificates, **numbers)
+        roundings = np.zeros(len(self), np.int8)
+        moved = (self.changed & self.features.is_numeric).any(axis=1)
+        groups: dict[str, list[int]] = {}
+        for i in np.flatnonzero(moved).tolist():
+            groups.setdefault(repr(self.targets[i]), []).append(i)
+        for positions in groups.values():
+            rows = np.array(positions)
+            query = self.query.asking(model=read_model, target=self.targets[rows[0]])
+            parts = inputs.take(rows), self.before[rows], self.after[rows]
+            before = replace(self.certificates, **{k: v[rows] for k, v in numbers.items()})
+            after[rows], changed, is_rounded = Unrounded(query, *parts, before).rounded(digits)
+            limited = statuses[rows] == Status.LIMIT.code
+            gap = query.effort.gap
+            statuses[rows] = np.where(is_rounded, judge(changed, gap, limited), statuses[rows])
+            certificates.put(rows, changed)
+            roundings[rows] = np.where(is_rounded, ROUNDED, STAYED)
+        return replace(
+            self,
+            after=after,
+            statuses=statuses,
+            certificates=certificates,
+            _remarks={},
+            _roundings=roundings,
+        )
 
     def decoded(self, rows: slice) -> Table:
         """The answers, as they are returned; rows without one as they came."""

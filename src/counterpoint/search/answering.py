@@ -71,6 +71,7 @@ def answers_to(
         query.without_data(),
         np.full(n, query.target, dtype=object),
         is_cheapest=is_cheapest,
+        model=query.model.model,
     )
     usable = np.ones(n, dtype=bool)
     usable[[*batch.problems]] = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from typer.testing import CliRunner
 
 import counterpoint as cp
 from counterpoint.audits import audit, confined
+from counterpoint.audits.differences import fisher_test, holm, rank_test
+from counterpoint.audits.wording import AuditWords
 from counterpoint.cli import app
+from counterpoint.letters import Texts, Wording
 
 
 def linear(weights: list[float], offset: float, names: str = "abcdef") -> Any:
@@ -204,6 +207,184 @@ def test_the_model_is_asked_about_few_rows_more_than_for_the_answers(
     answered = sum(asked)
     audit(explainer, heloc, 0, np.arange(len(heloc)) % 4)
     assert sum(asked) - answered <= 1.3 * answered
+
+
+# Differences of groups
+
+
+def test_shares_of_fixed_rows_are_compared_by_fishers_exact_test():
+    # The lady tasting tea, 3 and 1 against 1 and 3: (16 + 1) of 70 ways on each side.
+    assert fisher_test([[3, 1], [1, 3]]).p == pytest.approx(34 / 70)
+    assert fisher_test([[3, 1], [1, 3]]).smallest == pytest.approx(2 / 70)
+    frame = people()
+    found = audit(explainer_of_people(), frame, 1, "sex", sample=0)
+    score, is_f = frame["a"] + frame["b"], frame["sex"] == "f"
+    counts = [
+        [((score < -1) & side).sum(), ((score >= -1) & (score <= 0) & side).sum()]
+        for side in (is_f, ~is_f)
+    ]
+    (line,) = found.differences.reset_index().to_dict("records")
+    assert (line["group"], line["against"], line["remark"]) == ("f", "m", "")
+    assert line["fixed_p"] == pytest.approx(stats.fisher_exact(counts).pvalue)
+    assert line["fixed_p_holm"] == line["fixed_p"]
+    assert line["fixed_share"] == pytest.approx(counts[0][0] / sum(counts[0]))
+    assert line["fixed_share_against"] == pytest.approx(counts[1][0] / sum(counts[1]))
+
+
+def test_costs_are_compared_by_the_rank_test():
+    frame = people()
+    found = audit(explainer_of_people(), frame, 1, "sex", sample=0)
+    score, is_f = frame["a"] + frame["b"], frame["sex"] == "f"
+    has = (score >= -1) & (score <= 0)
+    costs, against = (-score[has & side] for side in (is_f, ~is_f))
+    line = found.differences.loc["f"]
+    assert line["cost_p"] == pytest.approx(stats.mannwhitneyu(costs, against).pvalue, rel=0.02)
+    pairs = costs.to_numpy()[:, None] > against.to_numpy()[None, :]
+    assert line["dearer"] == pytest.approx(pairs.mean(), abs=0.003)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=5),
+    st.lists(st.integers(0, 4), min_size=2, max_size=5),
+)
+def test_the_rank_test_counts_all_ways_to_deal_groups_out(first: list[int], second: list[int]):
+    ranks, n = stats.rankdata([*first, *second]), len(first)
+    sums = np.array([ranks[[*chosen]].sum() for chosen in combinations(range(len(ranks)), n)])
+    distance = np.abs(sums - n * (len(ranks) + 1) / 2)
+    found = rank_test(np.array(first, float), np.array(second, float))
+    assert found.p == pytest.approx(np.mean(distance >= distance[0]))
+    assert found.smallest == pytest.approx(np.mean(distance == distance.max()))
+
+
+def test_the_rank_test_is_scipys_where_there_are_no_ties():
+    rng = np.random.default_rng(0)
+    for sizes in ((7, 9), (40, 55), (60, 80)):
+        first, second = (rng.normal(0.3 * k, 1, size) for k, size in enumerate(sizes))
+        method = "exact" if sum(sizes) <= 100 else "asymptotic"
+        expected = stats.mannwhitneyu(first, second, method=method).pvalue
+        assert rank_test(first, second).p == pytest.approx(expected, rel=1e-9)
+
+
+def test_costs_that_agree_but_for_the_end_of_a_search_are_ties():
+    first, second = np.array([1.0, 2.0, 2.0]), np.array([1.0, 1.0, 2.0, 3.0])
+    noise = 1 + 1e-9 * np.array([1, -1, 1])
+    assert rank_test(first * noise, second) == rank_test(first, second)
+
+
+def test_several_groups_are_compared_with_all_others_and_corrected():
+    np.testing.assert_allclose(
+        holm([0.01, 0.04, np.nan, 0.03, 0.005]), [0.03, 0.06, np.nan, 0.06, 0.02]
+    )
+    frame = people().assign(region=np.arange(400) % 4)
+    found = audit(explainer_of_people(), frame, 1, "region", sample=0)
+    table, score = found.differences, frame["a"] + frame["b"]
+    assert [*table["against"]] == ["all others"] * 4
+    fixed, answered = score < -1, (score >= -1) & (score <= 0)
+    p = [
+        stats.fisher_exact([[(m & s).sum() for m in (fixed, answered)] for s in (mine, ~mine)])[1]
+        for mine in (frame["region"] == k for k in range(4))
+    ]
+    np.testing.assert_allclose(table["fixed_p"], p)
+    assert table["fixed_p_holm"].min() == pytest.approx(min(1.0, 4 * min(p)))
+    assert "of 4 tests" in str(found)
+
+
+def test_groups_that_are_too_small_have_no_p_value_but_a_reason():
+    frame = pd.DataFrame({"a": [-0.5, -2.0, -2.1, -0.4, -0.3], "b": 0.0, "sex": [*"ffmmm"]})
+    with pytest.warns(UserWarning, match="Group"):
+        found = audit(explainer_of_people(), frame, 1, "sex", sample=0)
+    line = found.differences.loc["f"]
+    assert np.isnan(line["fixed_p"])
+    assert np.isnan(line["cost_p"])
+    # one of two fixed among five: at best 1 in 10 ways
+    assert (
+        "too few rows (2 and 3): even the largest difference possible would have p = 0.1"
+        in (line["remark"])
+    )
+    alike = frame.assign(a=-0.5)
+    with pytest.warns(UserWarning, match="Group"):
+        remark = (
+            audit(explainer_of_people(), alike, 1, "sex", sample=0).differences["remark"].iloc[0]
+        )
+    assert remark.splitlines() == [
+        "fixed: no test, since none of these rows are fixed.",
+        "cost: no test, since 5 actions cost the same.",
+    ]
+    assert not len(audit(explainer_of_people(), frame, 1, sample=0).differences)
+
+
+# What it says
+
+
+def test_an_audit_says_what_fixed_means_and_why_an_interval_is_missing():
+    frame = people().assign(sex=["x", "x", *["m"] * 398])
+    frame.loc[:1, ["a", "b"]] = -0.2
+    with pytest.warns(UserWarning, match="Group 'x'"):
+        found = audit(explainer_of_people(), frame, 1, "sex", sample=0)
+    text = str(found)
+    assert 'fixed: It is proved that no change within the rules leads to "1".' in text
+    assert "x: 2 rows with an action are too few" in text
+    assert "inf" not in text
+    assert "nan" not in text
+    assert "it takes 6" in found.groups.loc["x", "remark"]
+    assert found.groups.loc["m", "remark"] == ""
+
+
+def test_an_audit_speaks_as_the_texts_do(tmp_path: Path):
+    (tmp_path / "texts.toml").write_text(
+        "decisions.1 = 'approved'\n[features.a]\nname = 'yearly income'\nunit = 'EUR'\n"
+        "scale = 1000\n[features.b]\nname = 'age'\n"
+        "[features.sex]\nname = 'gender'\nvalues.f = 'women'\nvalues.m = 'men'\n"
+    )
+    found = audit(explainer_of_people(), people(), 1, "sex", texts=tmp_path / "texts.toml")
+    assert [*found.constraints.index] == [
+        "age is immutable",
+        "yearly income rises by at most 1,000 EUR",
+    ]
+    assert "women against men" in str(found)
+    assert "leads to approved" in str(found)
+    left, *_ = found.plot().axes
+    legend = left.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["women", "men"]
+    assert legend.get_title().get_text() == "gender"
+    assert {*found.groups.index} == {"all", "f", "m"}  # data keep their labels
+    with pytest.raises(cp.InvalidInput, match="texts about columns of the rows"):
+        audit(explainer_of_people(), people(), 1, texts=Texts({"height": Wording(name="height")}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (cp.Bounds("a", low=1, high=2, fall=0), "size is between 1 cm and 2 cm and never falls"),
+        (cp.Bounds("a", low=3, high=3), "size is 3 cm"),
+        (cp.Bounds("a", high=0.5, rise=1), "size is at most 0.5 cm and rises by at most 1 cm"),
+        (cp.Bounds("a"), "size has no bound"),
+        (cp.Immutable("a", "b"), "size and b are immutable"),
+        (cp.Linear({"a": 2.0, "b": -1.0}, high=3), "2 × size - b is at most 3"),
+        (cp.SameChange("a", "b"), "size and b change by the same amount"),
+        (cp.MaxChanges(2), "at most 2 features may change"),
+    ],
+)
+def test_rules_are_said_with_the_names_of_the_texts(rule: cp.Constraint, text: str):
+    texts = Texts({"a": Wording(name="size", unit="cm")})
+    assert AuditWords.of(texts, ("a", "b"), None).rule(rule) == text
+    assert AuditWords.of(None, ("a", "b"), None).rule(rule) == str(rule)
+
+
+def test_what_data_showed_is_no_rule_but_is_said():
+    frame = people()
+    model = linear([1.0, 1.0], -3.0)
+    explainer = cp.Explainer(model, data=frame[["a", "b"]], constraints=cp.Immutable("b"))
+    found = audit(explainer, frame, 1, sample=50)
+    assert [*found.constraints.index] == ["b is immutable"]
+    # a row is fixed just if b and the largest a of the data do not do; without that end none is
+    np.testing.assert_array_equal(found.fixed, frame["b"] + frame["a"].max() < 3)
+    assert 0 < np.count_nonzero(found.fixed) < 400
+    assert found.observed is not None
+    assert found.observed.frees == 1.0
+    assert "100.0 % of these fixed rows would have an action" in " ".join(str(found).split())
+    free = cp.Explainer(model, data=frame[["a", "b"]], extrapolate=True)
+    assert audit(free, frame, 1).observed is None
 
 
 # Boxes

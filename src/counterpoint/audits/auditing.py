@@ -1,12 +1,11 @@
-"""Audits of whole groups of rows: whom no action helps, and which constraints are to blame."""
+"""Audits of whole groups of rows: whom no action helps, and which rules are to blame."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from textwrap import wrap
+from os import PathLike
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,28 +13,34 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 import counterpoint as cp
+from counterpoint.audits import differences
+from counterpoint.audits.drawing import draw_audit
+from counterpoint.audits.rules import RuleEffect, RuleSample
+from counterpoint.audits.wording import AuditWords, filled, percent
 from counterpoint.errors import (
     EXPLAINER,
     InvalidInput,
     all_of,
     check_number,
-    missing_extra,
     several,
     shown,
     some,
 )
+from counterpoint.letters.texts import Texts
+from counterpoint.problem.targets import as_target
+from counterpoint.records.record import made_now
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "fixed_rows", "parts_of"]
+__all__ = ["Audit", "audit", "fixed_rows"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What a model leaves rows to do.
+    """What a model leaves rows to do; its ``str`` says it in words and tables.
 
     Parameters
     ----------
@@ -45,47 +50,120 @@ class Audit:
         (n,) the group of each row.
     groups
         A line for all rows, and one for each group: how many rows have the target ``already``, are
-        ``answered``, ``fixed`` (it is proved that no action gives the target), ``undecided`` or
-        ``unusable``; the share of fixed rows among those that would need an action, with its
-        interval; the median cost of those that are answered, in cost units, with its interval.
+        ``answered``, ``fixed`` (it is proved that no change within the rules gives the target),
+        ``undecided`` or ``unusable``; the share of fixed rows among those that would need an
+        action, with its interval; the median cost of those that are answered, in cost units, with
+        its interval; a ``remark`` where rows are too few for an interval.
+    differences
+        Whether groups differ: a line for two groups, or one for each of several groups against all
+        others. The shares of fixed rows among fixed and answered ones; ``fixed_p`` of Fisher's
+        exact test of these; ``dearer``, the share of pairs of a row of the group and another row in
+        which the first costs more; ``cost_p`` of the rank test of Mann and Whitney; both with
+        Holm's correction (``_holm``); a ``remark`` where there is no p-value.
     constraints
-        A line for each constraint that matters to some row of a sample: the share of fixed rows
-        that have an answer without it (``frees``) and whose conflict names it (``named``), and the
-        mean share of the cost that other rows save without it (``saves``).
+        A line for each rule of the policy that matters to some row of a sample: the share of fixed
+        rows that have an answer without it (``frees``) and whose conflict names it (``named``), and
+        the mean share of the cost that other rows save without it (``saves``).
+    observed
+        The same for what ``data=`` showed, which is no rule: if values might leave it; None if they
+        may.
     sampled
         How many fixed rows and how many others were sampled for that.
+    explainer, target, confidence
+        What was asked, and the probability of the intervals.
+    words
+        How features, decisions and groups are called.
+    made
+        When the audit was made, and with which versions.
     """
 
     answers: cp.Counterfactuals
     group: NDArray[np.object_]
     groups: pd.DataFrame
+    differences: pd.DataFrame
     constraints: pd.DataFrame
+    observed: RuleEffect | None
     sampled: tuple[int, int]
+    explainer: cp.Explainer
+    target: cp.Target
+    confidence: float
+    words: AuditWords
+    made: dict[str, str]
 
     @property
     def fixed(self) -> NDArray[np.bool_]:
         """(n,): for which rows it is proved that no action gives the target."""
         return fixed_rows(self.answers)
 
+    @property
+    def needs(self) -> NDArray[np.bool_]:
+        """(n,): which rows can be used and do not have the target already."""
+        return needing_rows(self.answers)
+
+    @property
+    def answered(self) -> NDArray[np.bool_]:
+        """(n,): which rows need an action and have one."""
+        return self.answers.found & self.needs
+
+    def meaning(self) -> dict[str, str]:
+        """Return what each kind of row is, in a sentence."""
+        target = self.words.target(self.target)
+        return {
+            "already": f"The decision is already {target}.",
+            "answered": f"A change within the rules leads to {target}.",
+            "fixed": f"It is proved that no change within the rules leads to {target}.",
+            "undecided": "Neither was settled: no such change was found, nor proved impossible.",
+            "unusable": "The row cannot be used, say because a cell is missing.",
+        }
+
+    def limits_of_data(self) -> str:
+        """Say what the limits of the data do; empty if there are none."""
+        if self.observed is None or not any(self.observed):
+            return ""
+        frees, saves, _ = self.observed
+        return (
+            "Values stay within what the data showed, which is no rule of the policy. Could they "
+            f"leave it, {percent(frees)} of these fixed rows would have an action, and the others "
+            f"would save {percent(saves)} of their cost."
+        )
+
     def __str__(self) -> str:
         table = self.groups
         counts = table.loc[:, "rows":"unusable"]
         out = counts.loc[:, (counts != 0).any()].copy()
-        for name, digits in (("fixed_share", ".1%"), ("cost_median", ".4g")):
-            kind = name.partition("_")[0]
-            ends = zip(table[name], table[f"{kind}_low"], table[f"{kind}_high"], strict=True)
-            out[name.replace("_", " ")] = [
-                f"{value:{digits}} ({low:{digits}} to {high:{digits}})" for value, low, high in ends
+        meaning = [f"  {kind}: {text}" for kind, text in self.meaning().items() if kind in out]
+        for kind, name in (("fixed", "fixed share"), ("cost", "median cost")):
+            column = f"{name}, {100 * self.confidence:.4g} % interval"
+            out[column] = [estimate(line, kind) for _, line in table.iterrows()]
+        out.index = [self.words.group(name) if k else name for k, name in enumerate(out.index)]
+        lines = [*meaning, "", out.to_string()]
+        lines += [f"  {line}" for line in self.remarks()]
+        paragraphs = differences.in_words(self.differences, self.words, self.confidence)
+        if paragraphs:
+            notes = [
+                differences.P_VALUE,
+                *([differences.HOLM] if len(self.differences) > 1 else []),
             ]
-        lines = [out.to_string()]
+            lines += ["", *paragraphs, *(filled(note) for note in notes)]
         if len(self.constraints):
             fixed, unfixed = self.sampled
-            head = f"of {several(fixed, 'fixed row')} and {several(unfixed, 'other row')}:"
-            lines += ["", head, self.constraints.to_string(float_format="{:.1%}".format)]
-        return "\n".join(lines)
+            head = (
+                f"Without one rule, of {several(fixed, 'fixed row')} and "
+                f"{several(unfixed, 'other row')}:"
+            )
+            columns = {"frees": "frees fixed", "saves": "saves others", "named": "in conflicts"}
+            rules = self.constraints.rename(columns=columns).rename_axis(None)
+            lines += ["", head, rules.to_string(float_format=percent)]
+        limits = self.limits_of_data()
+        return "\n".join([*lines, *(["", filled(limits)] if limits else [])])
 
     def __repr__(self) -> str:
         return f"<Audit: {len(self.group)} rows, {np.count_nonzero(self.fixed)} fixed>"
+
+    def remarks(self) -> list[str]:
+        """Return what stands in the place of intervals that there are none of, by group."""
+        remarks = zip(self.groups.index, self.groups["remark"], strict=True)
+        return [f"{self.words.group(name)}: {text}" for name, text in remarks if text]
 
     def plot(self) -> Figure:
         """How many rows of each group an action within a cost helps, and what keeps the others.
@@ -95,41 +173,7 @@ class Audit:
         MissingExtra
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise missing_extra("Audit.plot needs matplotlib", "plots") from None
-        bars = self.constraints.head(10)[::-1]
-        wide = len(bars) > 0
-        figure = Figure(figsize=(11.0 if wide else 6.0, 4.2), layout="constrained")
-        curves, *right = np.ravel(figure.subplots(1, 1 + wide))
-        needs, cost = _needs(self.answers), np.asarray(self.answers.cost)
-        end = 1.05 * cost[needs & self.answers.found].max(initial=0.0)
-        names = [*self.groups.index[1:]] or ["all"]
-        for k, name in enumerate(names):
-            mine = needs & (self.group == name)
-            steps = np.sort(cost[mine & self.answers.found])
-            share = np.arange(len(steps) + 1) / max(1, int(mine.sum()))
-            style = ("-", "--", ":", "-.")[k // 8 % 4]
-            x, y = [0.0, *steps, end], [*share, share[-1]]
-            curves.step(x, y, style, where="post", color=f"C{k % 8}", label=f"{name}")
-        curves.set(xlabel="cost", ylabel="rows with an action of at most this cost")
-        curves.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
-        if len(names) > 1:
-            curves.legend(frameon=False, loc="lower right")
-        for axes in right:
-            at = np.arange(len(bars))
-            axes.barh(at + 0.2, bars["frees"], 0.38, color="#444444", label="fixed rows freed")
-            axes.barh(at - 0.2, bars["saves"], 0.38, color="#b0b0b0", label="cost saved by others")
-            wrapped = ["\n".join(wrap(text, 40, max_lines=2)) for text in bars.index]
-            axes.set_yticks(at, wrapped, parse_math=False)
-            axes.set(xlabel=f"without the constraint, of a sample of {sum(self.sampled)} rows")
-            axes.set_xlim(0.0, 1.0)
-            axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-        for axes, axis in [(curves, curves.yaxis), *((axes, axes.xaxis) for axes in right)]:
-            axis.set_major_formatter("{x:.0%}")
-            axes.spines[["top", "right"]].set_visible(False)
-        return figure
+        return draw_audit(self)
 
 
 def audit(  # noqa: PLR0913
@@ -138,6 +182,7 @@ def audit(  # noqa: PLR0913
     target: Any,
     by: Hashable | ArrayLike | None = None,
     *,
+    texts: Texts | str | PathLike[str] | None = None,
     confidence: float = 0.95,
     sample: int = 20,
     random_state: int = 0,
@@ -145,7 +190,7 @@ def audit(  # noqa: PLR0913
     time_limit: float | None = None,
     progress: bool | None = None,
 ) -> Audit:
-    """Whom no action helps, what actions cost by group, and which constraints are to blame.
+    """Whom no action helps, what actions cost by group, and which rules are to blame.
 
     Parameters
     ----------
@@ -157,11 +202,14 @@ def audit(  # noqa: PLR0913
         What is wanted, as for `Explainer.explain`.
     by
         A column of ``X`` that holds groups (the model need not use it), or (n,) groups.
+    texts
+        What to call features, decisions and groups: `letters.Texts`, or a file of them; None for
+        the names of columns and labels.
     confidence
         Of the intervals, which are exact for any distribution of costs: Clopper and Pearson's for
         shares, order statistics for medians.
     sample
-        How many fixed rows, and how many others, are asked about constraints; drawn with
+        How many fixed rows, and how many others, are asked about rules; drawn with
         ``random_state``.
     gap, time_limit, progress
         As for `Explainer.explain`.
@@ -173,7 +221,7 @@ def audit(  # noqa: PLR0913
     Raises
     ------
     InvalidInput
-        If there is no such column, or it has more than 50 groups.
+        If there is no such column, it has more than 50 groups, or a text is about no column.
 
     Warns
     -----
@@ -187,6 +235,7 @@ def audit(  # noqa: PLR0913
     if not 0 < confidence < 1:
         raise InvalidInput(f"Expected a confidence between 0 and 1; got {shown(confidence)}.")
     answers = explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
+    words = AuditWords.of(texts, (*answers.table.names,), by)
     group = _groups(answers, by)
     names = [] if by is None else sorted({*group.tolist()})
     lines = [_line(answers, np.ones(len(answers), dtype=bool), confidence)]
@@ -201,11 +250,27 @@ def audit(  # noqa: PLR0913
             )
     groups = pd.DataFrame(lines, index=pd.Index(["all", *names], name="group"))
     rng = np.random.default_rng(random_state)
-    fixed = fixed_rows(answers)
-    pools = (np.flatnonzero(mask) for mask in (fixed, answers.found & _needs(answers)))
+    fixed, answered = fixed_rows(answers), answers.found & needing_rows(answers)
+    pools = (np.flatnonzero(mask) for mask in (fixed, answered))
     drawn = [np.sort(rng.permutation(pool)[:sample]).tolist() for pool in pools]
-    constraints = _constraints(explainer, answers, *drawn)
-    return Audit(answers, group, groups, constraints, (len(drawn[0]), len(drawn[1])))
+    rules = RuleSample(explainer, answers, *drawn)
+    compared = differences.compare_groups(
+        group, names, fixed, answered, np.asarray(answers.cost), confidence
+    )
+    return Audit(
+        answers=answers,
+        group=group,
+        groups=groups,
+        differences=compared,
+        constraints=rules.table(words),
+        observed=rules.without_limits_of_data(),
+        sampled=(len(drawn[0]), len(drawn[1])),
+        explainer=explainer,
+        target=as_target(target),
+        confidence=confidence,
+        words=words,
+        made=made_now(),
+    )
 
 
 def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
@@ -240,7 +305,7 @@ def fixed_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
     return np.asarray(proved & (answers.status == cp.Status.INFEASIBLE))
 
 
-def _needs(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
+def needing_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
     """(n,): which rows can be used and do not have the target already."""
     return ~np.isin(answers.status, [cp.Status.ALREADY, cp.Status.INVALID])
 
@@ -249,7 +314,7 @@ def _line(
     answers: cp.Counterfactuals, rows: NDArray[np.bool_], confidence: float
 ) -> dict[str, Any]:
     """Return a group's line of the table: counts, share that is fixed, median cost, intervals."""
-    status, needs = answers.status, _needs(answers) & rows
+    status, needs = answers.status, needing_rows(answers) & rows
     fixed, answered = fixed_rows(answers) & rows, answers.found & needs
     cost, count = answers.cost[answered], int(needs.sum())
     masks = {
@@ -270,67 +335,31 @@ def _line(
     k = int(stats.binom.ppf((1.0 - confidence) / 2.0, n, 0.5)) if n else 0
     low, high = np.partition(cost, (k - 1, n - k))[[k - 1, n - k]] if k else (0.0, np.inf)
     median = float(np.median(cost)) if n else np.nan
-    return out | {"cost_median": median, "cost_low": float(low), "cost_high": float(high)}
+    out |= {"cost_median": median, "cost_low": float(low), "cost_high": float(high)}
+    return out | {"remark": _remark(count, n, k, confidence)}
 
 
-# Constraints
-
-
-def _constraints(
-    explainer: cp.Explainer, answers: cp.Counterfactuals, fixed: list[int], unfixed: list[int]
-) -> pd.DataFrame:
-    """Return a line for each constraint: what it does to fixed rows, and costs the others."""
-    import pandas as pd
-
-    constraints, rows = answers.query.constraints, [*fixed, *unfixed]
-    cells = answers.table.select(answers.features.names)
-    targets = answers.targets[rows]
-    seconds = answers.query.effort.seconds
-    conflicts = (answers[i].conflict for i in fixed)
-    named = Counter(
-        text
-        for conflict in conflicts
-        for text in {
-            str(p) for c in (conflict.constraints if conflict else ()) for p in parts_of(c)
-        }
+def _remark(count: int, answered: int, rank: int, confidence: float) -> str:
+    """Return why an interval is missing; empty if both are there."""
+    if not count:
+        return "no row needs an action."
+    if rank:
+        return ""
+    needed = int(np.floor(1.0 - np.log2(1.0 - confidence))) + 1  # 2 · 0.5ⁿ is below 1 − confidence
+    rows = several(answered, "row")
+    return (
+        f"{rows} with an action {'is' if answered == 1 else 'are'} too few for an interval of the "
+        f"median cost at {100 * confidence:.4g} %; it takes {needed}."
     )
 
-    def without(rules: Sequence[cp.Constraint]) -> tuple[float, float]:
-        """Answer the rows again under fewer constraints: the share freed, and of cost saved."""
-        looser = cp.Explainer(
-            explainer.model, features=[*answers.features], cost=explainer.cost, constraints=rules
-        )
-        cost = np.full(len(rows), np.nan)
-        for target in {id(t): t for t in targets}.values():
-            index = [k for k, other in enumerate(targets) if other is target]
-            X = cells.take(np.array(rows)[index]).native
-            cost[index] = looser.explain(X, target, time_limit=seconds, progress=False).cost
-        before, after = answers.cost[unfixed], cost[len(fixed) :]
-        saved = np.divide(before - after, before, out=np.zeros(len(unfixed)), where=before > 0)
-        saved[~(saved > 1e-6)] = 0.0  # below the gap of a search it may be none
-        freed = np.isfinite(cost[: len(fixed)])
-        return float(freed.sum() / max(1, len(fixed))), float(saved.sum() / max(1, len(unfixed)))
 
-    lines: dict[str, dict[str, float]] = {}
-    for c in constraints if rows else ():
-        pieces, remaining = parts_of(c), [other for other in constraints if other is not c]
-        whole = without(remaining)
-        if not any(whole) and not any(str(piece) in named for piece in pieces):
-            continue  # then no part of it does anything either
-        for piece in pieces:
-            rules = [*remaining, *(p for p in pieces if p is not piece)]
-            frees, saves = without(rules) if len(pieces) > 1 else whole
-            share = named[str(piece)] / max(1, len(fixed))
-            if share or frees or saves:
-                lines[str(piece)] = {"frees": frees, "saves": saves, "named": share}
-    table = pd.DataFrame.from_dict(lines, orient="index", columns=["frees", "saves", "named"])
-    return table.rename_axis("constraint").sort_values(["frees", "saves", "named"], ascending=False)
-
-
-def parts_of(constraint: cp.Constraint) -> list[Any]:
-    """A constraint on several features as one for each."""
-    if isinstance(constraint, cp.Immutable):
-        return [constraint.only(name) for name in constraint.features]
-    if isinstance(constraint, cp.WithinObserved) and constraint.features:
-        return [constraint.only(name) for name in constraint.features]
-    return [constraint]
+def estimate(line: pd.Series[Any], kind: str) -> str:
+    """Return a number with its interval, or with none where rows are too few."""
+    value = line["fixed_share" if kind == "fixed" else "cost_median"]
+    low, high = line[f"{kind}_low"], line[f"{kind}_high"]
+    if np.isnan(value):
+        return "–"
+    if kind == "fixed":
+        return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f} %)"
+    interval = f"{low:.4g} to {high:.4g}" if np.isfinite(high) else "too few rows"
+    return f"{value:.4g} ({interval})"

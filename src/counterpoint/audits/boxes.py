@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.audits.auditing import fixed_rows, parts_of
+from counterpoint.audits.auditing import fixed_rows
+from counterpoint.audits.rules import parts_of
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.rows import lattice
 

@@ -1,0 +1,139 @@
+"""Targets, rules and groups in words, with the names and units of a texts file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from os import PathLike
+from textwrap import fill
+from typing import Any, final
+
+import numpy as np
+
+import counterpoint as cp
+from counterpoint.errors import InvalidInput, some
+from counterpoint.letters.texts import Speech, Texts
+
+__all__ = ["AuditWords", "filled", "percent", "probability"]
+
+
+@final
+@dataclass(frozen=True)
+class AuditWords:
+    """How an audit speaks of features, decisions and groups; without texts, as the columns do.
+
+    Parameters
+    ----------
+    speech
+        Texts about features and decisions.
+    by
+        The column of the groups; None if it has no name.
+    """
+
+    speech: Speech
+    by: Hashable | None = None
+
+    @classmethod
+    def of(
+        cls, texts: Texts | str | PathLike[str] | None, names: tuple[Hashable, ...], by: Any
+    ) -> AuditWords:
+        """Return the words of texts, or of a file of them, about rows with columns of these names.
+
+        Raises
+        ------
+        InvalidInput
+            If a text is about another column.
+        """
+        speech = Speech.of(texts, "en")
+        unknown = [name for name in speech.texts.features if name not in names]
+        if unknown:
+            raise InvalidInput(
+                f"Expected texts about columns of the rows; got one about {some(unknown)}. There "
+                f"are {some(names, 12)}."
+            )
+        return cls(speech, by if isinstance(by, Hashable) and by in names else None)
+
+    def target(self, target: cp.Target) -> str:
+        """Put a target in words."""
+        if isinstance(target, cp.OtherLabel) and not target.labels:
+            return "a decision other than the present one"
+        if isinstance(target, cp.Tradeoff):
+            return f"the best trade-off for {self.speech.decision(target.label)}"
+        return self.speech.target(target)
+
+    def group(self, label: str) -> str:
+        """Return the name of a group."""
+        return self.speech.texts.of(self.by).values.get(label, label)
+
+    @property
+    def groups(self) -> str:
+        """What groups differ in: the name of their column."""
+        return "group" if self.by is None else self.speech.name(self.by)
+
+    def rule(self, rule: cp.Constraint) -> str:
+        """Say a constraint in words, with the names and units of its features."""
+        if isinstance(rule, cp.Bounds) and rule.feature in self.speech.texts.features:
+            return self._bounds(rule)
+        return str(self._renamed(rule))
+
+    def _bounds(self, rule: cp.Bounds) -> str:
+        wording = self.speech.texts.of(rule.feature)
+        low, high, fall, rise = (
+            self.speech.number(value, wording) if np.isfinite(value) else ""
+            for value in (rule.low, rule.high, rule.fall, rule.rise)
+        )
+        clauses = [
+            f"is {low}"
+            if low and rule.low == rule.high
+            else f"is between {low} and {high}"
+            if low and high
+            else f"is at least {low}"
+            if low
+            else f"is at most {high}"
+            if high
+            else "",
+            "never falls" if rule.fall == 0 else f"falls by at most {fall}" if fall else "",
+            "never rises" if rule.rise == 0 else f"rises by at most {rise}" if rise else "",
+        ]
+        name = self.speech.name(rule.feature)
+        return f"{name} {' and '.join(filter(None, clauses)) or 'has no bound'}"
+
+    def _renamed(self, rule: Any) -> Any:
+        """Return a copy of a constraint that calls features and categories as the texts do."""
+        if not is_dataclass(rule) or not self.speech.texts.features:
+            return rule
+        twin = copy(rule)
+        for field in fields(rule):
+            if field.init:
+                renamed = self._in_words(getattr(rule, field.name))
+                object.__setattr__(twin, field.name, renamed)
+        return twin
+
+    def _in_words(self, value: Any) -> Any:
+        """Rename a feature, or those that a tuple or a table speaks of."""
+        if isinstance(value, tuple):
+            return tuple(map(self._in_words, value))
+        if isinstance(value, Mapping):
+            words = {
+                self._in_words(k): self.speech.texts.of(k).values.get(str(v), v)
+                for k, v in value.items()
+            }
+            return words if len(words) == len(value) else value  # two features of one name
+        known = isinstance(value, Hashable) and value in self.speech.texts.features
+        return self.speech.name(value) if known else value
+
+
+def percent(share: float) -> str:
+    """Return a share with one digit after the point."""
+    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
+
+
+def filled(text: str) -> str:
+    """Break a paragraph into lines, never between a number and its per cent sign."""
+    return fill(text.replace(" %", "\N{NO-BREAK SPACE}%"), 100).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def probability(p: float) -> str:
+    """Return ``p = 0.012``, or that it is below 0.001."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.0995 else f"p = {p:.2f}"

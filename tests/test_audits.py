@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -387,6 +388,108 @@ def test_what_data_showed_is_no_rule_but_is_said():
     assert audit(free, frame, 1).observed is None
 
 
+# The page
+
+
+class Words(HTMLParser):
+    """Text of a page and what it loads; fails where an element is not closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts, self.open, self.loaded = list[str](), list[str](), list[str]()
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [f"{tag} {value}" for name, value in attrs if name in ("src", "data")]
+        if tag in ("script", "link", "img", "iframe"):
+            self.loaded.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def test_a_page_stands_alone_and_says_all_that_the_audit_does(tmp_path: Path):
+    explainer, frame = explainer_of_people(), people()
+    found = audit(explainer, frame, 1, "sex")
+    page = found.to_html(tmp_path / "audit.html")
+    assert (tmp_path / "audit.html").read_text(encoding="utf-8") == page
+    words = Words(page)
+    assert not words.loaded
+    assert "url(http" not in page
+    assert "@import" not in page
+    for name in ("f", "m"):
+        for count in ("rows", "already", "answered", "fixed"):
+            assert f">{found.groups.loc[name, count]:,}<" in page
+    for text in (
+        'It is proved that no change within the rules leads to "1"',
+        f"p = {found.differences.loc['f', 'fixed_p']:.2f}",
+        "a rises by at most 1",
+        "LogisticRegression",
+        found.answers[0].to_record()["model"]["fingerprint"],
+        found.made["time"],
+        "cost of an action",  # in the picture, as text
+    ):
+        assert text in words.text
+    for python in ("True", "None", "nan", "inf ", "Manhattan(", "Immutable("):
+        assert python not in words.text
+
+
+def test_a_page_shows_names_as_text_whatever_they_hold():
+    name = '<b>$x_1$ & "y"</b>'
+    frame = people().rename(columns={"sex": name})
+    frame[name] = np.where(frame[name] == "f", "_<i>", "m")
+    page = audit(explainer_of_people(), frame, 1, name).to_html()
+    words = Words(page)
+    assert "<b>" not in page
+    assert "<i>" not in page
+    assert words.text.count(name) == 2 + 1  # below the title, in the table, and in the picture
+    assert words.text.count("_<i>") > 3
+    curves = page[page.index("<svg") : page.index("</svg>")]
+    assert "_&lt;i&gt;" in curves
+
+
+def test_a_page_of_rows_that_all_have_the_target_has_no_picture():
+    found = audit(explainer_of_people(), pd.DataFrame({"a": [1.0], "b": [1.0]}), 1)
+    page = found.to_html()
+    assert "Nobody needs an action." in Words(page).text
+    assert "<svg" not in page
+
+
+def test_groups_in_which_nobody_needs_an_action_have_no_curve():
+    frame = people().assign(sex=["x"] * 30 + ["m"] * 370)
+    frame.loc[:29, ["a", "b"]] = 2.0
+    with pytest.warns(UserWarning, match="Group 'x' has 0 rows"):
+        found = audit(explainer_of_people(), frame, 1, "sex", sample=0)
+    (axes,) = found.plot().axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["m"]
+    assert "x: no row needs an action." in Words(found.to_html()).text
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (None, "each divided by the feature's spread in the data"),
+        (cp.Manhattan({"a": 2.0, "b": 1.0}), "times the weight of its feature; weights: a 2, b 1."),
+        (cp.Mahalanobis(np.eye(2)), "the squared Mahalanobis distance of the change."),
+    ],
+)
+def test_a_page_says_what_a_change_costs(cost: cp.Cost | None, text: str):
+    explainer = cp.Explainer(linear([1.0, 1.0], 0.0), data=people()[["a", "b"]], cost=cost)
+    assert text in Words(audit(explainer, people(60), 1, sample=0).to_html()).text
+
+
 # Boxes
 
 
@@ -562,7 +665,9 @@ def test_audits_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("policy.toml").write_text("constraints = [{kind='bounds', feature='a', rise=0.5}]\n")
     call = ["audit", "model.skops", "rows.csv", "--target", "yes", "--data", "rows.csv"]
     call += ["--spec", "policy.toml", "--by", "sex"]
+    Path("texts.toml").write_text("[features.a]\nname = 'income'\n")
     files = ["--plot", "audit.png", "--records", "rows.parquet", "--out", "groups.csv"]
+    files += ["--html", "audit.html", "--texts", "texts.toml"]
     shown = CliRunner().invoke(app, call)
     assert shown.exit_code == 0, shown.output
     assert "a rises by at most 0.5" in shown.stdout
@@ -571,5 +676,12 @@ def test_audits_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [*pd.read_csv("groups.csv")["group"]] == ["all", "f", "m"]
     assert cp.recheck("rows.parquet", model).ok
     assert Path("audit.png").stat().st_size > 1000
-    for option in (["--plot", "audit.txt"], ["--records", "rows.csv"], ["--out", "rows.csv"]):
+    assert "income rises by at most 0.5" in Words(Path("audit.html").read_text("utf-8")).text
+    for option in (
+        ["--html", "audit.txt"],
+        ["--html", "rows.csv"],
+        ["--plot", "audit.txt"],
+        ["--records", "rows.csv"],
+        ["--out", "rows.csv"],
+    ):
         assert CliRunner().invoke(app, [*call, *option]).exit_code == 2

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy import stats
 import counterpoint as cp
 from counterpoint.audits import differences
 from counterpoint.audits.drawing import draw_audit
+from counterpoint.audits.page import audit_page
 from counterpoint.audits.rules import RuleEffect, RuleSample
 from counterpoint.audits.wording import AuditWords, filled, percent
 from counterpoint.errors import (
@@ -138,13 +140,11 @@ class Audit:
         out.index = [self.words.group(name) if k else name for k, name in enumerate(out.index)]
         lines = [*meaning, "", out.to_string()]
         lines += [f"  {line}" for line in self.remarks()]
-        paragraphs = differences.in_words(self.differences, self.words, self.confidence)
-        if paragraphs:
-            notes = [
-                differences.P_VALUE,
-                *([differences.HOLM] if len(self.differences) > 1 else []),
-            ]
-            lines += ["", *paragraphs, *(filled(note) for note in notes)]
+        compared = differences.in_words(self.differences, self.words, self.confidence)
+        for head, sentences in compared:
+            lines += ["", head, *(f"  {sentence}" for sentence in sentences)]
+        if compared:
+            lines += map(filled, differences.notes(self.differences))
         if len(self.constraints):
             fixed, unfixed = self.sampled
             head = (
@@ -157,6 +157,31 @@ class Audit:
         limits = self.limits_of_data()
         return "\n".join([*lines, *(["", filled(limits)] if limits else [])])
 
+    def summary(self) -> str:
+        """Say in a few sentences how many rows need an action, have one, and have none."""
+        counts = self.groups.iloc[0]
+        target, needs = self.words.target(self.target), int(self.needs.sum())
+        text = (
+            f"Of {counts['rows']:,} rows, the decision about {counts['already']:,} is already "
+            f"{target}. "
+        )
+        if counts["unusable"]:
+            text += f"{counts['unusable']:,} cannot be used. "
+        if not needs:
+            return f"{text}Nobody needs an action."
+        answered, fixed = (
+            f"{counts[kind]:,} ({percent(counts[kind] / needs)})" for kind in ("answered", "fixed")
+        )
+        text += (
+            f"Of the {needs:,} that need an action, {answered} have a change within the rules that "
+            f"leads to {target}; for {fixed} it is proved that there is none."
+        )
+        if counts["undecided"]:
+            text += f" {counts['undecided']:,} could not be settled."
+        if len(self.differences) == 1:
+            text += f" {differences.headline(self.differences, self.words, self.confidence)}"
+        return text
+
     def __repr__(self) -> str:
         return f"<Audit: {len(self.group)} rows, {np.count_nonzero(self.fixed)} fixed>"
 
@@ -164,6 +189,24 @@ class Audit:
         """Return what stands in the place of intervals that there are none of, by group."""
         remarks = zip(self.groups.index, self.groups["remark"], strict=True)
         return [f"{self.words.group(name)}: {text}" for name, text in remarks if text]
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the audit as a page that stands alone, for a browser or a printer.
+
+        Parameters
+        ----------
+        path
+            Where to write it too; None for nowhere.
+
+        Raises
+        ------
+        MissingExtra
+            If matplotlib is not installed.
+        """
+        page = audit_page(self)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     def plot(self) -> Figure:
         """How many rows of each group an action within a cost helps, and what keeps the others.

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "HOLM",
     "OTHERS",
-    "P_VALUE",
     "compare_groups",
     "dearer",
     "fisher_test",
+    "headline",
     "holm",
     "in_words",
+    "notes",
     "rank_test",
 ]
 
@@ -102,40 +102,56 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
     return out
 
 
-def in_words(table: pd.DataFrame, words: AuditWords, confidence: float) -> list[str]:
-    """Return what a table of differences says: a heading and two lines for each of its lines."""
-    tests, out = table[["fixed_p", "cost_p"]].notna().sum(), list[str]()
+def in_words(
+    table: pd.DataFrame, words: AuditWords, confidence: float
+) -> list[tuple[str, list[str]]]:
+    """Return what each line of a table of differences says: a heading, and sentences."""
+    tests, out = table[["fixed_p", "cost_p"]].notna().sum(), list[tuple[str, list[str]]]()
     for name, line in table.iterrows():
         group = words.group(str(name))
         against = OTHERS if line["against"] == OTHERS else words.group(line["against"])
-        out.append(f"{group} against {against}")
+        lines = list[str]()
         if not np.isnan(line["fixed_p"]):
             shares = percent(line["fixed_share"]), percent(line["fixed_share_against"])
             chance = _chance(line["fixed_p"], line["fixed_p_holm"], tests["fixed_p"], confidence)
-            out.append(f"  fixed: {shares[0]} against {shares[1]}; {chance}")
+            lines.append(f"fixed: {shares[0]} against {shares[1]}; {chance}")
         if not np.isnan(line["cost_p"]):
-            pairs = (
-                f"in {percent(line['dearer'])} of pairs of one row each, that of {group} costs more"
-            )
+            pairs = f"in {percent(line['dearer'])} of pairs of actions, that of {group} costs more"
             chance = _chance(line["cost_p"], line["cost_p_holm"], tests["cost_p"], confidence)
-            out.append(f"  cost: {pairs}; {chance}")
-        out += [f"  {remark}" for remark in line["remark"].splitlines()]
+            lines.append(f"cost: {pairs}; {chance}")
+        out.append((f"{group} against {against}", [*lines, *line["remark"].splitlines()]))
     return out
 
 
-P_VALUE = (
-    "p is the probability of a difference at least as extreme if groups were dealt to these rows "
-    "at random: for fixed rows by Fisher's exact test, for the costs of those with an action by "
-    "the rank test of Mann and Whitney."
-)
-HOLM = "With several groups, the second p is corrected for as many tests (Holm)."
+def headline(table: pd.DataFrame, words: AuditWords, confidence: float) -> str:
+    """Return the shares of fixed rows of two groups in a sentence; empty without a test."""
+    ((name, line),) = table.iterrows()
+    if np.isnan(line["fixed_p"]):
+        return ""
+    shares = (
+        f"{percent(line[column])} of {words.group(str(group))}"
+        for column, group in (("fixed_share", name), ("fixed_share_against", line["against"]))
+    )
+    chance = _chance(line["fixed_p"], line["fixed_p_holm"], 1, confidence)
+    return f"Fixed are {' and '.join(shares)}; this difference is {chance}."
+
+
+def notes(table: pd.DataFrame) -> list[str]:
+    """Return what p-values mean, and how they are corrected."""
+    meaning = (
+        "p is the probability of a difference at least as extreme if groups were dealt to these "
+        "rows at random: for fixed rows by Fisher's exact test, for the costs of those with an "
+        "action, which are compared in pairs of one of each, by the rank test of Mann and Whitney."
+    )
+    holm = "With several groups, the second p is corrected for as many tests (Holm)."
+    return [meaning, *([holm] if len(table) > 1 else [])]
 
 
 def _chance(p: float, p_holm: float, count: int, confidence: float) -> str:
     """Say what a p-value means; ``count`` tests were made."""
     corrected = f"; of {count} tests, {probability(p_holm)}" if count > 1 else ""
     is_rare = p_holm <= 1.0 - confidence
-    verdict = "hard to explain by chance" if is_rare else "may be chance"
+    verdict = "hard to explain by chance" if is_rare else "possibly chance"
     return f"{verdict} ({probability(p)}{corrected})"
 
 

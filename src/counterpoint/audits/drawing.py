@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from io import StringIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_audit", "draw_curves", "new_figure"]
+__all__ = ["draw_audit", "draw_curves", "svg_of_curves"]
 
 
-def new_figure(width: float, height: float) -> Figure:
+def _new_figure(width: float, height: float) -> Figure:
     """Return an empty figure, in inches, that no window shows.
 
     Raises
@@ -35,7 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
 def draw_audit(audit: Any) -> Figure:
     """Draw the curves of all groups and, if rules matter, bars of what each does."""
     bars = audit.constraints.head(10)[::-1]
-    figure = new_figure(11.0 if len(bars) else 6.0, 4.2)
+    figure = _new_figure(11.0 if len(bars) else 6.0, 3.8 + _legend_height(audit))
     axes, *right = np.ravel(figure.subplots(1, 1 + bool(len(bars))))
     draw_curves(audit, axes)
     for side in right:
@@ -44,25 +46,66 @@ def draw_audit(audit: Any) -> Figure:
 
 
 def draw_curves(audit: Any, axes: Axes) -> None:
-    """Draw which share of each group's rows has an action of at most a cost."""
-    cost = np.asarray(audit.answers.cost)
+    """Draw which share of each group's rows has an action of at most a cost.
+
+    Groups in which no row needs an action have no curve.
+    """
+    cost, lines, labels = np.asarray(audit.answers.cost), list[Any](), list[str]()
     end = 1.05 * cost[audit.answered].max(initial=0.0)
-    labels = [*audit.groups.index[1:]] or ["all"]
-    for k, label in enumerate(labels):
+    for k, label in enumerate([*audit.groups.index[1:]] or ["all"]):
         mine = audit.needs & (audit.group == label)
+        if not mine.any():
+            continue
         steps = np.sort(cost[mine & audit.answered])
-        share = np.arange(len(steps) + 1) / max(1, int(mine.sum()))
-        style = DASHES[k // len(COLOURS) % len(DASHES)]
+        share = np.arange(len(steps) + 1) / mine.sum()
+        style, colour = DASHES[k // len(COLOURS) % len(DASHES)], COLOURS[k % len(COLOURS)]
         x, y = [0.0, *steps, end], [*share, share[-1]]
-        text = audit.words.group(label)
-        colour = COLOURS[k % len(COLOURS)]
-        axes.step(x, y, style, where="post", color=colour, label=text)
+        lines += axes.step(x, y, style, where="post", color=colour)
+        labels.append(audit.words.group(label))
     axes.set(xlabel="cost of an action", ylabel="rows with an action of at most this cost")
     axes.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.spines[["top", "right"]].set_visible(False)
-    if len(labels) > 1:
-        axes.legend(frameon=False, loc="lower right", title=audit.words.groups)
+    if len(audit.groups) > 2:
+        legend = axes.legend(
+            lines,
+            [*map(str, range(len(lines)))],  # matplotlib leaves out names that begin with _
+            frameon=False,
+            loc="lower left",  # above the curves, which it would hide
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=_legend_columns(audit),
+            title=audit.words.groups,
+            alignment="left",
+        )
+        legend.get_title().set_parse_math(False)
+        for text, label in zip(legend.get_texts(), labels, strict=True):
+            text.set(parse_math=False, text=label)
+
+
+def _legend_columns(audit: Any) -> int:
+    """Return how many names of groups go on a line, which holds about 50 letters."""
+    letters = max(len(audit.words.group(label)) for label in audit.groups.index)
+    return min(max(1, 50 // (letters + 8)), 4)
+
+
+def _legend_height(audit: Any) -> float:
+    """Return the height of the legend, in inches."""
+    return 0.22 * (1 + np.ceil((len(audit.groups) - 1) / _legend_columns(audit)))
+
+
+def svg_of_curves(audit: Any) -> str:
+    """Return the curves as an element ``<svg>`` whose words are text, in the page's colours."""
+    figure = _new_figure(5.0, 3.2 + _legend_height(audit))
+    draw_curves(audit, figure.subplots())
+    out = StringIO()
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "counterpoint"}):
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    text = out.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = text.replace("#000000", "currentColor")
+    return text.replace("<svg ", '<svg role="img" aria-labelledby="curves" ', 1)
 
 
 def _draw_rules(bars: Any, count: int, axes: Axes) -> None:
@@ -72,6 +115,7 @@ def _draw_rules(bars: Any, count: int, axes: Axes) -> None:
     axes.barh(at - 0.2, bars["saves"], 0.38, color=PALE, label="cost that others save")
     wrapped = ["\n".join(wrap(text, 40, max_lines=2)) for text in bars.index]
     axes.set_yticks(at, wrapped, parse_math=False)
+    axes.set_ylim(min(len(bars) - 4, 0) - 0.5, len(bars) - 0.5)  # few bars are no wider than four
     axes.set(xlabel=f"without the rule, of a sample of {several(count, 'row')}", xlim=(0.0, 1.0))
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

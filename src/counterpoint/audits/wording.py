@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from os import PathLike
@@ -12,10 +12,22 @@ from typing import Any, final
 import numpy as np
 
 import counterpoint as cp
-from counterpoint.errors import InvalidInput, some
+from counterpoint.errors import InvalidInput, is_number, some
 from counterpoint.letters.texts import Speech, Texts
 
 __all__ = ["AuditWords", "filled", "percent", "probability"]
+
+
+COSTS: dict[type[cp.Cost], str] = {
+    cp.Manhattan: "The sum of the changes, each times the weight of its feature",
+    cp.SquaredEuclidean: "The sum of the squared changes, each times the weight of its feature",
+    cp.Mahalanobis: "The squared Mahalanobis distance of the change",
+    cp.PercentileShift: "The sum of the changes of rank in the data, each times a weight",
+}
+
+
+PLAIN = (cp.Immutable, cp.Monotone, cp.WithinObserved, cp.MaxChanges)
+"""Rules whose words hold no number in units of a feature."""
 
 
 @final
@@ -71,11 +83,34 @@ class AuditWords:
         """What groups differ in: the name of their column."""
         return "group" if self.by is None else self.speech.name(self.by)
 
+    def cost(self, explainer: cp.Explainer) -> str:
+        """Say what a change costs."""
+        if explainer.spreads:
+            kinds = {kind for _, kind in explainer.spreads.values()}
+            unit = "range" if "range" in kinds else "spread in the data"
+            return (
+                f"The sum of the changes, each divided by the feature's {unit}; another category "
+                "costs 1."
+            )
+        kind = COSTS.get(type(explainer.cost), "as the policy says")
+        weights = getattr(explainer.cost, "weights", None)
+        if isinstance(weights, Mapping):
+            names = (
+                f"{self.speech.name(name)} {weight:.4g}"
+                for name, weight in weights.items()
+                if is_number(weight)
+            )
+            kind += f"; weights: {', '.join(names)}"
+        return f"{kind}."
+
     def rule(self, rule: cp.Constraint) -> str:
         """Say a constraint in words, with the names and units of its features."""
         if isinstance(rule, cp.Bounds) and rule.feature in self.speech.texts.features:
             return self._bounds(rule)
-        return str(self._renamed(rule))
+        text = str(self._renamed(rule))
+        texts = self.speech.texts.features
+        scaled = any(texts[name].scale != 1.0 for name in _names_in(_values(rule), texts))
+        return f"{text} (numbers as in the data)" if scaled and type(rule) not in PLAIN else text
 
     def _bounds(self, rule: cp.Bounds) -> str:
         wording = self.speech.texts.of(rule.feature)
@@ -124,6 +159,24 @@ class AuditWords:
         return self.speech.name(value) if known else value
 
 
+def _values(rule: Any) -> tuple[Any, ...]:
+    """Return the values of a constraint's fields."""
+    return tuple(getattr(rule, field.name) for field in fields(rule)) if is_dataclass(rule) else ()
+
+
+def _names_in(value: Any, names: Mapping[Hashable, Any]) -> Iterator[Hashable]:
+    """Yield those names that a rule's fields hold."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _names_in(key, names)
+            yield from _names_in(entry, names)
+    elif isinstance(value, tuple):
+        for entry in value:
+            yield from _names_in(entry, names)
+    elif isinstance(value, Hashable) and value in names:
+        yield value
+
+
 def percent(share: float) -> str:
     """Return a share with one digit after the point."""
     return "–" if np.isnan(share) else f"{100 * share:.1f} %"
@@ -136,4 +189,4 @@ def filled(text: str) -> str:
 
 def probability(p: float) -> str:
     """Return ``p = 0.012``, or that it is below 0.001."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.0995 else f"p = {p:.2f}"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.0995 else f"p = {p:.2f}"

@@ -42,6 +42,13 @@ def audit(
     plot: Annotated[
         Path | None, option("Draw a picture, as the name of the file says (.png, .svg).", "FILE")
     ] = None,
+    html: Annotated[
+        Path | None, option("Write a page of its own, for a browser or a printer (.html).", "FILE")
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        option("What to call features, groups and decisions (.toml), as for letters.", "TEXTS"),
+    ] = None,
     records: Annotated[
         Path | None,
         option(
@@ -52,9 +59,10 @@ def audit(
     ] = None,
 ) -> None:
     """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
-    source.check_out(out, rows)
-    for file, kinds in ((plot, (".png", ".svg", ".pdf")), (records, (".parquet", ".jsonl"))):
-        inputs = (rows, source.model, source.data, source.spec, out)
+    source.check_out(out, rows, texts)
+    outputs = ((plot, (".png", ".svg", ".pdf")), (html, (".html",)))
+    for file, kinds in (*outputs, (records, (".parquet", ".jsonl"))):
+        inputs = (rows, source.model, source.data, source.spec, texts, out)
         taken = [path.resolve() for path in inputs if path]
         if file and (file.suffix not in kinds or file.resolve() in taken):
             raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
@@ -64,6 +72,7 @@ def audit(
         read_rows(rows),
         wanted,
         by,
+        texts=texts,
         confidence=confidence,
         sample=sample,
         gap=gap,
@@ -71,6 +80,8 @@ def audit(
     )
     if plot is not None:
         result.plot().savefig(plot)
+    if html is not None:
+        result.to_html(html)
     if records is not None:
         result.answers.to_records(records)
     if out is None:

@@ -19,6 +19,7 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",  # there is no public host whose pages a link to the source could show
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
@@ -62,13 +63,14 @@ html_title = "counterpoint"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["counterpoint.css"]
-html_sidebars = {"index": [], "**": ["pages.html"]}
+html_sidebars = {"**": ["pages.html"]}
 html_theme_options = {
-    "navbar_center": [],
+    "navbar_center": ["sections.html"],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+html_context = {"sections": ["Start", "Tasks", "Models", "Reference"]}  # headings of the first page
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -24,6 +24,7 @@ import tomllib
 from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -351,6 +352,28 @@ def test_pages_are_markdown():
     """Blocks in reStructuredText would not be run, so there are no such pages."""
     rst = [p for p in pages(".rst") if p.name != "sg_execution_times.rst"]
     assert rst == []
+
+
+def test_every_page_is_one_click_from_the_first_and_in_the_sidebar():
+    first, _, sidebar = (DOCS / "index.md").read_text().partition("```{toctree}")
+    names = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    listed = re.findall(r"^(?:.*<)?([\w/]+)>?$", sidebar, re.MULTILINE)
+    assert names | {"auto_examples/index"} == set(listed)
+    assert {f"{name}.md" for name in names} <= set(re.findall(r"\]\(([\w.]+)\)", first))
+
+
+def test_the_sections_in_the_header_are_those_of_the_first_page():
+    settings: dict[str, Any] = {}
+    exec((DOCS / "conf.py").read_text(), settings)  # noqa: S102
+    first = (DOCS / "index.md").read_text()
+    assert settings["html_context"]["sections"] == re.findall(r"^## (.*)$", first, re.MULTILINE)
+
+
+def test_the_citation_is_of_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert {"cff-version: 1.2.0", f"version: {project['version']}"} <= {*lines}
+    assert f"license: {project['license']}" in lines
 
 
 def test_extras_are_installed_from_a_checkout():

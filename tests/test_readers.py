@@ -494,7 +494,7 @@ def indicator(model):
 
 REFUSED = [
     (lambda: binary(MLPClassifier(2, tol=1e3)), "MLPClassifier cannot be read exactly"),
-    (lambda: binary(MLPClassifier(2, tol=1e3)), "Counterpoint reads logistic regression"),
+    (lambda: binary(MLPClassifier(2, tol=1e3)), "Counterpoint reads linear models, .* docs/faq.md"),
     (lambda: values(MLPRegressor(max_iter=2)), "MLPRegressor cannot be read exactly"),
     (lambda: binary(CalibratedClassifierCV(LinearSVC())), "average over 5 folds of calibrations"),
     (lambda: calibrated(QuadraticDiscriminantAnalysis()), "linear classifiers with a decision_fun"),
@@ -542,6 +542,23 @@ REFUSED = [
 def test_what_cannot_be_read_is_refused_with_a_sentence(make, sentence):
     with pytest.raises(UnsupportedModel, match=sentence):
         see_through(make(), None, fixed=False)
+
+
+@pytest.mark.parametrize(
+    ("home", "name", "sentence"),
+    [
+        ("catboost.core", "CatBoostClassifier", "Fit HistGradientBoostingClassifier, XGBClass"),
+        ("statsmodels.discrete.discrete_model", "BinaryResultsWrapper", "Copy its parameters"),
+        ("keras.src.models.sequential", "Sequential", "Explain its last layer"),
+        ("xgboost.core", "Booster", "Save it with save_model"),
+        ("xgboost.sklearn", "XGBRanker", "Counterpoint reads linear models"),
+        ("lightgbm.basic", "Booster", "Fit LGBMClassifier"),
+    ],
+)
+def test_of_models_that_many_have_the_refusal_says_what_to_do(home: str, name: str, sentence: str):
+    kind = type(name, (), {"__module__": home, "predict": len})
+    with pytest.raises(UnsupportedModel, match=rf"{name} cannot be read exactly\. {sentence}"):
+        see_through(kind(), None, fixed=False)
 
 
 @pytest.mark.parametrize("method", ["auto", "decision_function"])

@@ -175,7 +175,11 @@ class Inputs:
         """Return them by the attributes that estimators of scikit-learn have."""
         count = getattr(model, "n_features_in_", None)
         names = getattr(model, "feature_names_in_", None)
-        return None if count is None else cls(int(count), None if names is None else tuple(names))
+        if count is None:
+            return None
+        # LightGBM has NumPy's own strings, which messages would show as np.str_('age')
+        plain = None if names is None else tuple(np.asarray(names).tolist())
+        return cls(int(count), plain)
 
 
 @singledispatch
@@ -230,6 +234,26 @@ def _named(question: Any, kind: type) -> Callable[..., Any] | None:
     return next((NAMED[key] for key in keys if key in NAMED), None)
 
 
+READ = (
+    "Counterpoint reads linear models, discriminant analysis, naive Bayes, scorecards and other "
+    "additive models, nearest prototypes (the one nearest neighbour, too), trees, forests and "
+    "boosted trees."
+)
+"""What is said of a model where nothing is known of its package."""
+OTHER_TREES = (
+    "Fit HistGradientBoostingClassifier, XGBClassifier or LGBMClassifier to the same rows instead."
+)
+INSTEAD = {
+    "catboost": OTHER_TREES,
+    "lightgbm.Booster": "Fit LGBMClassifier or LGBMRegressor with the same parameters instead.",
+    "statsmodels": "Copy its parameters into the estimator of scikit-learn that computes the same.",
+    "xgboost.Booster": "Save it with save_model, and load that into XGBClassifier or XGBRegressor.",
+} | dict.fromkeys(
+    ("keras", "tensorflow"), "Explain its last layer, copied into a linear model of scikit-learn."
+)
+"""A package, or a class of it → what to do with a model of it that has no reader."""
+
+
 def _package(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
@@ -245,13 +269,11 @@ def _refusal(kind: type) -> UnsupportedModel:
             f"Expected a fitted model; got a {kind.__name__}, which is none. The model comes "
             "first, then its rows, then the target: explain(model, rows, target)."
         )
+    names = [(_package(base), base.__name__) for base in kind.__mro__]
+    advice = (INSTEAD[k] for name in names for k in (".".join(name), name[0]) if k in INSTEAD)
     return UnsupportedModel(
-        f"{kind.__name__} cannot be read exactly. Counterpoint reads logistic regression and the "
-        "other linear classifiers, linear and quadratic discriminant analysis, linear support "
-        "vector machines, Gaussian naive Bayes, other naive Bayes and nearest centroids where they "
-        "are linear, one-vs-rest over linear ones, decision thresholds, calibrations by one fold, "
-        "linear regressors, nearest prototypes (learning vector quantisation, the one nearest "
-        "neighbour), and trees, forests and boosted trees; add a reader for your own model with "
+        f"{kind.__name__} cannot be read exactly. {next(advice, READ)} What to do with other "
+        "models is in docs/faq.md; a model of your own needs a reader with "
         "@counterpoint.models.read.register(YourModel)."
     )
 

@@ -129,6 +129,54 @@ def test_regions_are_what_the_model_predicts():
     assert set(chosen.names) <= {"income $a_b$", "loans", "debt"}
 
 
+def test_regions_of_whole_numbers_are_at_whole_numbers():
+    explainer, rows = asked()
+    answer = explainer.explain(rows.head(1), "yes")[0]
+    shown = RegionsDisplay.from_answer(answer, ("loans", "debt"), resolution=40).plot()
+    assert shown.x.tolist() == list(range(6))
+    assert shown.decisions.shape == (40, 6)
+    points = pd.DataFrame([answer.row] * 6)
+    points["loans"], points["debt"] = range(6), shown.y[3]
+    assert shown.decisions[3].tolist() == explainer.model.predict(points).tolist()
+    ticks = shown.ax_.get_xticks()
+    assert (ticks == np.round(ticks)).all()
+
+
+@pytest.mark.parametrize("pair", [("debt", "loans"), ("income $a_b$", "loans")])
+def test_regions_say_what_else_changes(pair: tuple[str, str]):
+    """A plane of features that an answer leaves as they are is not a picture of its changes."""
+    explainer, rows = asked()
+    keep = cp.Immutable("loans", "debt")
+    answers = explainer.adding(keep).explain(rows, "yes")
+    for answer in [a for a in answers if a.changes][:4]:
+        shown = RegionsDisplay.from_answer(answer, pair, resolution=5).plot()
+        others = {name for name in answer.changes if name not in pair}
+        assert len(shown.changes) == len(others)
+        title = " ".join(shown.ax_.get_title(loc="left").split())
+        for name in others:
+            assert f"{name} " in title
+            old, new = answer.changes[name]
+            assert (
+                f"{old:.6g} → {new:.6g}" in title if name != "home" else f"{old} → {new}" in title
+            )
+        assert title.endswith("after these changes") == bool(others)
+        marks = [text.get_text() for text in shown.ax_.get_legend().get_texts()]
+        if "income $a_b$" not in answer.changes or pair[0] == "debt":
+            assert title.startswith("Neither of these two changes; what does: ")
+            assert "the row (no) and its answer (yes)" in marks
+        else:
+            assert {"the row (no)", "the answer (yes)"} < set(marks)
+
+
+def test_labels_of_decisions_are_words():
+    X = np.array([[0.0, 1.5], [1.0, 0.2], [2.0, 1.1], [3.0, 0.4]])
+    model = LogisticRegression().fit(X, X[:, 0] > 1.5)
+    answer = cp.Explainer(model, data=X).explain(X[:1], True)[0]
+    shown = RegionsDisplay.from_answer(answer, resolution=5).plot()
+    marks = {text.get_text() for text in shown.ax_.get_legend().get_texts()}
+    assert marks == {"predicts no", "predicts yes", "the row (no)", "the answer (yes)"}
+
+
 def test_regions_of_a_regressor():
     X = np.random.default_rng(0).normal(size=(40, 3))
     model = LinearRegression().fit(X, X @ [1.0, 2.0, 0.5])

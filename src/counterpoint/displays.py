@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["AlternativesDisplay", "ChangesDisplay", "RegionsDisplay", "WaterfallDisplay"]
+
+MOST = 4
+"""Changes of other features that a title lists."""
+WIDTH = 76
+"""Letters in a line of a title, which is as wide as a picture of the size that is the default."""
 
 
 @final
@@ -247,18 +253,24 @@ class AlternativesDisplay:
 class RegionsDisplay:
     """The model's decisions in the plane of two features, with a row and its answer.
 
-    All other features are as in the answer.
+    All other features are as in the answer. The title lists those that it changes: because of
+    them, the row may lie where the model predicts something else than for the row itself. The
+    legend has both predictions.
 
     Parameters
     ----------
     names
         The two features.
     x, y
-        (r,) values of each.
+        (p,) and (q,) values of each; whole ones of `Integer` features.
     decisions
-        (r, r) what the model predicts, a line for each value of ``y``.
+        (q, p) what the model predicts, a line for each value of ``y``.
     row, answer
         The two points.
+    predictions
+        What the model predicts for the row, and for the answer.
+    changes
+        The changes of the other features, in words.
     """
 
     names: tuple[Hashable, Hashable]
@@ -267,6 +279,8 @@ class RegionsDisplay:
     decisions: Any
     row: tuple[float, float]
     answer: tuple[float, float]
+    predictions: tuple[Any, Any]
+    changes: Sequence[str] = ()
     ax_: Axes = field(init=False, repr=False)
     figure_: Figure = field(init=False, repr=False)
 
@@ -277,7 +291,10 @@ class RegionsDisplay:
         features: Sequence[Hashable] | None = None,
         resolution: int = 200,
     ) -> Self:
-        """Of an answer, in the plane of two numbers; by default of those whose changes cost most.
+        """Return the display of an answer in the plane of two numbers.
+
+        Without ``features`` they are the two whose changes cost most. The answer need not change
+        them.
 
         Raises
         ------
@@ -302,51 +319,90 @@ class RegionsDisplay:
         a, b = first
         before, after = batch.before[i], batch.after[i]
         x, y = (_span(described.items[j], before[j], after[j], resolution) for j in (a, b))
-        points = np.repeat(after[None, :], resolution**2, axis=0)
-        points[:, a], points[:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
-        decisions = batch.query.model.form.predict(described.expand(points))
+        points = np.repeat(after[None, :], len(x) * len(y) + 2, axis=0)
+        points[0] = before
+        points[2:, a], points[2:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
+        predicted = np.asarray(batch.query.model.form.predict(described.expand(points)))
+        names = described.names[a], described.names[b]
         return cls(
-            (described.names[a], described.names[b]),
-            *(x, y, np.asarray(decisions).reshape(resolution, resolution)),
+            names,
+            *(x, y, predicted[2:].reshape(len(y), len(x))),
             (float(before[a]), float(before[b])),
             (float(after[a]), float(after[b])),
+            (predicted[0], predicted[1]),
+            [f"{short(n)} {_pair(*pair)}" for n, pair in answer.changes.items() if n not in names],
         )
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on matplotlib axes, or in a new figure."""
-        (axes,) = axes_of(ax, (1,), (6.0, 4.6), "Displays need")
+        (axes,) = axes_of(ax, (1,), (6.4, 5.2), "Displays need")
+        patches = self._draw_decisions(axes)
+        old, new = (short(number(prediction)) for prediction in self.predictions)
+        if self.row == self.answer:
+            axes.plot(
+                *(*self.answer, "*"),
+                color=INK,
+                markersize=13,
+                label=f"the row ({old}) and its answer ({new})",
+            )
+        else:
+            arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 5, "shrinkB": 6}
+            axes.annotate("", self.answer, self.row, arrowprops=arrow)
+            axes.plot(*self.row, "o", color=INK, label=f"the row ({old})")
+            axes.plot(*self.answer, "*", color=INK, markersize=13, label=f"the answer ({new})")
+        marks = axes.get_legend_handles_labels()[0]
+        # Below the axes, where it hides neither of the points.
+        axes.legend(
+            handles=[*patches, *marks],
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.13),
+            ncols=2,
+            frameon=False,
+            fontsize=SMALL,
+        )
+        axes.set_title(self._title(), loc="left", size=SMALL, color=INK, parse_math=False)
+        for axis, name, values in zip(
+            (axes.xaxis, axes.yaxis), self.names, (self.x, self.y), strict=True
+        ):
+            axis.set_label_text(short(name), parse_math=False)
+            if (values == np.round(values)).all():
+                axis.get_major_locator().set_params(integer=True)
+        self.ax_, self.figure_ = axes, figure_of(axes)
+        return self
+
+    def _draw_decisions(self, axes: Axes) -> list[Any]:
+        """Draw what the model predicts in the plane; return what the legend has for it."""
         if self.decisions.dtype.kind == "f":  # a regressor
             drawn = axes.contourf(self.x, self.y, self.decisions, levels=12, cmap="cividis")
             figure_of(axes).colorbar(drawn, ax=axes).set_label("prediction")
-        else:
-            from matplotlib.colors import ListedColormap
-            from matplotlib.patches import Patch
+            return []
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
 
-            labels, code = np.unique(self.decisions, return_inverse=True)
-            tones = [COLOURS[k % len(COLOURS)] for k in range(len(labels))]
-            axes.pcolormesh(
-                *(self.x, self.y, code.reshape(self.decisions.shape)),
-                cmap=ListedColormap(tones),
-                vmin=-0.5,
-                vmax=len(labels) - 0.5,
-                alpha=0.28,
-                rasterized=True,
-            )
-            patches = [
-                Patch(color=tone, alpha=0.28, label=f"predicts {short(label)}")
-                for tone, label in zip(tones, labels.tolist(), strict=True)
-            ]
-            axes.add_artist(axes.legend(handles=patches, fontsize=SMALL, loc="upper left"))
-        arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 5, "shrinkB": 6}
-        axes.annotate("", self.answer, self.row, arrowprops=arrow)
-        axes.plot(*self.row, "o", color=INK, label="the row")
-        axes.plot(*self.answer, "*", color=INK, markersize=13, label="the answer")
-        marks = axes.get_legend_handles_labels()
-        axes.legend(*marks, fontsize=SMALL, loc="lower right")
-        axes.set_xlabel(short(self.names[0]), parse_math=False)
-        axes.set_ylabel(short(self.names[1]), parse_math=False)
-        self.ax_, self.figure_ = axes, figure_of(axes)
-        return self
+        labels, code = np.unique(self.decisions, return_inverse=True)
+        tones = [COLOURS[k % len(COLOURS)] for k in range(len(labels))]
+        axes.pcolormesh(
+            *(self.x, self.y, code.reshape(self.decisions.shape)),
+            cmap=ListedColormap(tones),
+            vmin=-0.5,
+            vmax=len(labels) - 0.5,
+            alpha=0.28,
+            rasterized=True,
+        )
+        return [
+            Patch(color=tone, alpha=0.28, label=f"predicts {short(number(label))}")
+            for tone, label in zip(tones, labels.tolist(), strict=True)
+        ]
+
+    def _title(self) -> str:
+        """Return the changes of other features in words; empty if there are none."""
+        if not self.changes:
+            return ""
+        lead = (
+            "Neither of these two changes; what does" if self.row == self.answer else "Also changed"
+        )
+        lines = fill(f"{lead}: {some(self.changes, MOST, str)}", WIDTH)
+        return f"{lines}\nColours: what the model decides after these changes"
 
 
 def _found(answer: cp.Counterfactual) -> cp.Counterfactuals:
@@ -381,4 +437,5 @@ def _span(feature: Any, before: float, after: float, resolution: int) -> FloatAr
     low, high = sorted((before, after))
     room = 0.15 * (high - low)
     seen = feature.observed or (low - 1.0, high + 1.0)
-    return np.linspace(min(low - room, seen[0]), max(high + room, seen[1]), resolution)
+    values = np.linspace(min(low - room, seen[0]), max(high + room, seen[1]), resolution)
+    return np.unique(np.round(values)) if isinstance(feature, cp.Integer) else values

@@ -2,8 +2,8 @@
 What tells these groups apart?
 ==============================
 
-Wines of three growers, in a plane of two principal components: few changes of their measurements
-take the wines of each grower to where those of each other are.
+Wines of three growers, in the plane of two principal components. Which changes of a few
+measurements take the wines of one grower to where those of another are?
 """
 
 from sklearn.datasets import load_wine
@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from counterpoint.groups import DifferenceOfMeans, GroupTranslations, plot_curves
 
 # %%
-# Four measurements for each pair, in their own units. The wines before the change, and after it:
+# An explanation of each pair of growers by four measurements, in their own units. The picture shows
+# the wines of one grower before the change and after it.
 
 X, y = load_wine(return_X_y=True, as_frame=True)
 growers = y.map({0: "Barolo", 1: "Grignolino", 2: "Barbera"})
@@ -24,22 +25,23 @@ print(model.sentences())
 model.plot_map(X, growers, "Barolo", "Barbera")
 
 # %%
-# What changes from one grower to another. The bars are in standard deviations, the numbers beside
-# them in the units of the measurements.
+# The changes from one grower to another. Bars are in standard deviations, the numbers beside them
+# in the units of the measurements.
 
 model.translations_.plot("Barolo", "Barbera")
 
 # %%
-# How many moved wines arrive near a wine of the other grower, and how many of those wines are
-# reached, for each pair; on wines that were set aside.
+# Two numbers say how good that is, for each pair and on wines that were set aside. Correctness is
+# the share of moved wines that arrive near a wine of the other grower; coverage is the share of the
+# other grower's wines near which one arrives.
 
 quality = model.evaluate(X, growers)
 print(quality.summary())
 quality.plot()
 
 # %%
-# The same against the number of measurements. The difference of the means is the baseline, which
-# keeps the largest changes of each pair by themselves, so that they contradict each other.
+# The same for more and fewer measurements. The baseline takes the largest differences of the
+# growers' means for each pair by itself, so what it says of three growers contradicts itself.
 
 ks = (1, 2, 3, 4, 6, 8, 10, 13)
 found = {

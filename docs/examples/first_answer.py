@@ -1,9 +1,9 @@
 """
-One answer, seen
-================
+One answer in a picture
+=======================
 
-Tumours by two measurements, the decision of a model, and the nearest benign row of one that it
-takes for malignant.
+Tumours in the plane of two measurements, and the two sides of a model's decision. The model takes
+one of the tumours for malignant; which is the smallest change after which it would not?
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ answer = explainer.explain(row, target=1)[0]
 print(answer)
 
 # %%
-# The row is moved to the nearest point at which the model says otherwise. That there is no nearer
-# one is proved.
+# The answer is the nearest point on the other side of the line, measured in standard deviations. No
+# nearer point changes the decision, and this is proved.
 
 low, high = X.min() - 1, X.max() + 1
 grid = np.meshgrid(*(np.linspace(low[name], high[name], 300) for name in X.columns))

@@ -2,8 +2,8 @@
 More change, more probability
 =============================
 
-How far must a row change for the model to be so and so sure? A path answers for many weights at
-once, from a change that costs next to nothing to a probability near 1.
+How much must change for the model to be 60 % sure, or 90 %, or 99 %? A path answers for all of
+them, from no change at all to one that makes the model almost certain.
 """
 
 import numpy as np
@@ -15,7 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 
 # %%
-# A tumour that the model takes for malignant, in raw features; the model scales them itself.
+# The model takes this tumour for malignant. Features are in their own units; the model's pipeline
+# scales them.
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 diagnosis = np.where(y == 1, "benign", "malignant")
@@ -24,8 +25,9 @@ row = X.iloc[[0]]
 print(model.predict(row)[0])
 
 # %%
-# By default a change costs as many units as it is median absolute deviations long, so few features
-# change. As the weight of the cost falls, one after the other does; each as far as data were seen.
+# By default, a change of a feature by its median absolute deviation costs 1, and costs add up, so
+# few features change. The lower the weight of the cost, the more of them do, each within the range
+# of the data.
 
 explainer = cp.Explainer(model, data=X, constraints=[cp.WithinObserved()])
 weights = np.geomspace(10, 1e-3, 100)
@@ -33,19 +35,19 @@ path = cp.trace(explainer, row, [cp.Tradeoff("benign", weight) for weight in wei
 print(path.summary())
 
 # %%
-# Left, what is to be had for what; right, what changes.
+# Left: the probability that each cost buys. Right: which features change, and how far.
 
 figure = path.plot()
 
 # %%
-# With a squared cost all features change a little, along one straight line.
+# With a squared cost, many features change from the beginning, each a little.
 
 squared = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean(weights=1 / X.var()))
 smooth = cp.trace(squared, row, [cp.Tradeoff("benign", w) for w in np.geomspace(100, 1e-4, 200)])
 figure = smooth.plot()
 
 # %%
-# What must hold along every path: who pays less for change gets no more probability.
+# Along every path, more cost brings more probability, never less.
 
 for one in (path, smooth):
     assert (np.diff(one.cost[0]) >= -1e-6).all()

@@ -2,8 +2,8 @@
 Three questions to one model
 ============================
 
-A label, a probability, or the best trade-off: what each of them answers, in a plane where one can
-see it, and on images.
+Another label, a probability, or the best trade-off: three things to ask for, in a plane where you
+can see the answers, and on images.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 
 # %%
-# Wines of three growers, by two of their measurements. The first wine is of grower 0; what would
-# have to change for the model to take it for one of grower 1?
+# Wines of three growers, by two of their measurements. The model takes one of them for a wine of
+# grower 0. What would have to change for it to take this wine for one of grower 1?
 
 wine = load_wine(as_frame=True)
 X, y = wine.data[["alcohol", "color_intensity"]], wine.target
@@ -32,9 +32,10 @@ weights = np.geomspace(1e2, 1e-3, 60)
 path = cp.trace(explainer, row, [cp.Tradeoff(1, w) for w in weights])
 
 # %%
-# ``Label`` stops at the edge of the decision, ``Probability`` where the probability is 90 %. The
-# trade-offs run from the wine itself (a heavy weight: no change is worth its cost) past both of
-# them. They do not run straight: each is the cheapest change for the probability that it reaches.
+# ``Label`` stops at the edge of the decision, ``Probability`` where the probability is 90 %. Each
+# ``Tradeoff`` is the cheapest change for the probability that it reaches. With a large weight no
+# change is worth its cost, so the line begins at the wine itself; with smaller weights it goes
+# further than the other two answers.
 
 low, high = X.min() - 0.5, X.max() + 0.5
 grid = np.meshgrid(*(np.linspace(low[name], high[name], 300) for name in X.columns))
@@ -61,8 +62,8 @@ ax.set(xlabel="alcohol", ylabel="color intensity", title="The model's probabilit
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 # %%
-# The same on images: a 4 that shall become a 9. What has to be added is drawn in orange, what has
-# to go in purple.
+# The same on images: a 4 is to become a 9. The lower row shows what is added, in orange, and what
+# is removed, in purple.
 
 digits = load_digits()
 pixels = LogisticRegression(max_iter=2000, C=0.01).fit(digits.data, digits.target)
@@ -85,7 +86,7 @@ for ax in axes.flat:
     ax.set_axis_off()
 
 # %%
-# Every step is certified; nothing is better by more than the gap.
+# Every answer has a certificate: no other is better by more than its gap.
 
 for answers in (edge, sure, *path.answers, *steps.answers):
     assert answers.found.all()

@@ -1,9 +1,9 @@
 """
-A boundary one can see through
-==============================
+An answer to check by hand
+==========================
 
-With two features and a linear model, the nearest point on the other side is a formula, so the
-answer can be checked by hand.
+With two features and a linear model, there is a formula for the nearest point on the other side.
+The answer has to agree with it.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import counterpoint as cp
 
 # %%
-# Two clouds of points, and the line between them.
+# Two clouds of points, and a model that separates them by a line.
 
 random = np.random.default_rng(0)
 X = np.vstack([random.normal(-1, 1, (50, 2)), random.normal(1, 1, (50, 2))])
@@ -20,7 +20,7 @@ y = np.repeat([0, 1], 50)
 model = LogisticRegression().fit(X, y)
 
 # %%
-# The point on the other side that is nearest by squared distance is the projection onto the line.
+# By squared distance, the nearest point on the other side is the projection onto the line.
 
 explainer = cp.Explainer(model, data=X, cost=cp.SquaredEuclidean())
 answer = explainer.explain(X[:1], target=1)

@@ -36,12 +36,12 @@ assert np.allclose(answer.to_frame(), projection, atol=1e-6)
 # %%
 # The arrow meets the line at a right angle.
 
-fig, ax = plt.subplots(figsize=(6, 4.4), layout="constrained")
+fig, ax = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
 for label, colour in ((0, "#d55e00"), (1, "#0072b2")):
     ax.scatter(*X[y == label].T, s=14, color=colour, alpha=0.5, label=f"class {label}")
 ax.axline(projection[0], slope=-normal[0] / normal[1], color="#222222", label="the model's line")
 (before,), (after,) = X[:1], answer.to_frame()
 ax.annotate("", after, before, arrowprops={"arrowstyle": "-|>", "linewidth": 1.6})
 ax.scatter(*before, s=60, color="#222222", zorder=3)
-ax.set(aspect="equal")
+ax.set_aspect("equal", adjustable="datalim")
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

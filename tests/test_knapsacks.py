@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 
 import counterpoint as cp
 from counterpoint.families.additive import solver as knapsacks
@@ -724,3 +724,16 @@ def test_a_singular_basis_costs_no_other_row_its_bound():
     inverse, others = inverted(matrix), np.arange(5) != 2
     assert (inverse[others] == expected[others]).all()
     assert np.allclose(inverse[2], 1.0 / 9.0)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_row_that_may_not_change_at_all_has_no_answer_and_that_is_proved(classes: int):
+    """Of bins alone nothing is left that costs anything, and what is missing must not be free."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = np.digitize(X.sum(axis=1), np.linspace(-1.0, 1.0, classes - 1))
+    bins = KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf")
+    model = make_pipeline(bins, LogisticRegression(max_iter=1000)).fit(X, y)
+    explainer = cp.Explainer(model, data=X, constraints=cp.Immutable("x0", "x1", "x2"))
+    answers = explainer.explain(X[model.predict(X) != 0][:20], 0)
+    assert (answers.status == cp.Status.INFEASIBLE).all()
+    assert (answers.certificates.claim == cp.Claim.PROVED).all()

@@ -88,6 +88,7 @@ def _first(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) ->
     gain[gain == 0.0] = 1.0  # nothing gains anything
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
     dearest += first.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
+    dearest[dearest == 0.0] = 1.0  # nothing is left to choose, and what is missing is not free
     is_met, demand = first.gain >= boxes.missing, np.arange(s)
     matrix, cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
     matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = first.gain, 1.0, first.cost

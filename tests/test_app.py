@@ -15,6 +15,7 @@ from threading import Thread
 from time import perf_counter, sleep
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import skops.io
@@ -27,7 +28,10 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.app import make_app
 from counterpoint.app.guard import Guard
+from counterpoint.app.limits import Limits
+from counterpoint.app.people import People
 from counterpoint.app.pyfunc import _load_pyfunc
+from counterpoint.app.words import few, least, number, percent, plain
 from counterpoint.cli import app as commands
 from counterpoint.records.record import canonical, digest
 
@@ -295,6 +299,155 @@ def test_who_waits_too_long_is_told_so(made, refused):
     said = busy.post("/explain", json={"rows": refused})
     assert (said.status_code, said.headers["Retry-After"]) == (503, "5")
     assert client.get("/health").status_code == 200
+
+
+# What is sent back is short
+
+
+def test_what_is_sent_back_is_short_whatever_came(client):
+    long = "x" * 100_000
+    bodies = [
+        {"rows": [{**ROW, "home": long}]},
+        {"rows": [{long: 1}]},
+        {"rows": [ROW], "target": long},
+        {"rows": [ROW], "target": {"kind": long}},
+        {"rows": [ROW], "constraints": [long]},
+        {"rows": [ROW], "constraints": [{"kind": "immutable", "features": [long]}]},
+        {"rows": [ROW], "cost": {"kind": "manhattan", "weights": {long: 1}}},
+        {"rows": [ROW], long: 1},
+    ]
+    for body in bodies:
+        for path in ("/explain", "/desk/answer"):
+            said = client.post(path, json=body)
+            assert len(said.text) < 1000, body
+    for text in (loans()[0].to_csv(), long, "[" * 5000):
+        for path in ("/recheck", "/v2/models/counterpoint/infer"):
+            said = client.post(path, json={"records": text.splitlines()})
+            assert len(said.json().get("problems", [])) <= 11
+            assert len(" ".join(said.json().get("problems", []))) < 6000
+    said = client.post("/recheck", json={"records": ["{"] * 500}).json()
+    assert said["problems"][10] == "There are 490 more problems."
+    assert len(said["proved"]) == 500
+
+
+# Limits, values and people, in words
+
+
+BOUNDS = [
+    ([cp.Bounds("income", low=100, high=900)], "may be 100 to 900"),
+    ([cp.Bounds("income", low=100)], "may be 100 to {high}"),
+    ([cp.Bounds("income", rise=5)], "may be {low} to {high}, may rise by at most 5"),
+    (
+        [cp.Bounds("income", fall=5, rise=5)],
+        "may be {low} to {high}, may rise or fall by at most 5",
+    ),
+    (
+        [cp.Bounds("income", fall=7, rise=5)],
+        "may be {low} to {high}, may rise by at most 5 and fall by at most 7",
+    ),
+    ([cp.Monotone("income", "increasing")], "may be {low} to {high}, may only rise"),
+    (
+        [cp.Monotone("income", "decreasing"), cp.Bounds("income", fall=1.5)],
+        "may be {low} to {high}, may only fall, by at most 1.5",
+    ),
+    (
+        [cp.Bounds("income", fall=3, rise=0), cp.Bounds("income", fall=2, low=100)],
+        "may be 100 to {high}, may only fall, by at most 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rules", "sentence"), BOUNDS)
+def test_limits_in_words_are_those_of_the_policy(made, rules, sentence):
+    model, X, _ = made
+    policy = cp.Explainer(model, data=X, constraints=rules)
+    limits = Limits.of(policy.features["income"], policy)
+    ends = {"low": plain(float(X["income"].min())), "high": plain(float(X["income"].max()))}
+    assert str(limits) == sentence.format(**ends)
+    low, _ = limits.ends
+    for value in X["income"].head(20).astype(float):
+        # what the constraints themselves say, tried on a lattice around the ends
+        least, most = limits.reach(value)
+        for end, outside in ((least, least - 0.5), (most, most + 0.5)):
+            if least <= most:
+                assert allowed(policy, value, end)
+                assert not allowed(policy, value, outside)
+                assert limits.refusal(end, end, value) is None
+        assert limits.refusal(most + 0.5, np.inf, value)
+        assert limits.refusal(-np.inf, least - 0.5, value)
+        assert limits.refusal(low - 1, np.inf, max(value, low)).endswith("is beyond that.")
+        assert limits.refusal(-np.inf, np.inf, value) is None or least > most
+
+
+def allowed(policy: cp.Explainer, value: float, new: float) -> bool:
+    """Whether constraints let an income become another, one by one, as they are defined."""
+    for rule in (*policy.constraints, *policy.implied):
+        if isinstance(rule, cp.Bounds):
+            inside = rule.low <= new <= rule.high and -rule.fall <= new - value <= rule.rise
+        elif isinstance(rule, cp.Monotone):
+            inside = new >= value if rule.direction == "increasing" else new <= value
+        else:
+            low, high = policy.features["income"].observed
+            inside = True
+            for bounds in rule.stated:
+                low = -np.inf if np.isfinite(bounds.low) else low
+                high = np.inf if np.isfinite(bounds.high) else high
+            inside = min(low, value) <= new <= max(high, value)
+        if not inside:
+            return False
+    return True
+
+
+def test_values_are_written_as_people_write_them():
+    assert [plain(v) for v in (None, float("nan"), True, False, 3, "a", 2.0, 1234567.0)] == [
+        *("missing", "missing", "yes", "no", "3", "a", "2", "1234567")
+    ]
+    assert number(4849.999755859374) == "4850"
+    assert number(0.31025724134350263) == "0.310257"
+    assert number(1.5e-13) == "1.5 × 10⁻¹³"
+    assert number(-2.5e20) == "-2.5 × 10²⁰"
+    assert [few(v) for v in (0.0, 1e-13, -1e-13, 0.7549, 12345.6)] == [
+        "0",
+        "0",
+        "0",
+        "0.755",
+        "12300",
+    ]
+    assert [least(v) for v in (2.999999, 0.0, 1999.9, 1e-13)] == ["2.99", "0", "1990", "0"]
+    assert [percent(v) for v in (0.4999999, 0.5, 1.0, 0.0004)] == ["49.9 %", "50 %", "100 %", "0 %"]
+
+
+def test_people_are_found_and_told(made):
+    model, X, _ = made
+    named = X.assign(customer=[f"Ada {i}" for i in range(len(X))])
+    named.index = pd.Index([f"C-{i}" for i in range(len(X))], name="Customer")
+    people = People(named, list(X.columns), model)
+    rents = np.flatnonzero(X["home"] == "rent").tolist()
+    assert people.search("RENT") == (rents[:8], len(rents))
+    assert people.search("rent home=own") == ([], 0)
+    assert people.search("home=ren") == ([], 0)
+    assert people.search("c-12")[0][0] == 12
+    assert people.search("customer c-3")[0][0] == 3
+    assert people.title(12) == "Customer C-12"
+    assert people.summary(12).startswith("customer Ada 12, age ")
+    assert people.summary(12, "rent own").split(", ")[0] == f"home {X['home'][12]}"
+    assert {*people.row(12)} == {*X.columns}
+    assert people.version == People(X, list(X.columns), model).version
+    assert people.version != People(X.iloc[::-1], list(X.columns), model).version
+    numbered = People(X, list(X.columns), model)
+    assert numbered.search("7")[0][0] == numbered.search("Row 7")[0][0] == 7
+    assert numbered.search("row 100000000000000000")[1] == 0
+    with pytest.raises(cp.InvalidInput, match="a row from 0 to"):
+        numbered.row(-1)
+
+
+def test_a_search_is_not_in_the_address(client, made):
+    said = client.post("/desk/people", json={"query": "rent"}).json()
+    assert said["count"] == (made[1]["home"] == "rent").sum()
+    assert client.get("/desk/people").status_code == 405
+    assert client.post("/desk/people", json={"query": "x" * 201}).status_code == 422
+    half = client.post("/desk/people", content='{"query": "\\ud800"}', headers=JSON)
+    assert half.status_code < 500
 
 
 # The door

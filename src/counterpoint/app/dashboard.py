@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 from sklearn.pipeline import Pipeline
 
 import counterpoint as cp
+from counterpoint.app.people import People
+from counterpoint.app.words import clipped
 from counterpoint.cli.answers import CERTIFICATE, as_json
 
 __all__ = ["Busy", "Cell", "Dashboard", "ExplainRequest", "answer_of"]
@@ -81,7 +83,8 @@ class Dashboard:
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
         self.names: list[str] = list(map(str, self.policy.features.names))
-        self.people = (data if people is None else people)[self.names]
+        # Of people all columns are shown, and of data, which were not chosen for it, the model's.
+        self.people = People(data[self.names] if people is None else people, self.names, model)
         self._explainer = lru_cache(16)(self._made)
         self._workers = BoundedSemaphore(2)
 
@@ -109,18 +112,20 @@ class Dashboard:
 
     def ask(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, Sequence[int]]:
         """Return answers, and the position of the row of each; all invalid is `InvalidInput`."""
-        explainer, X, seconds = self._prepared(request, request.n or 1)
-        if request.n is None:
-            target, rows = self.target(request), range(len(X))
-            answers = explainer.explain(X, target, time_limit=seconds, progress=False)
-        else:
-            several = explainer.explain(
-                X, self.target(request), n=request.n, time_limit=seconds, progress=False
-            )
-            answers, rows = several.answers, several.row.tolist()
+        answers, rows = self.answers(request)
         if all(status is cp.Status.INVALID for status in answers.status):
             raise cp.InvalidInput(f"Row {rows[0]}: {answers[0].message}")
         return answers, rows
+
+    def answers(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, Sequence[int]]:
+        """Return answers, and the position of the row of each; a row may be invalid."""
+        explainer, X, seconds = self._prepared(request, request.n or 1)
+        target = self.target(request)
+        if request.n is None:
+            answers = explainer.explain(X, target, time_limit=seconds, progress=False)
+            return answers, range(len(X))
+        several = explainer.explain(X, target, n=request.n, time_limit=seconds, progress=False)
+        return several.answers, several.row.tolist()
 
     def trace(self, request: ExplainRequest, targets: Sequence[cp.Target]) -> cp.Path:
         """The answers to one target after the other."""
@@ -165,7 +170,7 @@ def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:
     return {
         "row": row,
         "status": str(answer.status),
-        "message": answer.message,
+        "message": clipped(answer.message),
         "changes": {
             str(name): {"from": as_json(old), "to": as_json(new)}
             for name, (old, new) in answer.changes.items()

@@ -16,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from counterpoint.app.words import clipped
+
 __all__ = ["Guard", "refusal"]
 
 LOG = logging.getLogger("counterpoint.app")
@@ -33,11 +35,11 @@ HEADERS = {
 
 
 def refusal(status: int, sentence: str, path: str = "") -> Response:
-    """Return a sentence for a client; what UTF-8 cannot hold is replaced.
+    """Return a sentence for a client, cut where it is long; what UTF-8 cannot hold is replaced.
 
     Under ``/v2`` it stands where the open inference protocol has it, too.
     """
-    text = sentence.encode("utf-8", "replace").decode()
+    text = clipped(sentence).encode("utf-8", "replace").decode()
     is_v2 = path == "/v2" or path.startswith("/v2/")
     return JSONResponse({"detail": text, **({"error": text} if is_v2 else {})}, status)
 

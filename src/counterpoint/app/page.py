@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -9,62 +10,139 @@ from typing import Any, final
 import numpy as np
 from fastapi import APIRouter
 from jinja2 import Environment, FileSystemLoader
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse
 
 import counterpoint as cp
-from counterpoint.app.dashboard import Cell, Dashboard, ExplainRequest
+from counterpoint.app.dashboard import Dashboard, ExplainRequest
+from counterpoint.app.limits import Limits
+from counterpoint.app.people import People
+from counterpoint.app.words import (
+    clipped,
+    cost_in_words,
+    few,
+    least,
+    listing,
+    percent,
+    plain,
+    ranking,
+    rule_in_words,
+    weights_of,
+)
 
 __all__ = ["page"]
+
+PLANS = 3
+"""Plans that stand side by side, the cheapest among them."""
+FOLDED = 8
+"""Features that may change and are shown open; of more, one opens those that one looks for."""
+
+
+@final
+class Search(BaseModel):
+    """Words about people; in the body, for addresses are kept where bodies are not."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(default="", max_length=200)
 
 
 def page(dashboard: Dashboard) -> APIRouter:
     """The routes of the page."""
     routes = APIRouter(include_in_schema=False)
-    folder = Path(__file__).with_name("templates")
-    templates = Environment(
-        loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    templates.filters["plain"] = _plain
-    view = View(dashboard)
-
-    def rendered(name: str, **values: Any) -> HTMLResponse:
-        return HTMLResponse(
-            templates.get_template(name).render(view=view, dashboard=dashboard, **values)
-        )
+    view, rendered = View(dashboard), _renderer(dashboard)
 
     @routes.get("/")
     def home() -> HTMLResponse:
-        return rendered("page.html")
+        return rendered("page.html", view=view, inf=math.inf)
+
+    _add_people(routes, dashboard.people)
+    _add_answers(routes, dashboard, view, rendered)
+    return routes
+
+
+def _add_people(routes: APIRouter, people: People) -> None:
+    """Add the routes that say who may be asked about."""
 
     @routes.get("/desk/rows/{i}")
-    def row(i: int) -> dict[str, Cell]:
-        if not 0 <= i < len(dashboard.people):
-            raise cp.InvalidInput(f"Expected a row from 0 to {len(dashboard.people) - 1}; got {i}.")
-        cells = dashboard.people.iloc[i].astype(object)
-        return cells.where(cells.notna(), None).to_dict()
+    def row(i: int) -> dict[str, Any]:
+        cells = people.row(i)
+        return {"cells": cells, "title": people.title(i), "summary": people.summary(i)}
+
+    @routes.post("/desk/people")
+    def search(request: Search) -> dict[str, Any]:
+        rows, count = people.search(request.query)
+        matches = [
+            {"row": i, "title": people.title(i), "decision": decision}
+            | {"summary": people.summary(i, request.query)}
+            for i, decision in zip(rows, people.decisions(rows), strict=True)
+        ]
+        return {"matches": matches, "count": count}
+
+
+def _add_answers(routes: APIRouter, dashboard: Dashboard, view: View, rendered: Any) -> None:
+    """Add the routes that answer."""
 
     @routes.post("/desk/answer")
     def answer(request: ExplainRequest) -> HTMLResponse:
+        refusals = view.refusals(request)
+        if refusals:
+            return rendered("refused.html", refusals=refusals)
         with dashboard.turn():
-            best = dashboard.ask(request)[0][0]
+            best = _answers(dashboard, request)[0]
+            if best.status is cp.Status.INVALID:
+                return rendered("answer.html", answer=best, decisions=[])
             label = view.label(dashboard.target(request))
             rows: list[Any] = [request.rows[0], *([best.row] if best.found else [])]
-            return rendered("answer.html", answer=best, said=view.says(rows, label))
+            decisions = view.decisions(rows, label)
+            return rendered("answer.html", answer=best, decisions=decisions, label=label)
+
+    @routes.post("/desk/why")
+    def why(request: ExplainRequest) -> HTMLResponse:
+        with dashboard.turn():
+            conflict = _answers(dashboard, request)[0].conflict
+        reasons = [] if conflict is None else view.reasons(request, conflict)
+        return rendered("why.html", conflict=conflict, reasons=reasons)
 
     @routes.post("/desk/plans")
     def plans(request: ExplainRequest) -> HTMLResponse:
         with dashboard.turn():
-            answers = dashboard.ask(request.model_copy(update={"n": 3}))[0]
-            way = view.way(request) if answers[0].found else None
-            alternatives = [answer for answer in answers if answer.found][1:]
-            return rendered("plans.html", plans=alternatives, first=answers[0], way=way)
+            answers = _answers(dashboard, request.model_copy(update={"n": PLANS}))
+            plans = [answer for answer in answers if answer.found]
+            way = view.way(request) if plans else None
+            return rendered("plans.html", plans=plans, way=way)
 
     @routes.post("/desk/receipt")
     def receipt(request: ExplainRequest) -> dict[str, Any]:
         with dashboard.turn():
-            return dashboard.ask(request)[0][0].to_record()
+            return _answers(dashboard, request)[0].to_record()
 
-    return routes
+
+def _answers(dashboard: Dashboard, request: ExplainRequest) -> cp.Counterfactuals:
+    """Return the answers that the page shows: the one place where they are made readable."""
+    return dashboard.answers(request)[0]
+
+
+def _renderer(dashboard: Dashboard) -> Any:
+    """Return a function that renders a template with values."""
+    folder = Path(__file__).with_name("templates")
+    templates = Environment(
+        loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {
+        "clipped": clipped,
+        "few": few,
+        "least": least,
+        "listing": listing,
+        "percent": percent,
+        "plain": plain,
+        "ranking": ranking,
+    }
+
+    def rendered(name: str, **values: Any) -> HTMLResponse:
+        return HTMLResponse(templates.get_template(name).render(dashboard=dashboard, **values))
+
+    return rendered
 
 
 @final
@@ -78,20 +156,30 @@ class View:
         immutable = {n for rule in rules if isinstance(rule, cp.Immutable) for n in rule.features}
         self.movable = [f for f in policy.features if f.name not in immutable]
         self.immutable = [f for f in policy.features if f.name in immutable]
+        self.is_folded = len(self.movable) > FOLDED
+        self.limits = {f.name: Limits.of(f, policy) for f in self.movable}
         self.aim = self.label(target)  # of the policy
         self.is_plain = isinstance(target, cp.Label) and not target.margin
-        self.weights = _weights(policy.cost, policy.features.names)
+        self.weights = weights_of(policy.cost, policy.features.names)
+        self.cost = cost_in_words(policy.cost, self.weights, self.movable)
         self.kind = "manhattan" if isinstance(policy.cost, cp.Manhattan) else "squared_euclidean"
         self.probable = bool(dashboard.labels) and self._is_probable()
-        labels = dashboard.model.predict(dashboard.people.head(1000)).tolist()
-        self.people = [_plain(label) for label in labels]
-        self.first = next((i for i, label in enumerate(labels) if label != self.aim), 0)
+        self.interval = _interval(target)  # of the policy, for a regressor
+        self.first = dashboard.people.first(self._is_open)
+
+    def _is_open(self, prediction: Any) -> bool:
+        """Return whether the policy's target asks somebody of this prediction for a change."""
+        target = self.dashboard.problem.target
+        if isinstance(target, cp.Interval):
+            return not target.low <= prediction <= target.high
+        return self.aim is None or bool(prediction != self.aim)
 
     def _is_probable(self) -> bool:
         """Return whether the model takes a `Probability`, tried on one person."""
         target = cp.Probability(self.dashboard.labels[0], 0.5)
+        first = self.dashboard.people.frame[self.dashboard.names].head(1)
         try:
-            self.dashboard.policy.explain(self.dashboard.people.head(1), target, time_limit=1.0)
+            self.dashboard.policy.explain(first, target, time_limit=1.0)
         except (cp.InvalidInput, cp.NoSolver):
             return False
         return True
@@ -106,18 +194,48 @@ class View:
         labels = [label for label in self.dashboard.labels if label in wanted]
         return labels[0] if len(labels) == len(wanted) == 1 else None
 
-    def ends(self, feature: Any) -> tuple[float, float, float] | None:
-        """Return the ends and the step of a number's slider; None for other features."""
-        if isinstance(feature, cp.Categorical) or feature.observed is None:
-            return None
-        low, high = feature.observed
-        step = feature.step if isinstance(feature, cp.Integer) else (high - low) / 200
-        return low, high, step
+    def rules(self) -> list[str]:
+        """Return what the policy says of several features at once, or of how many change."""
+        alone = cp.Immutable | cp.Bounds | cp.Monotone | cp.WithinObserved
+        policy = self.dashboard.policy
+        return [rule_in_words(rule) for rule in policy.constraints if not isinstance(rule, alone)]
 
-    def says(self, rows: Sequence[Mapping[Any, Any]], label: Any) -> list[tuple[str, float | None]]:
+    def refusals(self, request: ExplainRequest) -> dict[str, str]:
+        """Name → why the bounds that a person sets contradict the policy, where they do."""
+        row, refusals = request.rows[0], dict[str, str]()
+        stated = cp.Problem.from_dict({"constraints": request.constraints}).constraints
+        for bounds in stated:
+            if not isinstance(bounds, cp.Bounds) or bounds.feature not in self.limits:
+                continue
+            value = row.get(str(bounds.feature))
+            if isinstance(value, int | float):
+                limits = self.limits[bounds.feature]
+                sentence = limits.refusal(bounds.low, bounds.high, float(value))
+                refusals |= {str(bounds.feature): sentence} if sentence else {}
+        return refusals
+
+    def reasons(self, request: ExplainRequest, conflict: cp.Conflict) -> list[tuple[str, str]]:
+        """Return the constraints of a conflict in words, and whose they are."""
+        stated = cp.Problem.from_dict({"constraints": request.constraints}).constraints
+        fixed = {n for rule in stated if isinstance(rule, cp.Immutable) for n in rule.features}
+        reasons = []
+        for rule in conflict.constraints:
+            if isinstance(rule, cp.Immutable):  # one for the features of all of them
+                names = {
+                    "yours": [name for name in rule.features if name in fixed],
+                    "the policy": [name for name in rule.features if name not in fixed],
+                }
+                reasons += [(str(cp.Immutable(*n)), whose) for whose, n in names.items() if n]
+            else:
+                reasons.append((rule_in_words(rule), "yours" if rule in stated else "the policy"))
+        return reasons
+
+    def decisions(
+        self, rows: Sequence[Mapping[Any, Any]], label: Any
+    ) -> list[tuple[str, float | None]]:
         """Return the model's decision for each row, and its probability of a label."""
         at = self.dashboard.labels.index(label) if self.probable and label is not None else None
-        return [(_plain(s), None if at is None else p[at]) for s, p in self.dashboard.says(rows)]
+        return [(plain(s), None if at is None else p[at]) for s, p in self.dashboard.says(rows)]
 
     def way(self, request: ExplainRequest) -> dict[str, Any] | None:
         """Return the path of a person to higher probabilities, as points of a picture."""
@@ -135,19 +253,8 @@ class View:
         return {"points": points, "ends": cp.Status.INFEASIBLE in path.status[0], "label": label}
 
 
-def _weights(cost: cp.Cost, names: tuple[Any, ...]) -> dict[str, float]:
-    """Name → weight of a cost that has one for each feature; empty for others."""
-    if not isinstance(cost, cp.Manhattan | cp.SquaredEuclidean):
-        return {}
-    weights = cost.weights
-    if weights is None or isinstance(weights, Mapping):
-        entries = [(weights or {}).get(name, 1.0) for name in names]
-        numbers = [float(weight) for weight in entries if not isinstance(weight, Mapping)]
-        return dict(zip(names, numbers, strict=True)) if len(numbers) == len(entries) else {}
-    return dict(zip(names, np.asarray(weights, dtype=float).tolist(), strict=True))
-
-
-def _plain(value: Any) -> str:
-    if value is None or value != value:  # noqa: PLR0124 (NaN)
-        return "missing"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _interval(target: cp.Target | None) -> tuple[str, str]:
+    """Return the ends of a target for numbers in words; "any" where there is none."""
+    ends = (target.low, target.high) if isinstance(target, cp.Interval) else (-math.inf, math.inf)
+    low, high = (plain(float(end)) if math.isfinite(end) else "any" for end in ends)
+    return low, high

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast, final
@@ -19,8 +20,12 @@ from counterpoint.app.dashboard import Busy, Cell, Dashboard, ExplainRequest, an
 from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
+from counterpoint.app.words import clipped
 
 __all__ = ["service"]
+
+PROBLEMS = 10
+"""Problems of records that are told: more are not read."""
 
 
 @final
@@ -129,8 +134,12 @@ def service(dashboard: Dashboard) -> FastAPI:
             result = cp.recheck(
                 request.records, dashboard.model, accept_reported=request.accept_reported
             )
-        words = {"proved": result.proved.tolist(), "reported": result.reported.tolist()}
-        return Checked(ok=result.ok, problems=list(result.problems), **words)
+        return Checked(
+            ok=result.ok,
+            problems=_first(result.problems),
+            proved=result.proved.tolist(),
+            reported=result.reported.tolist(),
+        )
 
     static = Path(__file__).with_name("static")
     app.mount("/static", StaticFiles(directory=static))
@@ -148,6 +157,14 @@ def _explained(dashboard: Dashboard, request: ExplainRequest) -> Answers:
     if len(request.rows) == 1 and (why := answers[0].conflict) is not None:
         entries[0]["conflict"] = str(why)
     return Answers(answers=cast("Any", entries), summary=answers.summary())
+
+
+def _first(problems: Sequence[str]) -> list[str]:
+    """Return so many problems, and of how many: a wrong file has one for each of its lines."""
+    sentences = [clipped(problem) for problem in problems[:PROBLEMS]]
+    if len(problems) > PROBLEMS:
+        sentences.append(f"There are {len(problems) - PROBLEMS} more problems.")
+    return sentences
 
 
 # Faults, in sentences; what is sent back never quotes more than its place

@@ -1,10 +1,10 @@
 "use strict";
-const form = document.getElementById("desk");
-const results = document.getElementById("results");
-const features = [...form.querySelectorAll(".feature")];
 const at = (id) => document.getElementById(id);
-const number = (input) => (input && input.value !== "" ? Number(input.value) : null);
-const EFFORT = ["a quarter", "half", "as set", "double", "four times"];
+const form = at("desk");
+const results = [at("answer"), at("plans")];
+const features = [...form.querySelectorAll(".feature")];
+const number = (input) => (input && input.value !== "" && Number.isFinite(Number(input.value)) ? Number(input.value) : null);
+const digits = (value) => String(Number(value.toPrecision(6)));
 
 // The options of a list are told apart by their position among its values, never by a text: HTML,
 // JSON and JavaScript write the same value in different ways
@@ -21,80 +21,20 @@ function choose(list, value) {
   list.selectedIndex = known.indexOf(value);
 }
 
-// The state: what the controls say, and back
+// The state: who it is about, as the service has them, and what the controls say
 
-function read() {
-  const wish = { row: {}, keep: [], ranges: {}, effort: {} };
+let person = null; // {row, cells, title, summary}
+
+function cells() {
+  const row = {};
   for (const feature of features) {
-    const name = feature.dataset.name;
     const now = feature.querySelector(".now");
-    wish.row[name] = values.has(now) ? chosen(now) : number(now);
-    if (feature.querySelector(".keep")?.checked) wish.keep.push(name);
-    const ends = range(feature);
-    if (ends && (ends[0] !== null || ends[1] !== null)) wish.ranges[name] = ends;
-    const effort = Number(feature.querySelector(".effort")?.value ?? 0);
-    if (effort) wish.effort[name] = 2 ** effort;
+    row[feature.dataset.name] = values.has(now) ? chosen(now) : number(now);
   }
-  if (at("target")) wish.target = chosen(at("target"));
-  if (at("certainty") && at("certainty").value !== "50") wish.certainty = at("certainty").value / 100;
-  for (const id of ["low", "high", "most"]) if (number(at(id)) !== null) wish[id] = number(at(id));
-  return wish;
+  return row;
 }
 
-// The same as a question, as in a policy file
-
-function question(wish, only) {
-  const keep = only ? features.map((f) => f.dataset.name).filter((name) => !only.includes(name)) : wish.keep;
-  const constraints = Object.entries(wish.ranges).map(([feature, ends]) => {
-    const given = ["low", "high"].map((end, k) => [end, ends[k]]).filter(([, value]) => value !== null);
-    return { kind: "bounds", feature, ...Object.fromEntries(given) };
-  });
-  if (keep.length) constraints.push({ kind: "immutable", features: keep });
-  if (wish.most) constraints.push({ kind: "max_changes", count: wish.most });
-  const asked = { rows: [wish.row], constraints };
-  if (Object.keys(wish.effort).length) {
-    const weights = JSON.parse(form.dataset.weights);
-    for (const name in wish.effort) weights[name] *= wish.effort[name];
-    asked.cost = { kind: form.dataset.cost, weights };
-  }
-  const { low, high, certainty, target } = wish;
-  const label = target ?? JSON.parse(form.dataset.aim);
-  if (low !== undefined || high !== undefined) asked.target = { kind: "interval", low, high };
-  else if (certainty && label !== null) asked.target = { kind: "probability", label, at_least: certainty };
-  else if (target !== null) asked.target = target;
-  return asked;
-}
-
-function write(wish) {
-  setRow(wish.row);
-  for (const feature of features) {
-    const name = feature.dataset.name;
-    const keep = feature.querySelector(".keep");
-    if (keep) keep.checked = wish.keep.includes(name);
-    const box = feature.querySelector(".range");
-    if (box) {
-      const [low, high] = Object.hasOwn(wish.ranges, name) ? wish.ranges[name] : [null, null];
-      const position = (value) => Math.round((value - box.dataset.low) / box.dataset.step);
-      const [a, b] = box.querySelectorAll("input");
-      a.value = low === null ? 0 : position(low);
-      b.value = high === null ? b.max : position(high);
-    }
-    const effort = feature.querySelector(".effort");
-    if (effort) effort.value = Object.hasOwn(wish.effort, name) ? Math.log2(wish.effort[name]) : 0;
-  }
-  if (at("target")) choose(at("target"), wish.target);
-  if (at("certainty")) at("certainty").value = Math.round(100 * (wish.certainty ?? 0.5));
-  for (const id of ["low", "high", "most"]) if (at(id)) at(id).value = wish[id] ?? "";
-  setPerson(wish.person ?? "");
-}
-
-let person = ""; // whose values are shown
-
-function setPerson(index) {
-  person = at("person").value = index;
-}
-
-function setRow(row) {
+function setCells(row) {
   for (const feature of features) {
     const now = feature.querySelector(".now");
     const value = row[feature.dataset.name] ?? null;
@@ -106,33 +46,149 @@ function setRow(row) {
   }
 }
 
-// A slider counts steps, so that its ends are exactly those of the data
+const isTypedIn = () => Object.entries(cells()).filter(([name, value]) => (person.cells[name] ?? null) !== value).length;
 
-function range(feature) {
-  const box = feature.querySelector(".range");
-  if (!box) return null;
-  const { low, step } = box.dataset;
-  const [a, b] = box.querySelectorAll("input");
-  const value = (input) => Number((Number(low) + input.value * step).toPrecision(12));
-  return [a.value > 0 ? value(a) : null, Number(b.value) < Number(b.max) ? value(b) : null];
+function read() {
+  const wish = { keep: [], ranges: {}, effort: {} };
+  for (const feature of features) {
+    const name = feature.dataset.name;
+    if (feature.querySelector(".keep")?.checked) wish.keep.push(name);
+    const ends = [number(feature.querySelector(".low")), number(feature.querySelector(".high"))];
+    if (ends[0] !== null || ends[1] !== null) wish.ranges[name] = ends;
+    const effort = Number(feature.querySelector(".effort")?.value ?? 0);
+    if (effort) wish.effort[name] = 2 ** effort;
+  }
+  if (at("target")) wish.target = chosen(at("target"));
+  if (at("certainty") && at("certainty").value !== "50") wish.certainty = at("certainty").value / 100;
+  for (const id of ["low", "high", "most"]) if (number(at(id)) !== null) wish[id] = number(at(id));
+  return wish;
 }
 
-function say() {
+function write(wish) {
   for (const feature of features) {
+    const name = feature.dataset.name;
+    const keep = feature.querySelector(".keep");
+    if (!keep) continue;
+    keep.checked = wish.keep.includes(name);
+    const [low, high] = Object.hasOwn(wish.ranges, name) ? wish.ranges[name] : [null, null];
+    if (feature.querySelector(".range")) {
+      feature.querySelector(".low").value = low ?? "";
+      feature.querySelector(".high").value = high ?? "";
+    }
+    const effort = feature.querySelector(".effort");
+    if (effort) effort.value = Object.hasOwn(wish.effort, name) ? Math.log2(wish.effort[name]) : 0;
+  }
+  if (at("target")) choose(at("target"), wish.target);
+  if (at("certainty")) at("certainty").value = Math.round(100 * (wish.certainty ?? 0.5));
+  for (const id of ["low", "high", "most"]) if (at(id)) at(id).value = wish[id] ?? "";
+}
+
+// A bookmark holds the number of a row and the settings, and nothing of what the row holds
+
+function remember() {
+  const mark = { row: person.row, of: form.dataset.people, ...read() };
+  history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify(mark)));
+}
+
+// The same as a question, as in a policy file
+
+function question() {
+  const wish = read();
+  const constraints = Object.entries(wish.ranges).map(([feature, ends]) => {
+    const set = ["low", "high"].map((end, k) => [end, ends[k]]).filter(([, value]) => value !== null);
+    return { kind: "bounds", feature, ...Object.fromEntries(set) };
+  });
+  if (wish.keep.length) constraints.push({ kind: "immutable", features: wish.keep });
+  if (wish.most) constraints.push({ kind: "max_changes", count: wish.most });
+  const query = { rows: [cells()], constraints };
+  if (Object.keys(wish.effort).length) {
+    const weights = JSON.parse(form.dataset.weights);
+    for (const name in wish.effort) weights[name] *= wish.effort[name];
+    query.cost = { kind: form.dataset.cost, weights };
+  }
+  const { low, high, certainty, target } = wish;
+  const label = target ?? JSON.parse(form.dataset.aim);
+  if (low !== undefined || high !== undefined) query.target = { kind: "interval", low, high };
+  else if (certainty && label !== null) query.target = { kind: "probability", label, at_least: certainty };
+  else if (target !== null) query.target = target;
+  return query;
+}
+
+// A receipt of a further plan says that nothing is cheaper among changes of the same features
+
+function alone(query, only) {
+  const keep = features.map((feature) => feature.dataset.name).filter((name) => !only.includes(name));
+  const constraints = query.constraints.filter((rule) => rule.kind !== "immutable");
+  return { ...query, constraints: [...constraints, { kind: "immutable", features: keep }] };
+}
+
+// A slider with two ends: its fields hold the limits, and are empty where it is at an end. It counts
+// steps, so that its ends are exactly those of the policy, and what is between them is round
+
+function scale(box) {
+  const [low, high, step] = ["low", "high", "step"].map((name) => Number(box.dataset[name]));
+  const start = Math.floor(low / step + 1e-9);
+  const count = Math.ceil(high / step - 1e-9) - start;
+  const value = (k) => (k <= 0 ? low : k >= count ? high : Number(((start + k) * step).toPrecision(12)));
+  const position = (v) => Math.min(count, Math.max(0, v <= low ? 0 : v >= high ? count : Math.round(v / step) - start));
+  const share = (v) => Math.min(1, Math.max(0, (v - low) / (high - low)));
+  return { low, high, count, value, position, share };
+}
+
+function drag(box, input) {
+  const { count, value } = scale(box);
+  const [a, b] = [box.querySelector(".from"), box.querySelector(".to")];
+  if (Number(a.value) > Number(b.value)) input.value = (input === a ? b : a).value; // ends do not cross
+  const field = box.querySelector(input === a ? ".low" : ".high");
+  const k = Number(input.value);
+  field.value = k === (input === a ? 0 : count) ? "" : value(k);
+}
+
+function describeRange(box, now) {
+  const { low, high, count, position, share } = scale(box);
+  const [a, b] = [box.querySelector(".from"), box.querySelector(".to")];
+  const ends = [number(box.querySelector(".low")) ?? low, number(box.querySelector(".high")) ?? high];
+  [a.max, b.max] = [count, count];
+  [a.value, b.value] = ends.map(position);
+  [a.ariaValueText, b.ariaValueText] = ends.map(digits);
+  a.classList.toggle("above", a.value > count / 2); // or both at an end could not be parted
+  const reach = now === null ? [low, high] : [now - (box.dataset.fall ?? Infinity), now + Number(box.dataset.rise ?? Infinity)];
+  const [least, most] = [Math.max(low, reach[0]), Math.min(high, reach[1])];
+  box.style.setProperty("--f", share(Math.max(ends[0], least)));
+  box.style.setProperty("--t", share(Math.max(Math.min(ends[1], most), ends[0], least)));
+  const moves = least !== low || most !== high;
+  box.parentElement.querySelector(".here").textContent = moves && least <= most ? `; from here ${digits(least)} to ${digits(most)}` : "";
+  box.querySelector(".mark").hidden = now === null || now < low || now > high;
+  if (now !== null) box.style.setProperty("--n", share(now));
+}
+
+const EFFORTS = ["much easier", "easier", "as now", "harder", "much harder"];
+const TIMES = ["costs a quarter", "costs half", "", "costs twice", "costs four times as much"];
+
+function describe() {
+  for (const feature of features) {
+    const state = feature.querySelector(".state");
+    if (!state) continue;
+    const now = feature.querySelector(".now");
+    const value = number(now);
+    const words = [values.has(now) ? now.options[now.selectedIndex].text : value === null ? "missing" : digits(value)];
     const box = feature.querySelector(".range");
     if (box) {
-      const [a, b] = box.querySelectorAll("input");
-      const [low, high] = range(feature);
-      const words = [low ?? Number(box.dataset.low), high ?? Number(box.dataset.high)];
-      const short = words.map((value) => String(Number(value.toPrecision(6))));
-      [a.ariaValueText, b.ariaValueText] = short;
-      box.querySelector("output").value = `may be ${short[0]} to ${short[1]}`;
+      describeRange(box, value);
+      const [low, high] = [box.querySelector(".low").value, box.querySelector(".high").value];
+      if (low) words.push(`at least ${low}`);
+      if (high) words.push(`at most ${high}`);
     }
     const effort = feature.querySelector(".effort");
     if (effort) {
-      effort.ariaValueText = EFFORT[Number(effort.value) + 2];
-      effort.parentElement.querySelector("output").value = effort.ariaValueText;
+      const k = Number(effort.value) + 2;
+      effort.ariaValueText = EFFORTS[k];
+      effort.parentElement.querySelector("output").value = [EFFORTS[k], TIMES[k]].filter(Boolean).join(", ");
+      if (k !== 2) words.push(EFFORTS[k]);
     }
+    if (feature.querySelector(".keep").checked) words.push("stays as it is");
+    state.textContent = words.join(", ");
+    feature.querySelector(".refusal").textContent = "";
   }
   const certainty = at("certainty");
   if (certainty) {
@@ -140,9 +196,16 @@ function say() {
     certainty.ariaValueText = words;
     certainty.parentElement.querySelector("output").value = words;
   }
+  const count = isTypedIn();
+  at("title").textContent = person.title;
+  at("summary").textContent = count
+    ? `${person.summary}; ${count === 1 ? "one value is" : `${count} values are`} typed in, which no bookmark holds.`
+    : person.summary;
 }
 
 // Asking: one question at a time, the latest state next; other plans once it is quiet
+
+const PATIENCE = 400; // milliseconds that a question which nobody waits for any more may take
 
 async function call(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
@@ -154,134 +217,254 @@ async function call(path, body, signal) {
   throw new Error(isOurs ? JSON.parse(text).detail : `The service answers with status ${reply.status}.`);
 }
 
+function sentence(error) {
+  return error instanceof TypeError ? "The service does not answer. Look whether it still runs." : error.message;
+}
+
 function wrong(error) {
-  const said = document.createElement("p");
-  said.className = "wrong";
-  said.textContent = error instanceof TypeError ? "The service does not answer." : error.message;
-  return said;
+  const box = document.createElement("p");
+  box.className = "wrong";
+  box.dataset.line = box.textContent = sentence(error);
+  return box;
 }
 
-// Results are about the person whose values are shown, or there are none
-
-const asked = {}; // section of results → the wish that it answers
-let fetches = 0;
-let fetching = false;
-
-function isCurrent(wish) {
-  return !fetching && JSON.stringify(wish?.row) === JSON.stringify(read().row);
+function waiting(text) {
+  const box = document.createElement("p");
+  box.className = "waiting";
+  box.textContent = text;
+  return box;
 }
 
-function clear(...sections) {
-  for (const id of sections) at(id).replaceChildren();
-  at("line").textContent = at("answer").querySelector("[data-line]")?.dataset.line ?? "";
+let generation = 0; // of the state: an answer to an older one is shown as old, or not at all
+let persons = 0; // of the values that it is about: an answer to others is never shown
+let fetching = false; // whether a person's values are on their way
+let query = null; // what the answer that is shown answers
+let running = null; // the question under way
+let impatience = 0;
+let quiet = 0;
+let further = new AbortController(); // other plans, or the reason why there is none
+
+function line() {
+  const text = results[0].querySelector("[data-line]")?.dataset.line ?? "";
+  at("line").textContent = text;
 }
 
-async function fetchRow(index) {
-  const mine = ++fetches;
-  fetching = true;
-  others.abort();
-  clear("answer", "plans");
-  try {
-    const row = JSON.parse(await call(`/desk/rows/${index}`));
-    if (mine !== fetches) return null;
-    fetching = false;
-    return row;
-  } catch (error) {
-    if (mine === fetches) {
-      fetching = false;
-      fail(error);
-    }
-    return null;
+function age(isOther) {
+  generation += 1;
+  persons += isOther;
+  clearTimeout(quiet);
+  further.abort();
+  for (const section of results) {
+    section.ariaBusy = "true";
+    if (isOther) section.replaceChildren();
+    else section.classList.add("old");
   }
+  if (isOther) {
+    query = null;
+    results[0].replaceChildren(waiting("Computing …"));
+  }
+  line();
 }
 
-function fail(error) {
-  at("person").value = person;
-  at("answer").replaceChildren(wrong(error));
+function show(box, question, isCurrent) {
+  const [answer, plans] = results;
+  query = question;
+  answer.innerHTML = box;
+  answer.classList.toggle("old", !isCurrent);
+  answer.ariaBusy = String(!isCurrent);
+  plans.style.minHeight = `${plans.offsetHeight}px`; // nothing jumps below
+  plans.replaceChildren();
+  plans.classList.remove("old");
+  line();
+  if (!isCurrent) return;
+  for (const [name, text] of Object.entries(JSON.parse(answer.querySelector("[data-refused]")?.dataset.refused ?? "{}"))) {
+    const feature = features.find((item) => item.dataset.name === name);
+    feature.querySelector(".refusal").textContent = text;
+    feature.open = true;
+  }
   document.dispatchEvent(new Event("answered"));
 }
 
-let asking = false;
-let again = false;
-let quiet = 0;
-let others = new AbortController();
-
-async function ask() {
-  say();
-  again = true;
-  clear(...["answer", "plans"].filter((id) => !isCurrent(asked[id])));
-  if (asking) return;
-  asking = true;
-  clearTimeout(quiet);
-  others.abort();
-  while (again) {
-    again = false;
-    const wish = read();
-    history.replaceState(null, "", "#" + encodeURIComponent(JSON.stringify({ ...wish, person })));
-    const html = await call("/desk/answer", question(wish)).catch((error) => wrong(error).outerHTML);
-    if (!isCurrent(wish)) continue;
-    asked.answer = wish;
-    at("answer").innerHTML = html;
-    clear();
-    document.dispatchEvent(new Event("answered"));
+async function ask(isOther = false) {
+  describe();
+  remember();
+  age(isOther);
+  if (running) {
+    impatience ||= setTimeout(() => running?.abort(), PATIENCE);
+    return;
   }
-  asking = false;
-  quiet = setTimeout(plans, 250);
+  let mine;
+  do {
+    mine = generation;
+    const whom = persons;
+    const wish = question();
+    running = new AbortController();
+    const html = await call("/desk/answer", wish, running.signal).catch((error) => (error.name === "AbortError" ? null : wrong(error).outerHTML));
+    clearTimeout(impatience);
+    impatience = 0;
+    if (html !== null && whom === persons) show(html, wish, mine === generation);
+  } while (mine !== generation && !fetching);
+  running = null;
+  if (mine === generation) quiet = setTimeout(follow, 150);
 }
 
-async function plans() {
-  const wish = read();
-  others = new AbortController();
-  results.ariaBusy = "true";
-  try {
-    const html = await call("/desk/plans", question(wish), others.signal);
-    if (isCurrent(wish)) {
-      asked.plans = wish;
-      at("plans").innerHTML = html;
-    }
-  } catch (error) {
-    if (error.name !== "AbortError") at("plans").replaceChildren();
+// The reason why there is none stands in the answer; other plans below
+
+async function follow() {
+  const next = results[0].querySelector("[data-next]")?.dataset.next;
+  const place = next === "why" ? results[0].querySelector(".why") : results[1];
+  const mine = generation;
+  if (next) {
+    place.replaceChildren(waiting(next === "why" ? "Looking for the reason …" : "Looking for other plans …"));
+    further = new AbortController();
+    const html = await call(`/desk/${next}`, query, further.signal).catch((error) => (error.name === "AbortError" ? "" : wrong(error).outerHTML));
+    if (mine !== generation) return;
+    place.innerHTML = html;
   }
-  results.ariaBusy = "false";
+  results[1].style.minHeight = "";
+  results[1].ariaBusy = "false";
   document.dispatchEvent(new Event("planned"));
 }
+
+function fail(error) {
+  results[0].replaceChildren(wrong(error));
+  results[0].ariaBusy = "false";
+  line();
+  document.dispatchEvent(new Event("answered"));
+}
+
+// Who it is about
+
+let fetches = 0;
+
+async function choosePerson(row) {
+  const mine = ++fetches;
+  fetching = true;
+  age(true);
+  try {
+    const known = JSON.parse(await call(`/desk/rows/${row}`));
+    if (mine !== fetches) return;
+    fetching = false;
+    person = { row, ...known };
+    setCells(person.cells);
+    ask(true);
+  } catch (error) {
+    if (mine !== fetches) return;
+    fetching = false;
+    fail(error);
+  }
+}
+
+const search = at("search");
+const matches = at("matches");
+let searches = 0;
+let typing = 0;
+let listed = null; // the words that the list is about
+
+function close() {
+  searches += 1;
+  clearTimeout(typing);
+  listed = null;
+  at("list").hidden = true;
+  search.ariaExpanded = "false";
+  search.removeAttribute("aria-activedescendant");
+}
+
+function activate(option) {
+  for (const item of matches.children) item.ariaSelected = String(item === option);
+  option.scrollIntoView({ block: "nearest" });
+  search.setAttribute("aria-activedescendant", option.id);
+}
+
+async function look() {
+  const mine = ++searches;
+  const words = search.value;
+  let text;
+  const options = [];
+  try {
+    const reply = JSON.parse(await call("/desk/people", { query: words }));
+    for (const match of reply.matches) {
+      const option = document.createElement("li");
+      option.role = "option";
+      option.id = `match${match.row}`;
+      option.dataset.row = match.row;
+      option.ariaSelected = "false";
+      const title = document.createElement("strong");
+      title.textContent = `${match.title}: ${match.decision}`;
+      option.append(title, ` ${match.summary}`);
+      options.push(option);
+    }
+    const more = reply.count - options.length;
+    text = !options.length
+      ? "Nobody is like that. A word is part of a cell, or a whole number; age=38 is a 38 in one column."
+      : more > 0 ? `${more} more: add a word, such as age=38, or a row's number.` : "";
+  } catch (error) {
+    text = sentence(error);
+  }
+  if (mine !== searches) return;
+  listed = words;
+  matches.replaceChildren(...options);
+  at("hint").textContent = text;
+  at("list").hidden = false;
+  search.ariaExpanded = "true";
+  search.removeAttribute("aria-activedescendant");
+}
+
+function pick(option) {
+  close();
+  search.value = "";
+  choosePerson(Number(option.dataset.row));
+}
+
+search.addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(look, 120);
+});
+search.addEventListener("focus", look);
+search.addEventListener("blur", close);
+matches.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
+matches.addEventListener("click", (event) => {
+  const option = event.target.closest("li");
+  if (option) pick(option);
+});
+search.addEventListener("keydown", async (event) => {
+  if (event.key === "Escape") return close();
+  if (!["Enter", "ArrowDown", "ArrowUp"].includes(event.key)) return;
+  event.preventDefault();
+  clearTimeout(typing);
+  while (listed !== search.value) await look(); // it was typed faster than it was found
+  const options = [...matches.children];
+  if (at("list").hidden || !options.length) return;
+  const active = options.findIndex((option) => option.ariaSelected === "true");
+  if (event.key === "Enter") return pick(options[Math.max(active, 0)]);
+  const k = event.key === "ArrowDown" ? active + 1 : active < 0 ? -1 : active - 1;
+  activate(options[(k + options.length) % options.length]);
+});
 
 // What people do
 
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("reset", (event) => {
   event.preventDefault();
-  location.hash = "";
+  history.replaceState(null, "", location.pathname);
   start();
 });
-form.addEventListener("input", async (event) => {
-  const { target } = event;
-  if (target.id === "person") {
-    const index = target.value;
-    if (index === "") return setPerson(index);
-    const row = await fetchRow(index);
-    if (!row) return;
-    try {
-      setRow(row);
-    } catch (error) {
-      return fail(error);
-    }
-    setPerson(index);
-  } else if (target.classList.contains("now")) {
-    setPerson("");
-  } else if (target.matches(".low, .high")) {
-    const [a, b] = target.parentElement.querySelectorAll("input");
-    if (Number(a.value) > Number(b.value)) (target === a ? b : a).value = target.value;
+form.addEventListener("input", ({ target }) => {
+  if (target.id === "filter") {
+    const text = target.value.toLowerCase();
+    for (const feature of form.querySelectorAll("details.feature")) feature.hidden = !feature.dataset.name.toLowerCase().includes(text);
+    return;
   }
-  ask();
+  if (!person || fetching) return;
+  if (target.matches(".from, .to")) drag(target.closest(".range"), target);
+  ask(target.classList.contains("now"));
 });
 
-results.addEventListener("click", async (event) => {
-  const { target } = event;
+results.forEach((section) => section.addEventListener("click", async ({ target }) => {
   if (!target.matches("button.receipt")) return;
   const only = target.dataset.only && JSON.parse(target.dataset.only);
   try {
-    const text = await call("/desk/receipt", question(asked[target.closest("section").id], only));
+    const text = await call("/desk/receipt", only ? alone(query, only) : query);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text + "\n"], { type: "application/jsonl" }));
     link.download = "receipt.jsonl";
@@ -290,54 +473,59 @@ results.addEventListener("click", async (event) => {
   } catch (error) {
     target.replaceWith(wrong(error));
   }
-});
+}));
+
+const LARGEST = 5e5; // bytes; receipts have a few thousand
+
+async function checked(file) {
+  if (file.size > LARGEST) return "This file is too large for a receipt of this page.";
+  const records = (await file.text()).split("\n").filter((row) => row.trim());
+  const isRecord = (row) => {
+    try {
+      return String(JSON.parse(row).schema).startsWith("counterpoint-record/");
+    } catch {
+      return false;
+    }
+  };
+  if (!records.length || !records.every(isRecord)) return "This file is no receipt: those are the .jsonl files that the button “Receipt” saves.";
+  const { ok, proved, problems } = JSON.parse(await call("/recheck", { records }));
+  if (!ok) return `This receipt is not true of this model: ${problems[0]}`;
+  return `The receipt is true of this model${proved.every(Boolean) ? " and is proved" : ", but its optimality is not proved"}.`;
+}
 
 at("receipt").addEventListener("change", async (event) => {
   const [file] = event.target.files;
   if (!file) return;
-  const records = (await file.text()).split("\n").filter((line) => line.trim());
-  try {
-    const said = JSON.parse(await call("/recheck", { records }));
-    const proved = said.proved.every(Boolean) ? " and is proved" : ", but its optimality is not proved";
-    at("checked").textContent = said.ok ? `The receipt is true of this model${proved}.` : said.problems.join(" ");
-  } catch (error) {
-    at("checked").textContent = error.message;
-  }
+  at("checked").textContent = "Checking …";
+  const text = await checked(file).catch(sentence);
+  at("checked").textContent = text;
+  at("checked").className = text.startsWith("The receipt is true") ? "right" : "wrong";
 });
 
-async function start() {
-  for (const box of form.querySelectorAll(".range")) {
-    const { low, high, step } = box.dataset;
-    for (const input of box.querySelectorAll("input")) {
-      input.min = 0;
-      input.max = Math.round((high - low) / step);
-    }
-  }
+// The decision stays in sight, in a line, where the answer is not
+
+new IntersectionObserver(([entry]) => {
+  at("line").hidden = entry.isIntersecting || entry.boundingClientRect.top > 0;
+}).observe(results[0]);
+
+function start() {
+  const list = at("target");
+  const preset = list && Math.max(0, [...list.options].findIndex((option) => option.defaultSelected));
+  const blank = { keep: [], ranges: {}, effort: {}, target: list && values.get(list)[preset] };
+  let mark = {};
   try {
-    const wish = JSON.parse(decodeURIComponent(location.hash.slice(1)));
-    write(wish);
-    checkPerson(wish);
+    mark = { ...blank, ...JSON.parse(decodeURIComponent(location.hash.slice(1))) };
+    write(mark);
   } catch {
-    const first = form.dataset.first;
-    const row = await fetchRow(first);
-    if (!row) return;
-    const list = at("target");
-    const preset = list && Math.max(0, [...list.options].findIndex((option) => option.defaultSelected));
-    try {
-      write({ row, keep: [], ranges: {}, effort: {}, person: first, target: list && values.get(list)[preset] });
-    } catch (error) {
-      return fail(error);
-    }
+    write(blank); // there is no bookmark, or none of this page
   }
-  ask();
+  if (!Number.isInteger(mark.row)) choosePerson(Number(form.dataset.first));
+  else if (mark.of === form.dataset.people) choosePerson(mark.row);
+  else fail(new Error("This bookmark is about a person of other data than those that are offered here. Search for a person."));
 }
 
-// A bookmark may be older than the people who are offered
+// On a phone the answer and other plans are not to be a long way apart
 
-async function checkPerson(wish) {
-  const row = wish.person && JSON.parse(await call(`/desk/rows/${wish.person}`).catch(() => "{}"));
-  if (row && person === wish.person && Object.keys(wish.row).some((name) => row[name] !== wish.row[name])) setPerson("");
-}
-
+if (matchMedia("(max-width: 60rem)").matches) for (const feature of form.querySelectorAll("details.feature")) feature.open = false;
 addEventListener("hashchange", start);
 start();

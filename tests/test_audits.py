@@ -372,6 +372,19 @@ def test_rules_are_said_with_the_names_of_the_texts(rule: cp.Constraint, text: s
     assert AuditWords.of(None, ("a", "b"), None).rule(rule) == str(rule)
 
 
+def test_numbers_of_rules_are_no_names_of_columns():
+    texts = Texts({1: Wording(name="one"), 2: Wording(name="two", scale=10.0)})
+    words = AuditWords.of(texts, (1, 2), None)
+    for rule, text in (
+        (cp.Immutable(1, protected=True), "one is immutable (protected)"),
+        (cp.MaxChanges(2), "at most 2 features may change"),
+        (cp.Bounds(2, low=1.5, rise=0.1), "two is at least 15 and rises by at most 1"),
+        (cp.Clearance(2, 1), "two ends at least 1 beyond each threshold that it crosses"),
+    ):
+        assert words.rule(rule).removesuffix(" (numbers as in the data)") == text
+    assert words.rule(cp.Linear({2: 1.0}, low=3)) == "two is at least 3 (numbers as in the data)"
+
+
 def test_what_data_showed_is_no_rule_but_is_said():
     frame = people()
     model = linear([1.0, 1.0], -3.0)

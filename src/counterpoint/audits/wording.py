@@ -26,6 +26,8 @@ COSTS: dict[type[cp.Cost], str] = {
 }
 
 
+NAMES = {"feature", "features", "first", "second"}
+"""Fields of constraints whose numbers are names of columns."""
 PLAIN = (cp.Immutable, cp.Monotone, cp.WithinObserved, cp.MaxChanges)
 """Rules whose words hold no number in units of a feature."""
 
@@ -141,8 +143,9 @@ class AuditWords:
         twin = copy(rule)
         for field in fields(rule):
             if field.init:
-                renamed = self._in_words(getattr(rule, field.name))
-                object.__setattr__(twin, field.name, renamed)
+                value = getattr(rule, field.name)
+                if field.name in NAMES or not is_number(value):  # a column's name may be a number
+                    object.__setattr__(twin, field.name, self._in_words(value))
         return twin
 
     def _in_words(self, value: Any) -> Any:
@@ -155,13 +158,16 @@ class AuditWords:
                 for k, v in value.items()
             }
             return words if len(words) == len(value) else value  # two features of one name
-        known = isinstance(value, Hashable) and value in self.speech.texts.features
-        return self.speech.name(value) if known else value
+        is_name = isinstance(value, Hashable) and value in self.speech.texts.features
+        return self.speech.name(value) if is_name and not isinstance(value, bool) else value
 
 
 def _values(rule: Any) -> tuple[Any, ...]:
-    """Return the values of a constraint's fields."""
-    return tuple(getattr(rule, field.name) for field in fields(rule)) if is_dataclass(rule) else ()
+    """Return the values of a constraint's fields; numbers only where they are names."""
+    if not is_dataclass(rule):
+        return ()
+    values = ((field.name, getattr(rule, field.name)) for field in fields(rule))
+    return tuple(value for name, value in values if name in NAMES or not is_number(value))
 
 
 def _names_in(value: Any, names: Mapping[Hashable, Any]) -> Iterator[Hashable]:

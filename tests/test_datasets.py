@@ -55,6 +55,10 @@ def test_the_description_has_each_column_its_source_and_its_licence():
     assert described == credit.feature_names
     for words in ("Hofmann, H. (1994)", "10.24432/C5NC77", "CC BY 4.0", "BSD 3-Clause", "Ustun"):
         assert words in credit.DESCR
+    numbers = credit.data.select_dtypes("number")
+    flags = numbers.columns[numbers.isin([0, 1]).all()]
+    assert (len(numbers.columns) - len(flags), 29 - len(numbers.columns), len(flags)) == (7, 2, 20)
+    assert "Seven columns of whole numbers, two of text, and twenty of 0 and 1" in credit.DESCR
     for name in ("Age", "LoanDuration", "LoanAmount"):
         low, high = credit.data[name].agg(["min", "max"])
         assert f"{low} to {high} |" in next(

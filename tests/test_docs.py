@@ -200,6 +200,7 @@ SHOWN = {
     "text",
     "output",
     "{toctree}",
+    "{include}",
     "{eval-rst}",
     "{note}",
     "{warning}",

@@ -177,6 +177,15 @@ def test_labels_of_decisions_are_words():
     assert marks == {"predicts no", "predicts yes", "the row (no)", "the answer (yes)"}
 
 
+def test_labels_that_are_floats_are_no_predictions_of_a_regressor():
+    X = np.array([[0.0, 1.5], [1.0, 0.2], [2.0, 1.1], [3.0, 0.4]])
+    model = LogisticRegression().fit(X, np.array([1.0, 1.0, 2.0, 2.0]))
+    shown = RegionsDisplay.from_answer(cp.Explainer(model, data=X).explain(X[:1], 2.0)[0]).plot()
+    marks = {text.get_text() for text in shown.ax_.get_legend().get_texts()}
+    assert marks == {"predicts 1", "predicts 2", "the row (1)", "the answer (2)"}
+    assert len(shown.figure_.axes) == 1
+
+
 def test_regions_of_a_regressor():
     X = np.random.default_rng(0).normal(size=(40, 3))
     model = LinearRegression().fit(X, X @ [1.0, 2.0, 0.5])

@@ -264,7 +264,8 @@ class RegionsDisplay:
     x, y
         (p,) and (q,) values of each; whole ones of `Integer` features.
     decisions
-        (q, p) what the model predicts, a line for each value of ``y``.
+        (q, p) what the model predicts, a line for each value of ``y``; floats of a regressor, else
+        objects.
     row, answer
         The two points.
     predictions
@@ -322,7 +323,10 @@ class RegionsDisplay:
         points = np.repeat(after[None, :], len(x) * len(y) + 2, axis=0)
         points[0] = before
         points[2:, a], points[2:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
-        predicted = np.asarray(batch.query.model.form.predict(described.expand(points)))
+        form = batch.query.model.form
+        predicted = np.asarray(form.predict(described.expand(points)))
+        if not form.has_values:  # labels, also those that are floats
+            predicted = predicted.astype(object)
         names = described.names[a], described.names[b]
         return cls(
             names,

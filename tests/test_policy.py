@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
-from conformance.test_constraints import DEFINED
+from conformance.test_constraints import COMBINATIONS, DEFINED
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -67,6 +67,7 @@ CONSTRAINTS = [
     cp.WithinObserved(),
     cp.WithinObserved("age"),
     *DEFINED,
+    *(constraint for constraint, _ in COMBINATIONS),
 ]
 FEATURES = [
     cp.Continuous("income"),

@@ -43,6 +43,7 @@ def checked() -> dict[type, set[type]]:
             *map(type, test_constraints.CONSTRAINTS),
             *map(type, test_constraints.DEFINED),
             *map(type, test_constraints.CLEAR),
+            *(type(constraint) for constraint, _ in test_constraints.COMBINATIONS),
         },
         Solver: {*test_solvers.BY_NAME.values()},
         Target: {type(t) for form in forms for t in test_forms.targets(form)},

@@ -156,6 +156,18 @@ def one_or_more(value: Any, place: str) -> Any:
     return (_labels if isinstance(value, list | tuple) else a_label)(value, place)
 
 
+def _condition(value: Any, place: str) -> Any:
+    """Read a category, a list of them, or the ends of a number."""
+    if isinstance(value, Mapping):
+        return _table_of(a_number, "a low or a high end")(value, place)
+    return one_or_more(value, place)
+
+
+_conditions = _table_of(
+    _condition, 'values by feature name, such as { home = "rent", age = { high = 18 } }'
+)
+
+
 def _weight(value: Any, place: str) -> Any:
     """Read a number; or of a category, [from, to, cost] for pairs."""
     if not isinstance(value, list | tuple):
@@ -178,6 +190,7 @@ READERS: dict[str, Parameter] = {
     "int": a_count,
     "float": a_number,
     "Mapping[Hashable, float]": _by_name,
+    "Mapping[Hashable, Any]": _conditions,
     "ArrayLike": _matrix,
 }
 """How a parameter of a constraint, or of a family's target, is read, by its annotation."""
@@ -190,7 +203,8 @@ def _by_annotation(cls: type) -> dict[str, Parameter]:
 
     def reader(parameter: inspect.Parameter) -> Parameter:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            return _names
+            is_named = parameter.annotation == "Hashable"
+            return _names if is_named else _list_of(READERS[parameter.annotation], "a list")
         if parameter.name in OF_TARGETS:
             return OF_TARGETS[parameter.name]
         return READERS["str" if "Literal[" in parameter.annotation else parameter.annotation]

@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.numerics import CLOSED, FloatArray, IntArray
+from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import ProofTrees, proved
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Batch
 
-__all__ = ["BoundProof", "Bounding", "Evidence", "RowEvidence", "has_tangents", "proof_size"]
+__all__ = [
+    "BoundProof",
+    "Bounding",
+    "BoxedEvidence",
+    "BoxedProof",
+    "Evidence",
+    "RowEvidence",
+    "SearchedNodes",
+    "has_tangents",
+    "proof_size",
+]
 
 
 def has_tangents(program: Program) -> bool:
@@ -40,6 +50,7 @@ class BoundProof(NamedTuple):
     family_proofs: Sequence[Any] | None = (
         None  # (n,) proofs of a family's own, which it reads itself
     )
+    boxed: BoxedProof | None = None  # of rows that were branched on combinations, besides
 
     def take(self, rows: IntArray) -> BoundProof:
         """Of some rows, in order."""
@@ -48,7 +59,45 @@ class BoundProof(NamedTuple):
         family_proofs = (
             None if self.family_proofs is None else [self.family_proofs[i] for i in rows.tolist()]
         )
-        return BoundProof(self.multipliers[rows], trees, family_proofs)
+        boxed = None if self.boxed is None else self.boxed.take(rows)
+        return BoundProof(self.multipliers[rows], trees, family_proofs, boxed)
+
+    @classmethod
+    def joined(cls, proofs: Sequence[BoundProof]) -> BoundProof:
+        """Those of the rows of several batches, one after the other; none of them is boxed."""
+        counts = [len(proof.multipliers) for proof in proofs]
+        starts = np.cumsum([0, *counts[:-1]]).tolist()
+        trees = [
+            batch._replace(row=batch.row + start)
+            for proof, start in zip(proofs, starts, strict=True)
+            for batch in proof.trees
+        ]
+        own: list[Any] = []
+        for proof, count in zip(proofs, counts, strict=True):
+            own += [None] * count if proof.family_proofs is None else [*proof.family_proofs]
+        family_proofs = None if all(proof is None for proof in own) else own
+        return cls(np.concatenate([p.multipliers for p in proofs]), trees, family_proofs)
+
+
+@final
+class BoxedProof(NamedTuple):
+    """Boxes that cover the domains of some rows, and what proves bounds in them.
+
+    Nothing has to be proved of a box that is empty, or excluded by a forbidden combination.
+    """
+
+    splits: ProofTrees  # whose leaves are the boxes; without multipliers
+    row: IntArray  # (L,) whose boxes the others are, in the order of the leaves of a row
+    leaves: BoundProof  # (L,) of these boxes
+
+    def take(self, rows: IntArray) -> BoxedProof | None:
+        """Of some rows, in order; None if none of these was branched."""
+        place = np.full(max(self.splits.row.max(initial=-1), rows.max(initial=-1)) + 1, -1)
+        place[rows] = np.arange(len(rows))
+        splits, taken = self.splits.take(rows), np.flatnonzero(place[self.row] >= 0)
+        if not len(splits.row):
+            return None
+        return BoxedProof(splits, place[self.row[taken]], self.leaves.take(taken))
 
 
 class Bounding(ABC):
@@ -163,6 +212,62 @@ class HalfSpaceEvidence(Bounding):
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         bound = self.proved.min(axis=1)
         return bound, bound
+
+
+@final
+class SearchedNodes(NamedTuple):
+    """Boxes that were searched together."""
+
+    row: IntArray  # (m,) whose they are
+    is_leaf: BoolArray  # (m,): whether they were not split further
+    evidence: Sequence[Bounding]  # what bounds each piece within them
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BoxedEvidence(Bounding):
+    """What bounds rows in boxes that cover their domains, but for what is forbidden or empty."""
+
+    whole: Sequence[Bounding]  # of each piece, for n rows: whatever is forbidden
+    splits: ProofTrees  # of the rows that were branched; without multipliers
+    batches: Sequence[SearchedNodes]
+    order: IntArray  # the leaves of all batches, by row and by their order in its tree
+
+    @property
+    def is_local(self) -> bool:
+        return any(piece.is_local for piece in self.whole)
+
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+        out = np.min([piece.bounds(reached) for piece in self.whole], axis=0)
+        branched = self.splits.row
+        boxed = np.full(out.shape, np.inf)
+        for row, is_leaf, evidence in self.batches:
+            bounds = np.min([piece.bounds(reached[row]) for piece in evidence], axis=0)
+            for least, bound in zip(boxed, bounds, strict=True):
+                np.minimum.at(least, row[is_leaf], bound[is_leaf])
+        out[:, branched] = np.maximum(out[:, branched], boxed[:, branched])
+        return out[0], out[1]
+
+    @property
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        """The proofs of whole rows with those of their boxes, if all of these are recorded."""
+        pieces = [proof for piece in self.whole for proof in piece.bound_proofs]
+        row = np.concatenate([batch.row[batch.is_leaf] for batch in self.batches])
+        leaves: list[list[BoundProof]] = [[] for _ in pieces]
+        for _, is_leaf, evidence in self.batches:
+            proofs = [proof for piece in evidence for proof in piece.bound_proofs]
+            if len(proofs) != len(pieces):
+                return []
+            for batch, proof in zip(leaves, proofs, strict=True):
+                batch.append(proof.take(np.flatnonzero(is_leaf)))
+        return [
+            piece._replace(
+                boxed=BoxedProof(
+                    self.splits, row[self.order], BoundProof.joined(batch).take(self.order)
+                )
+            )
+            for piece, batch in zip(pieces, leaves, strict=True)
+        ]
 
 
 @final

@@ -32,6 +32,7 @@ __all__ = [
     "SET",
     "ProofTrees",
     "Splits",
+    "boxes",
     "inherited",
     "node_size",
     "pick",
@@ -160,7 +161,7 @@ def proved(program: Program, cases: Batch, trees: ProofTrees) -> FloatArray:
     )
     with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond all bounds prove nothing
         tree = trees.tree
-        low, high, forced = _boxes(program, cases.take(row), tree, trees)
+        low, high, forced = boxes(program, cases.take(row), tree, trees)
         is_leaf = np.flatnonzero(trees.kind == LEAF)
         for start in range(0, len(is_leaf), TOGETHER):
             nodes = is_leaf[start : start + TOGETHER]
@@ -187,20 +188,20 @@ def _bound(
     return bound
 
 
-def _exhausted(program: Program, boxes: Batch) -> Batch:
+def _exhausted(program: Program, leaves: Batch) -> Batch:
     """Return boxes in which the others stay where as many features must change as may."""
     at_most = program.domain.at_most
     if at_most is None:
-        return boxes
-    must = program.domain.must_change(boxes)
+        return leaves
+    must = program.domain.must_change(leaves)
     full = must[:, [block.start for block in at_most.blocks]].sum(axis=1) >= at_most.count
     still = np.zeros(must.shape, dtype=bool)
     for block in at_most.blocks:
         still[:, block] = (full & ~must[:, block.start])[:, None]
-    return boxes.holding(still, boxes.x)
+    return leaves.holding(still, leaves.x)
 
 
-def _boxes(
+def boxes(
     program: Program, cases: Batch, tree: IntArray, trees: ProofTrees
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Return the bounds (N, d) of the boxes of nodes, and which features count as changed in them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,17 @@ from counterpoint.certificate import Claim, Comparison, Status, lower_bounds, re
 from counterpoint.families.registry import families
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
-from counterpoint.programs.evidence import Evidence
+from counterpoint.programs.evidence import BoxedEvidence, Evidence, SearchedNodes
+from counterpoint.programs.proof import LEAF, boxes
 from counterpoint.programs.proof_text import read_proofs
 from counterpoint.records.record import NUMBERS, RecordedQuery
+from counterpoint.search.combinations import is_empty
 from counterpoint.search.search import Union
 
 if TYPE_CHECKING:
-    from counterpoint.programs.evidence import Bounding, BoundProof
+    from counterpoint.programs.evidence import Bounding, BoundProof, BoxedProof
     from counterpoint.programs.program import Program
+    from counterpoint.programs.region import Batch
     from counterpoint.search.query import Query
 
 __all__ = ["concluded", "messages_of", "nothing"]
@@ -109,7 +113,7 @@ def _proved(
         block = np.flatnonzero(mask)
         if len(block):
             evidence = [
-                _evidence(recorded, union, program, x[block], proof.take(block))
+                _evidence(union, program, recorded.cases(program, x[block]), proof.take(block))
                 for program, proof in zip(union.proof_programs, piece_proofs, strict=True)
             ]
             bound[block] = lower_bounds(evidence, cutoff[block], gap)[0]
@@ -117,11 +121,11 @@ def _proved(
     return bound, np.where(answered, small, np.isposinf(bound))
 
 
-def _evidence(
-    recorded: RecordedQuery, union: Union, program: Program, x: FloatArray, proof: BoundProof
-) -> Bounding:
+def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -> Bounding:
     """What bounds one piece of the target: multipliers and trees, or what its family reads."""
-    cases = recorded.cases(program, x)
+    if proof.boxed is not None:
+        whole = _evidence(union, program, cases, proof._replace(boxed=None))
+        return _boxed(union, program, cases, proof.boxed, whole)
     for family in families() if proof.family_proofs is not None or proof.trees else ():
         for condition in (union.lazy, *program.region):
             if type(condition) in family.PROOFS:
@@ -130,6 +134,33 @@ def _evidence(
     if proof.family_proofs is not None:
         raise ValueError("there is a proof of a kind that is not known")
     return Evidence.of_proof(program, cases, proof)
+
+
+def _boxed(
+    union: Union, program: Program, cases: Batch, boxed: BoxedProof, whole: Bounding
+) -> BoxedEvidence:
+    """What bounds one piece in boxes that cover the domains of some rows.
+
+    What a forbidden combination excludes, and what is empty, holds no answer.
+    """
+    if union.combinations is None:
+        raise ValueError("there are boxes in a proof, and no combination is forbidden")
+    splits = boxed.splits
+    row = splits.row[splits.tree]
+    low, high, _ = boxes(program, cases.take(splits.row), splits.tree, splits)
+    excluded = is_empty(program.domain, low, high)
+    excluded |= union.combinations.forbid(low, high, cases.x[row]).any(axis=1)
+    leaf = np.flatnonzero((splits.kind == LEAF) & ~excluded)
+    leaf = leaf[np.argsort(row[leaf], kind="stable")]
+    order = np.argsort(boxed.row, kind="stable")
+    if not np.array_equal(row[leaf], boxed.row[order]):
+        raise ValueError("the boxes of a proof do not fit what is proved of them")
+    batches = []
+    if len(leaf):
+        inside = replace(cases.take(row[leaf]), low=low[leaf], high=high[leaf])
+        evidence = _evidence(union, program, inside, boxed.leaves.take(order))
+        batches = [SearchedNodes(row[leaf], np.ones(len(leaf), dtype=bool), [evidence])]
+    return BoxedEvidence([whole], splits, batches, np.arange(len(leaf)))
 
 
 def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:

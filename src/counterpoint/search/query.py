@@ -15,7 +15,8 @@ from counterpoint.numerics import EPS, MISSING, BoolArray, FloatArray
 from counterpoint.problem.constraints import Constraint
 from counterpoint.problem.costs import Cost, EncodedCost
 from counterpoint.problem.targets import OtherLabel, Requirement, Target
-from counterpoint.programs.program import Program, kinds_region
+from counterpoint.programs.combinations import ForbiddenCombinations
+from counterpoint.programs.program import Program, kinds_region, relaxed
 from counterpoint.programs.region import Region
 from counterpoint.rows import lattice
 from counterpoint.rows.encoding import RowBatch, encode
@@ -111,6 +112,7 @@ class Query:
     def _regions(self) -> Sequence[Region]:
         """The regions of the target in that form, if there are two, which suits the cost."""
         program, form, target = self.actionable, self.model.form, self.target
+        program = relaxed(program, ForbiddenCombinations)
         second_form = form.otherwise
         smooth = not (
             self.is_discrete or program.encoded_cost.absolute[program.domain.numeric].any()

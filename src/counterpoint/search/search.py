@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter, thread_time
 from typing import final, overload
 
@@ -23,6 +23,7 @@ from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.conditions import (
     AtMost,
     CutOracle,
@@ -35,6 +36,7 @@ from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, has_t
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Batch, Domain, LazyUnion, Region
+from counterpoint.search.combinations import BoxTrees
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
@@ -206,10 +208,15 @@ class Union(Sequence[Subproblem]):
     lazy: LazyUnion | None = None
     aim: StartHint = field(default_factory=StartHint)  # where to look
     half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
+    combinations: ForbiddenCombinations | None = None  # what none of its programs knows
 
     @classmethod
     def of(cls, program: Program, regions: Sequence[Region], aim: StartHint | None = None) -> Union:
         """What is possible without the target, within the regions whose union is the target."""
+        combinations = [c for c in program.region if isinstance(c, ForbiddenCombinations)]
+        if combinations:
+            union = cls.of(relaxed(program, ForbiddenCombinations), regions, aim)
+            return replace(union, combinations=ForbiddenCombinations.joined(combinations))
         if isinstance(regions, LazyUnion) and regions.size > LISTED:
             return cls(program, (), regions)
         if isinstance(regions, HalfSpaces) and len(regions) > 1:
@@ -249,7 +256,10 @@ class Union(Sequence[Subproblem]):
     def asked(self) -> Program:
         """The cost over what is possible, with what the target charges but not its demands."""
         charged = (program for program in self._programs if LogLoss in program.condition_types)
-        return next(charged, self.program)
+        program = next(charged, self.program)
+        if self.combinations is None:
+            return program
+        return Program(program.encoded_cost, program.region & Region((self.combinations,)))
 
     @cached_property
     def proof_programs(self) -> tuple[Program, ...]:
@@ -387,7 +397,87 @@ def search(
     ``safety_margins`` besides, if these depend on where they are; ``starting_points`` are those
     that meet target and constraints, for a search that takes long.
     """
-    incumbent = Incumbents(cases, effort, starting_points=starting_points)
+    if pieces.combinations is not None:
+        _require_boxes(pieces, safety_margins)
+        return _search_outside(pieces, pieces.combinations, cases, effort, starting_points)
+    return _search_union(pieces, cases, effort, safety_margins, starting_points)
+
+
+def _require_boxes(pieces: Union, safety_margins: SafetyMargins | None) -> None:
+    """Raise `NoSolver` for a family of models that is not searched in boxes."""
+    kinds = pieces.condition_types | {type(safety_margins)}
+    for family in families():
+        home = family.__name__.removesuffix("family")
+        if not family.TABLES and any(kind.__module__.startswith(home) for kind in kinds):
+            raise NoSolver(
+                "Combinations that do not occur (Implies, Forbidden, ObservedCombinations) are "
+                "taken for linear, additive and tree models. Leave them out for this model."
+            )
+
+
+def _search_outside(
+    pieces: Union,
+    combinations: ForbiddenCombinations,
+    cases: Batch,
+    effort: Effort,
+    starting_points: StartingPoints,
+) -> Incumbents:
+    """Search outside of forbidden combinations: boxes in the place of rows whose points are in one.
+
+    They share a row's time, and are searched within half the gap, so that what is left of it is
+    enough to pass boxes over.
+    """
+    incumbent = _search_union(pieces, cases, effort, None, starting_points)
+    trees, program = BoxTrees(combinations, pieces.program.domain, cases), pieces.asked
+    rows = np.flatnonzero(trees.violated(incumbent.points, cases.x) >= 0)
+    if not len(rows):
+        return incumbent
+    points = incumbent.points[rows]
+    trees.add_roots(rows, points, program.objective(points, cases.take(rows)))
+    finer = replace(effort, gap=0.5 * effort.gap)
+    end = np.inf if effort.seconds is None else perf_counter() + effort.seconds * len(rows)
+    while perf_counter() < end and (boxes := trees.next(finer.gap)) is not None:
+        row, share = trees.rows, finer.until(end).shared(len(boxes))
+        starts = partial(_starts_within, boxes, row, starting_points)
+        result = _search_union(pieces, boxes, share, None, starts, trees.reached[row])
+        trees.learn(result.points, program.objective(result.points, boxes), result.evidence)
+        incumbent.limited[row[result.limited]] = True
+        for place in np.flatnonzero(trees.improved).tolist():
+            i = int(row[place])
+            incumbent.piece[i] = result.piece[place]
+            incumbent.written.pop(i, None)
+            if place in result.written:
+                incumbent.written[i] = result.written[place]
+    incumbent.limited[trees.unfinished(finer.gap)] = True
+    incumbent.closed[rows] = False
+    incumbent.points = np.array(incumbent.points)
+    incumbent.points[rows], incumbent.objective[rows] = trees.points[rows], trees.reached[rows]
+    incumbent.piece[rows[np.isinf(trees.reached[rows])]] = -1
+    incumbent.evidence = trees.evidence(incumbent.evidence)
+    return incumbent
+
+
+def _starts_within(
+    boxes: Batch, row: IntArray, starting_points: StartingPoints, place: int, end: float
+) -> FloatArray:
+    """(m, d) answers to begin with that lie in one of the boxes of some rows."""
+    points = starting_points(int(row[place]), end)
+    if not len(points):
+        return points
+    inside = (points >= boxes.low[place]) & (points <= boxes.high[place])
+    return np.asarray(points[inside.all(axis=1)])
+
+
+def _search_union(
+    pieces: Union,
+    cases: Batch,
+    effort: Effort,
+    safety_margins: SafetyMargins | None,
+    starting_points: StartingPoints,
+    reached: FloatArray | None = None,
+) -> Incumbents:
+    """`search`, whatever is forbidden, for points that cost less than what is reached (n,)."""
+    incumbent = Incumbents(cases, effort, reached, starting_points)
     kinds = pieces.condition_types | {type(safety_margins)}
     for family in families():
         for kind in kinds & family.SEARCHES.keys():

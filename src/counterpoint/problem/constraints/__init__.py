@@ -1,5 +1,6 @@
 """What a person can or may change, in feature names and feature units."""
 
+from counterpoint.problem.constraints.combinations import Forbidden, Implies
 from counterpoint.problem.constraints.features import (
     Bounds,
     Clearance,
@@ -22,6 +23,8 @@ CONSTRAINTS: tuple[type[Constraint], ...] = (
     WithinObserved,
     Ellipsoid,
     Clearance,
+    Forbidden,
+    Implies,
     Linear,
     SameChange,
     OppositeChange,
@@ -39,7 +42,9 @@ __all__ = [
     "Clearance",
     "Constraint",
     "Ellipsoid",
+    "Forbidden",
     "Immutable",
+    "Implies",
     "Linear",
     "MaxChanges",
     "Monotone",

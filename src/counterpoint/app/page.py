@@ -27,11 +27,15 @@ from counterpoint.app.words import (
     plain,
     ranking,
     rule_in_words,
+    standing,
     weights_of,
 )
 
 __all__ = ["page"]
 
+DIGITS = 3
+"""Significant digits of a number that is to change: nobody earns 41237.12."""
+FURTHER = "the cheapest of all further plans"
 PLANS = 3
 """Plans that stand side by side, the cheapest among them."""
 FOLDED = 8
@@ -89,38 +93,46 @@ def _add_answers(routes: APIRouter, dashboard: Dashboard, view: View, rendered: 
         if refusals:
             return rendered("refused.html", refusals=refusals)
         with dashboard.turn():
-            best = _answers(dashboard, request)[0]
+            (best, exact), *_ = _answers(dashboard, request)
             if best.status is cp.Status.INVALID:
                 return rendered("answer.html", answer=best, decisions=[])
             label = view.label(dashboard.target(request))
             rows: list[Any] = [request.rows[0], *([best.row] if best.found else [])]
-            decisions = view.decisions(rows, label)
-            return rendered("answer.html", answer=best, decisions=decisions, label=label)
+            decisions, (claim, sentence) = view.decisions(rows, label), standing(best, exact)
+            values = {"answer": best, "decisions": decisions, "label": label}
+            return rendered("answer.html", **values, claim=claim, sentence=sentence)
 
     @routes.post("/desk/why")
     def why(request: ExplainRequest) -> HTMLResponse:
         with dashboard.turn():
-            conflict = _answers(dashboard, request)[0].conflict
+            conflict = dashboard.answers(request)[0][0].conflict
         reasons = [] if conflict is None else view.reasons(request, conflict)
         return rendered("why.html", conflict=conflict, reasons=reasons)
 
     @routes.post("/desk/plans")
     def plans(request: ExplainRequest) -> HTMLResponse:
         with dashboard.turn():
-            answers = _answers(dashboard, request.model_copy(update={"n": PLANS}))
-            plans = [answer for answer in answers if answer.found]
-            way = view.way(request) if plans else None
-            return rendered("plans.html", plans=plans, way=way)
+            pairs = _answers(dashboard, request.model_copy(update={"n": PLANS}))
+            pairs = [(answer, exact) for answer, exact in pairs if answer.found]
+            cards = [
+                (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, FURTHER))
+                for answer, exact in pairs[1:]
+            ]
+            way = view.way(request) if pairs else None
+            return rendered("plans.html", cards=cards, way=way)
 
     @routes.post("/desk/receipt")
     def receipt(request: ExplainRequest) -> dict[str, Any]:
         with dashboard.turn():
-            return _answers(dashboard, request)[0].to_record()
+            return _answers(dashboard, request)[0][0].to_record()
 
 
-def _answers(dashboard: Dashboard, request: ExplainRequest) -> cp.Counterfactuals:
-    """Return the answers that the page shows: the one place where they are made readable."""
-    return dashboard.answers(request)[0]
+def _answers(
+    dashboard: Dashboard, request: ExplainRequest
+) -> list[tuple[cp.Counterfactual, cp.Counterfactual]]:
+    """Return the answers that the page shows, in few digits, and each in all its digits."""
+    exact = dashboard.answers(request)[0]
+    return [*zip(exact.rounded(DIGITS), exact, strict=True)]
 
 
 def _renderer(dashboard: Dashboard) -> Any:
@@ -136,7 +148,6 @@ def _renderer(dashboard: Dashboard) -> Any:
         "listing": listing,
         "percent": percent,
         "plain": plain,
-        "ranking": ranking,
     }
 
     def rendered(name: str, **values: Any) -> HTMLResponse:

@@ -24,6 +24,7 @@ __all__ = [
     "plain",
     "ranking",
     "rule_in_words",
+    "standing",
     "weights_of",
 ]
 
@@ -62,11 +63,28 @@ def least(value: float) -> str:
     return number(float(Decimal(value).quantize(unit, ROUND_FLOOR)), 3)
 
 
+def standing(
+    answer: cp.Counterfactual, exact: cp.Counterfactual, best: str = "the cheapest possible change"
+) -> tuple[str, str]:
+    """Return how near to the best an answer in few digits is: the claim, and a sentence.
+
+    What was known of the answer in all its digits, as the claim says, holds of its lower bound.
+    """
+    certificate, claim = answer.certificate, exact.certificate.claim
+    settled = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
+    if not settled or certificate.bound <= 0.0:
+        return certificate.claim, clipped(answer.message)
+    excess = math.ceil(1e3 * (certificate.objective / certificate.bound - 1.0)) / 10
+    source = "proved" if claim is cp.Claim.PROVED else "as a solver reports"
+    sentence = f"In few digits, at most {number(excess, 3)} % above {best} ({source})."
+    return claim, sentence
+
+
 def ranking(plan: cp.Counterfactual, cheapest: cp.Counterfactual) -> str:
     """Return how a plan ranks: what it costs beyond the cheapest, and which features it changes."""
     extra, names = plan.cost - cheapest.cost, list(plan.changes)
-    cost = f"{few(abs(extra))} {'more' if extra > 0 else 'less'} than the cheapest"
-    cost = "as much as the cheapest" if few(extra) == "0" else cost
+    is_more = extra > 0.0 and few(extra) != "0"  # few digits may cost the cheapest more
+    cost = f"{few(extra)} more than the cheapest" if is_more else "as much as the cheapest"
     features = listing(names) if len(names) <= 3 else f"{len(names)} features"
     return f"Costs {cost}, changes only {features}."
 

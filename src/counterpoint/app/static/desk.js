@@ -480,17 +480,19 @@ const LARGEST = 5e5; // bytes; receipts have a few thousand
 async function checked(file) {
   if (file.size > LARGEST) return "This file is too large for a receipt of this page.";
   const records = (await file.text()).split("\n").filter((row) => row.trim());
-  const isRecord = (row) => {
-    try {
-      return String(JSON.parse(row).schema).startsWith("counterpoint-record/");
-    } catch {
-      return false;
-    }
-  };
-  if (!records.length || !records.every(isRecord)) return "This file is no receipt: those are the .jsonl files that the button “Receipt” saves.";
+  let parsed = [];
+  try {
+    parsed = records.map((row) => JSON.parse(row));
+  } catch {
+    // no record
+  }
+  if (!parsed.length || !parsed.every((record) => String(record?.schema).startsWith("counterpoint-record/"))) return "This file is no receipt: those are the .jsonl files that the button “Receipt” saves.";
   const { ok, proved, problems } = JSON.parse(await call("/recheck", { records }));
   if (!ok) return `This receipt is not true of this model: ${problems[0]}`;
-  return `The receipt is true of this model${proved.every(Boolean) ? " and is proved" : ", but its optimality is not proved"}.`;
+  if (proved.every(Boolean)) return "The receipt is true of this model and is proved.";
+  const excess = Math.max(...parsed.map(({ objective, proved_bound: bound }) => (bound > 0 ? objective / bound - 1 : Infinity)));
+  if (!Number.isFinite(excess)) return "The receipt is true of this model, but its optimality is not proved.";
+  return `The receipt is true of this model: at most ${Math.ceil(1000 * excess) / 10} % above the cheapest possible change (proved).`;
 }
 
 at("receipt").addEventListener("change", async (event) => {

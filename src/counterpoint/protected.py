@@ -43,7 +43,7 @@ class Influence:
         (n,): whether the model decides otherwise for other values of these columns alone.
     undecided
         (n,): whether that is not known: no such values were found, and it is not proved that there
-        are none; or the row cannot be used.
+        are none; or the row cannot be used, or was not asked about.
     answers
         Row → the nearest such values, with the certificate, where it decides otherwise.
     """
@@ -79,6 +79,8 @@ def influence(
     explainer: cp.Explainer,
     answers: cp.Counterfactuals,
     features: Iterable[Hashable] | None = None,
+    *,
+    rows: Iterable[int] | None = None,
 ) -> Influence:
     """How much of the score protected columns carry, and whether they alone decide.
 
@@ -102,6 +104,9 @@ def influence(
         To the rows that are asked about; their targets count, and the rows as they came in.
     features
         The columns; None for those of `Immutable` constraints with ``protected=True``.
+    rows
+        Positions of the rows that are asked about, such as a sample; None for all. Of the others
+        nothing is known.
 
     Returns
     -------
@@ -148,22 +153,23 @@ def influence(
     decides, undecided = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
     nearest: dict[int, cp.Counterfactual] = {}
     blocks = [np.arange(answers.features.width)[answers.features.columns(j)] for j in names]
+    usable = np.setdiff1d(np.arange(n) if rows is None else [*rows], [*answers.problems])
     for target, which in targets_with_rows(answers):
-        rows = np.setdiff1d(which, [*answers.problems])
-        if not len(rows):
+        at = np.intersect1d(which, usable)
+        if not len(at):
             continue
-        x, requirement = answers.features.expand(answers.before[rows]), target.requirement
+        x, requirement = answers.features.expand(answers.before[at]), target.requirement
         # under noise: by the weights as they are known
         wanted = cp.Label(requirement.labels) if requirement.chance is not None else target
         noise = form.noise(x, answers.query.eps)
-        margin[rows] = form.margin(x, wanted)
-        contribution[rows] = _contribution(form, wanted, x, points, np.concatenate(blocks), noise)
+        margin[at] = form.margin(x, wanted)
+        contribution[at] = _contribution(form, wanted, x, points, np.concatenate(blocks), noise)
         for k, block in enumerate(blocks):
-            contributions[rows, k] = _contribution(form, wanted, x, points, block, noise)
-        alone = _alone(explainer, answers, rows, wanted, names)
+            contributions[at, k] = _contribution(form, wanted, x, points, block, noise)
+        alone = _alone(explainer, answers, at, wanted, names)
         nearest |= {i: answer for i, answer in alone.items() if answer.found}
-        decides[rows] = [i in alone and alone[i].found for i in rows.tolist()]
-        undecided[rows] = [not _is_settled(alone.get(i)) for i in rows.tolist()]
+        decides[at] = [i in alone and alone[i].found for i in at.tolist()]
+        undecided[at] = [not _is_settled(alone.get(i)) for i in at.tolist()]
     return Influence(names, margin, contribution, contributions, decides, undecided, nearest)
 
 

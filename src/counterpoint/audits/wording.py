@@ -13,7 +13,8 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import InvalidInput, is_number, some
-from counterpoint.letters.texts import Speech, Texts
+from counterpoint.letters.speech import Speech
+from counterpoint.letters.texts import Texts
 
 __all__ = ["AuditWords", "filled", "percent", "probability"]
 

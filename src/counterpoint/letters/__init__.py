@@ -1,6 +1,8 @@
 """Letters: principal reasons and rounded advice in sentences, re-checked by the model."""
 
-from counterpoint.letters.texts import Reason, Texts, Wording
+from counterpoint.letters.layout import Part
+from counterpoint.letters.speech import Reason
+from counterpoint.letters.texts import Texts, Wording, draft
 from counterpoint.letters.writing import Letter, letter, write_letters
 
-__all__ = ["Letter", "Reason", "Texts", "Wording", "letter", "write_letters"]
+__all__ = ["Letter", "Part", "Reason", "Texts", "Wording", "draft", "letter", "write_letters"]

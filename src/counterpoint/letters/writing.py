@@ -1,21 +1,35 @@
-"""Letters: rounded advice that the model confirms, and the principal reasons."""
+"""Letters: what the model decided, the principal reasons, and what would change it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
-from counterpoint.letters.texts import Reason, Speech, Texts
-from counterpoint.protected import opposite, targets_with_rows
+from counterpoint.letters.advice import asking_under, holds_beyond, rounded_answers
+from counterpoint.letters.layout import (
+    SUPPLIED,
+    Part,
+    Template,
+    checked_parts,
+    html_of,
+    template_of,
+    text_of,
+)
+from counterpoint.letters.speech import Reason, Speech
+from counterpoint.letters.texts import Texts, check_words
+from counterpoint.protected import influence, protected_features, targets_with_rows
 
 __all__ = ["Letter", "letter", "write_letters"]
+
+Supplied = Mapping[str, str | Sequence[str]]
+"""Parts of letters that a caller supplies: one text for all letters, or one for each."""
 
 
 @final
@@ -35,8 +49,12 @@ class Letter:
         For each answer: name → a sentence about it.
     exact
         For each answer: the features whose values could not be rounded.
+    parts
+        Name → paragraphs, in the order of the letter.
     text
-        All of it.
+        All of it; with a template, what that makes of it.
+    language
+        The code of the language, such as "en".
     """
 
     status: cp.Status
@@ -44,19 +62,28 @@ class Letter:
     values: tuple[dict[Hashable, Any], ...]
     sentences: tuple[dict[Hashable, str], ...]
     exact: tuple[tuple[Hashable, ...], ...]
+    parts: dict[str, tuple[Part, ...]]
     text: str
+    language: str
 
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def html(self) -> str:
+        """The parts as a page of HTML that stands alone, whatever the template."""
+        return html_of(self.parts, self.language)
 
-def letter(
+
+def letter(  # noqa: PLR0913 (as `write_letters`)
     explainer: cp.Explainer,
     answer: cp.Counterfactual | Sequence[cp.Counterfactual],
     texts: Texts | str | PathLike[str] | None = None,
     *,
-    language: str = "en",
+    language: str | PathLike[str] = "en",
     protected: Iterable[Hashable] = (),
+    parts: Mapping[str, str] | None = None,
+    template: str | PathLike[str] | None = None,
 ) -> Letter:
     """Write the letter about one row.
 
@@ -66,7 +93,7 @@ def letter(
         What gave the answer.
     answer
         One answer, or several to the same row (``alternatives[i]``).
-    texts, language, protected
+    texts, language, protected, parts, template
         As for `write_letters`.
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
@@ -78,18 +105,21 @@ def letter(
         )
     batch, first = several[0].batch, several[0].position
     rows = slice(first, several[-1].position + 1)
-    row_answers = batch.part(rows, batch.table.take(rows))
+    writer = _writer(texts, language, template)
     together = [[single.position - first for single in several]]
-    return _letters(explainer, row_answers, together, Speech.of(texts, language), protected)[0]
+    row_answers = batch.part(rows, batch.table.take(rows))
+    return _letters(explainer, row_answers, together, writer, protected, parts)[0]
 
 
-def write_letters(
+def write_letters(  # noqa: PLR0913 (options have names)
     explainer: cp.Explainer,
     answers: cp.Counterfactuals | cp.Alternatives,
     texts: Texts | str | PathLike[str] | None = None,
     *,
-    language: str = "en",
+    language: str | PathLike[str] = "en",
     protected: Iterable[Hashable] = (),
+    parts: Supplied | None = None,
+    template: str | PathLike[str] | None = None,
 ) -> list[Letter]:
     """Write the letters about all rows.
 
@@ -103,6 +133,9 @@ def write_letters(
     its changes is undone. For a row without an answer they come from the answer that there would be
     if only `Immutable` and `WithinObserved` held.
 
+    Where the score of a row that misses the target depends on protected columns, the letter says
+    so, by `counterpoint.protected.influence`.
+
     Parameters
     ----------
     explainer
@@ -111,70 +144,128 @@ def write_letters(
         What it gave: one answer to each row, or several.
     texts
         What to say of features and decisions: `Texts`, or a file of them; None for the names of
-        columns and labels.
+        columns and labels, if these are words.
     language
-        "en" or "de".
+        "en" or "de", or a ``.toml`` file that words all that theirs do.
     protected
-        Features that no letter may name; the explainer has to keep them `Immutable`.
+        Features that must not decide, besides those of ``Immutable(..., protected=True)``. The
+        explainer has to keep them `Immutable`, and to have data.
+    parts
+        Parts of the letter by name: ``creditor``, ``recipient``, ``date``, ``reference``,
+        ``salutation``, ``rights`` and ``signature``; one text for all letters, or one for each.
+        They come before those of the texts. What is not supplied is left out, but for ``rights``,
+        which then says only that rights are not limited.
+    template
+        A layout of your own, in Jinja2: a path, or the text. It has all parts, and ``decision``,
+        ``reasons`` (each with ``code``, ``text``, ``feature``, ``share``), ``protected``,
+        ``outcome``, ``ways`` (a list of sentences each), ``checked``, ``status``, ``target``. It
+        runs in a sandbox, and a name that is not known is an error.
 
     Raises
     ------
     InvalidInput
-        If a feature that may change has no text, a text is about an unknown feature, a protected
-        feature may change, or the target demands nothing (`Tradeoff`).
+        If a feature that may change, one of its values or a decision has no words, a text is about
+        an unknown feature, a protected feature may change, the target demands nothing
+        (`Tradeoff`), or a template cannot be filled in.
+    MissingExtra
+        If a template is passed and Jinja2 is not installed.
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
     all_of(cp.Counterfactuals | cp.Alternatives, (answers,), "the answers of an Explainer")
-    speech = Speech.of(texts, language)
+    writer = _writer(texts, language, template)
     if isinstance(answers, cp.Counterfactuals):
-        return _letters(explainer, answers, [[i] for i in range(len(answers))], speech, protected)
+        groups = [[i] for i in range(len(answers))]
+        return _letters(explainer, answers, groups, writer, protected, parts)
     ends = np.cumsum(np.bincount(answers.row, minlength=len(answers)))
     groups = [g.tolist() for g in np.split(np.arange(len(answers.row)), ends[:-1])]
-    return _letters(explainer, answers.answers, groups, speech, protected)
+    return _letters(explainer, answers.answers, groups, writer, protected, parts)
+
+
+@final
+@dataclass(frozen=True)
+class _Writer:
+    """Words and layout of letters."""
+
+    speech: Speech
+    language: str
+    template: Template | None
+
+
+def _writer(
+    texts: Texts | str | PathLike[str] | None,
+    language: str | PathLike[str],
+    template: str | PathLike[str] | None,
+) -> _Writer:
+    layout = None if template is None else template_of(template)
+    return _Writer(Speech.of(texts, language), Path(language).stem, layout)
 
 
 def _letters(
     explainer: cp.Explainer,
     answers: cp.Counterfactuals,
     groups: list[list[int]],
-    speech: Speech,
+    writer: _Writer,
     protected: Iterable[Hashable],
+    parts: Supplied | None,
 ) -> list[Letter]:
-    """A letter for each group of answers to one row."""
-    _check(explainer, answers, speech.texts, protected)
-    rounded, exact = _rounded(explainer, answers, speech.texts)
-    beyond = _beyond(explainer, rounded)
+    """Write a letter for each group of answers to one row."""
+    speech, template = writer.speech, writer.template
+    names = (*dict.fromkeys([*protected_features(explainer), *protected]),)
+    _check(explainer, answers, speech.texts, names)
+    expected = None if template else SUPPLIED
+    constant = checked_parts(speech.texts.parts, len(groups), expected)
+    supplied = checked_parts(parts, len(groups), expected)
+    rounded, exact = rounded_answers(explainer, answers, speech.texts)
+    beyond = holds_beyond(explainer, rounded)
+    first = [group[0] for group in groups]
+    now = _now(explainer, answers)
+    reasons = _reasons(explainer, answers, first, speech)
+    statuses, out = answers.status, []
+    refused = [i for i in first if statuses[i] not in (cp.Status.ALREADY, cp.Status.INVALID)]
+    result = influence(explainer, answers, names, rows=refused) if names and refused else None
+    for k, (i, group) in enumerate(zip(first, groups, strict=True)):
+        status, why = statuses[i], reasons.get(i, ())
+        ways = [way for way in group if answers.found[way] and status is not cp.Status.ALREADY]
+        changes = [rounded[way].changes for way in ways]
+        unrounded = tuple(exact.get(way, ()) for way in ways)
+        advice = tuple(
+            {n: speech.advice(rounded, way, n, exact=n in e, beyond=beyond[way]) for n in c}
+            for way, c, e in zip(ways, changes, unrounded, strict=True)
+        )
+        values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
+        body = _body(speech, answers, i, now[i], why, advice)
+        if result is not None and i in refused:
+            body["protected"] = (Part(speech.protected(result, i, answers.targets[i])),)
+        frame = {"rights": speech.words["rights"]} | constant[k] | supplied[k]
+        letter_parts = _ordered_parts(speech, status, body, frame)
+        text = text_of(letter_parts)
+        if template is not None and status is not cp.Status.INVALID:
+            target = speech.said_of("result", answers.targets[i])
+            text = template(_template_values(body, frame, why, advice, str(status), target))
+        out.append(
+            Letter(status, why, values, advice, unrounded, letter_parts, text, writer.language)
+        )
+    return out
+
+
+def _now(explainer: cp.Explainer, answers: cp.Counterfactuals) -> Any:
+    """Return what the model predicts for each row, shape (n,); None for one that it cannot take."""
     now = np.empty(len(answers), dtype=object)
     usable = np.array([i for i in range(len(answers)) if i not in answers.problems], dtype=np.intp)
     if len(usable):
         table = answers.table.select(answers.features.names).take(usable)
         now[usable] = explainer.reading.predict(table)
-    reasons = _reasons(explainer, answers, [group[0] for group in groups], speech)
-    statuses, out = answers.status, []
-    for group in groups:
-        i, status = group[0], statuses[group[0]]
-        why = reasons.get(i, ())
-        ways = [k for k in group if answers.found[k] and status is not cp.Status.ALREADY]
-        changes = [rounded[k].changes for k in ways]
-        unrounded = tuple(exact.get(k, ()) for k in ways)
-        advice = [
-            {n: speech.advice(rounded, k, n, exact=n in e, beyond=beyond[k]) for n in c}
-            for k, c, e in zip(ways, changes, unrounded, strict=True)
-        ]
-        values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
-        text = speech.letter(answers, i, status, now[i], why, advice)
-        out.append(Letter(status, why, values, tuple(advice), unrounded, text))
-    return out
+    return now
 
 
 def _check(
     explainer: cp.Explainer,
     answers: cp.Counterfactuals,
     texts: Texts,
-    protected: Iterable[Hashable],
+    protected: Sequence[Hashable],
 ) -> None:
     """Raise if texts, protected features or targets do not fit."""
-    features, protected = answers.features, [*protected]
+    features = answers.features
     immutable = (c for c in answers.query.constraints if isinstance(c, cp.Immutable))
     fixed = {name for constraint in immutable for name in constraint.features}
     if features.names != explainer.features.names:
@@ -198,123 +289,91 @@ def _check(
             "A Tradeoff demands no decision that a letter could be about; explain with a Label or "
             "a Probability."
         )
+    check_words(explainer, texts, [n for n in features.names if n not in fixed or n in protected])
 
 
-# Advice
+# Parts
 
 
-def _rounded(
-    explainer: cp.Explainer, answers: cp.Counterfactuals, texts: Texts
-) -> tuple[cp.Counterfactuals, dict[int, tuple[Hashable, ...]]]:
-    """Round the numbers of answers; return also the features of rows that stay exact."""
-    before, after = answers.before, answers.after
-    exponent = np.zeros(after.shape)  # of ten: the second digit of each change
-    np.log10(np.abs(after - before), out=exponent, where=answers.changed)
-    steps = 10.0 ** (np.floor(exponent) - 1.0)
-    for column, feature in zip(steps.T, answers.features, strict=True):
-        step = texts.of(feature.name).step
-        if isinstance(feature, cp.Categorical) or (
-            step is None and isinstance(feature, cp.Integer)
-        ):
-            column[:] = 0.0
-        elif step is not None:
-            column[:] = step
-    open_, best, up = answers.changed & (steps > 0), after.copy(), after > before
+def _body(
+    speech: Speech,
+    answers: cp.Counterfactuals,
+    i: int,
+    now: Any,
+    reasons: Sequence[Reason],
+    ways: Sequence[Mapping[Hashable, str]],
+) -> dict[str, tuple[Part, ...]]:
+    """Write what the letter says of row i: the decision, the reasons, the ways to another one."""
+    words, status, target = speech.words, answers.status[i], answers.targets[i]
+    if status is cp.Status.INVALID:
+        return {"decision": (Part(words["invalid"].format(message=answers.message(i))),)}
+    if status is cp.Status.ALREADY:
+        return {"decision": (Part(speech.said_of("already", target)),)}
+    kind = "now_value" if answers.query.model.form.has_values else "now"
+    clause, n = speech.said_of("clause", target), len(ways)
+    head = ("reasons" if ways else "reasons_without") if reasons else "no_reasons"
+    numbered = tuple(f"{reason.code} {reason.text}".strip() for reason in reasons)
+    body: dict[str, tuple[Part, ...]] = {
+        "decision": (Part(words[kind].format(now=speech.decision(now))),),
+        "reasons": (Part(words[head].format(clause=clause), numbered, numbered=True),),
+    }
+    if not ways:
+        outcome = "infeasible" if status is cp.Status.INFEASIBLE else "unsettled"
+        return body | {"ways": (Part(words[outcome].format(clause=clause)),)}
+    head = "ways" if n > 1 else "several" if len(ways[0]) > 1 else "one"
+    outcome = words[head].format(result=speech.said_of("result", target), n=n)
+    advice = [tuple(way.values()) for way in ways]
+    if n == 1:
+        body["ways"] = (Part(outcome, advice[0]),)
+    else:
+        titles = (words["way"].format(k=k) for k in range(1, n + 1))
+        body["ways"] = (Part(outcome), *map(Part, titles, advice))
+    return body | {"checked": (Part(words["checked"]),)}
 
-    def attempt(cells: NDArray[np.bool_], further: int) -> None:
-        """Take the next multiples for some cells, in the rows in which that is valid."""
-        rows = np.flatnonzero(cells.any(axis=1))
-        trial = np.where(cells, _outward(after, steps, up, further), best)
-        valid = rows[_holds(explainer, answers, trial, rows)]
-        best[valid] = trial[valid]
-        open_[valid] &= ~cells[valid]
 
-    for further in (0, 1):
-        attempt(open_, further)
-    for j in np.flatnonzero(open_.any(axis=0)):  # what does not go together goes one by one
-        for further in (0, 1):
-            attempt(open_ & (np.arange(after.shape[1]) == j), further)
-    names, open_rows = answers.features.names, np.flatnonzero(open_.any(axis=1)).tolist()
-    return replace(answers, after=best), {
-        i: tuple(names[j] for j in np.flatnonzero(open_[i])) for i in open_rows
+def _ordered_parts(
+    speech: Speech,
+    status: cp.Status,
+    body: dict[str, tuple[Part, ...]],
+    frame: Mapping[str, str],
+) -> dict[str, tuple[Part, ...]]:
+    """Return the parts of a letter in the order of the language's layout."""
+    if status is cp.Status.INVALID:  # which is about the row, and nobody gets it
+        return body
+    whole = {name: (Part(text),) for name, text in frame.items()} | body
+    return {
+        name: whole[name]
+        for name in speech.words["layout"]
+        if name in whole and any(whole[name][0])
     }
 
 
-def _outward(
-    values: NDArray[Any], steps: NDArray[Any], up: NDArray[np.bool_], further: int
-) -> NDArray[Any]:
-    """(n, p) the next multiples of steps away from factual values, or one step further."""
-    safe = np.where(steps > 0, steps, 1.0)
-    slack = 1e-6  # of a step: an optimum lies by rounding errors beyond the multiple it is at
-    sign = np.where(up, 1.0, -1.0)
-    units = sign * (np.ceil(sign * values / safe - slack) + further)
-    scale = 10.0 ** np.maximum(0.0, 3.0 - np.floor(np.log10(safe)))  # 0.3, and not 3 * 0.1
-    return np.rint(units * safe * scale) / scale
-
-
-def _holds(
-    explainer: cp.Explainer,
-    answers: cp.Counterfactuals,
-    codes: NDArray[Any],
-    rows: NDArray[np.intp],
-) -> NDArray[np.bool_]:
-    """(m,): whether (n, p) codes are answers for some rows, by constraints and by the model."""
-    features, query = answers.features, answers.query
-    out = np.zeros(len(answers), dtype=bool)
-    moved = replace(answers, after=codes).decoded(slice(None)).select(features.names)
-    for target, mine in targets_with_rows(answers):
-        at = np.intersect1d(mine, rows)
-        if len(at):
-            x, y = (features.expand(c[at]) for c in (answers.before, codes))
-            predicted = target.said(explainer.reading, moved.take(at))
-            verdict = target.verdict(query.model.form, y, predicted, query.eps)
-            within = query.actionable.violation(y, x) <= answers.certificates.resolution
-            out[at] = verdict.leads & within
-    return out[rows]
-
-
-def _beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.bool_]:
-    """(n,): whether it is proved that the decision is the same for all numbers beyond the advice.
-
-    Any other decision is searched for from there, for all rows that move in the same directions at
-    once: first with all features free that move in one direction only, whatever the row.
-    """
-    features = rounded.features
-    signs = np.sign(rounded.after - rounded.before) * rounded.changed * features.is_numeric
-    rows = rounded.decoded(slice(None)).select(features.names)
-    up, down = (signs > 0).any(axis=0), (signs < 0).any(axis=0)
-    out = np.zeros(len(rounded), dtype=bool)
-    for target, mine in targets_with_rows(rounded):
-        other = opposite(target, explainer)
-        for moves in (np.where(up & down, signs, 1.0 * up - down), signs):
-            unproved = mine[signs[mine].any(axis=1) & ~out[mine] & (other is not None)]
-            ways, which = np.unique(moves[unproved], axis=0, return_inverse=True)
-            for w, way in enumerate(ways):
-                asker = _explainer(explainer, features, [*_moving(features, way)])
-                at = unproved[np.ravel(which) == w]
-                answers = asker.explain(rows.take(at).native, other, progress=False)
-                proved = answers.certificates.claim == cp.Claim.PROVED
-                out[at] = proved & (answers.status == cp.Status.INFEASIBLE)
-    return out
-
-
-def _moving(features: cp.Features, way: NDArray[Any]) -> Iterator[cp.Constraint]:
-    """Yield constraints: features only rise (1), only fall (-1), within their data, or stay (0)."""
-    for feature, sign in zip(features, way.tolist(), strict=True):
-        if not sign:
-            yield cp.Immutable(feature.name)
-            continue
-        yield cp.Monotone(feature.name, "increasing" if sign > 0 else "decreasing")
-        if feature.observed is not None:
-            yield cp.WithinObserved(feature.name)
-
-
-def _explainer(
-    explainer: cp.Explainer, features: cp.Features, constraints: Sequence[cp.Constraint]
-) -> cp.Explainer:
-    return cp.Explainer(
-        explainer.model, features=[*features], cost=explainer.cost, constraints=constraints
-    )
+def _template_values(
+    body: Mapping[str, tuple[Part, ...]],
+    frame: Mapping[str, str],
+    reasons: Sequence[Reason],
+    ways: Sequence[Mapping[Hashable, str]],
+    status: str,
+    target: str,
+) -> dict[str, Any]:
+    """Return what a template may name."""
+    texts = {
+        name: body[key][0].text if key in body else ""
+        for name, key in (
+            ("decision", "decision"),
+            ("protected", "protected"),
+            ("outcome", "ways"),
+            ("checked", "checked"),
+        )
+    }
+    return {
+        **frame,
+        **texts,
+        "reasons": [reason._asdict() for reason in reasons],
+        "ways": [[*way.values()] for way in ways],
+        "status": status,
+        "target": target,
+    }
 
 
 # Reasons
@@ -332,7 +391,7 @@ def _reasons(
             continue
         constraints = answers.query.constraints
         fewer = [c for c in constraints if isinstance(c, cp.Immutable | cp.WithinObserved)]
-        relaxed = _explainer(explainer, answers.features, fewer)
+        relaxed = asking_under(explainer, answers.features, fewer)
         rows = answers.table.select(answers.features.names).take(at).native
         relaxed_answers = relaxed.explain(rows, target, progress=False)
         answered = np.flatnonzero(relaxed_answers.found).tolist()

@@ -197,24 +197,24 @@ def test_german_has_its_own_marks():
     assert told.reasons[0].text == "Share of debt zu hoch (2.012,3 %)"
 
 
-def test_without_texts_advice_has_two_digits_of_the_change():
+def test_without_a_step_advice_has_three_digits():
     explainer = credit(cp.Immutable("debt", "age"))
     answer = explainer.explain(row(income=313.7, debt=0.77), 1)[0]
     told = letter(explainer, answer, Texts(decisions=TEXTS.decisions))
-    assert told.values[0] == {"income": 540.0}  # the boundary is at 538.5
-    assert told.sentences[0]["income"] == "Raise income from 313.7 to at least 540."
+    assert told.values[0] == {"income": 539.0}  # the boundary is at 538.5
+    assert told.sentences[0]["income"] == "Raise income from 313.7 to at least 539."
 
 
-def test_what_bounds_leave_no_room_to_round_is_given_exactly():
+def test_where_bounds_leave_no_room_for_the_step_it_is_given_up_and_the_letter_says_so():
     explainer = credit(cp.Immutable("debt", "age"), cp.Bounds("income", high=555.0))
     answer = explainer.explain(row(debt=1.0), 1)[0]
     told = letter(explainer, answer, TEXTS)
     assert told.exact == (("income",),)
-    assert told.values[0]["income"] == answer.row["income"]
-    assert "(exactly; this number cannot be rounded)" in told.sentences[0]["income"]
+    assert told.values[0]["income"] == 551.0  # the boundary is at 550
+    assert "(this number cannot be rounded further)" in told.sentences[0]["income"]
 
 
-def test_where_the_first_multiple_fails_the_next_is_taken_and_nothing_is_said_of_what_is_beyond():
+def test_where_no_multiple_beside_the_answer_will_do_nothing_is_said_of_what_is_beyond():
     x = np.arange(0.0, 8.0, 0.05)
     y = ((x > 2.3) & (x < 2.4)) | ((x > 2.8) & (x < 5.0))
     frame = pd.DataFrame({"x": x})
@@ -224,8 +224,10 @@ def test_where_the_first_multiple_fails_the_next_is_taken_and_nothing_is_said_of
         explainer.explain(frame.head(1), True)[0],
         Texts({"x": Wording(step=0.5)}, {"True": "in", "False": "out"}),
     )
-    assert told.values == ({"x": 3.0},)
-    assert told.sentences[0]["x"] == "Raise x from 0 to 3."
+    assert told.values == ({"x": 2.28},)  # 2 and 2.5 are out
+    assert (
+        told.sentences[0]["x"] == "Raise x from 0 to 2.28 (this number cannot be rounded further)."
+    )
 
 
 def test_numbers_that_do_not_round_together_are_rounded_one_by_one():
@@ -343,7 +345,7 @@ def test_regressors_predict_ranges(target: cp.Interval, said: str):
     explainer = cp.Explainer(LinearRegression().fit(frame, frame["x"] / 2 + 1.03), data=frame)
     (told,) = write_letters(explainer, explainer.explain(frame.head(1), target))
     assert f"With this change, the prediction would be {said}:" in told.text
-    assert ("at least 8" in told.sentences[0]["x"]) == (said == "at least 5")
+    assert ("at least 7.95" in told.sentences[0]["x"]) == (said == "at least 5")
 
 
 def test_every_number_beyond_at_most_keeps_the_decision(german: pd.DataFrame):

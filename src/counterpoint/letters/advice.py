@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,71 +19,49 @@ __all__ = ["asking_under", "holds_beyond", "rounded_answers"]
 def rounded_answers(
     explainer: cp.Explainer, answers: cp.Counterfactuals, texts: Texts
 ) -> tuple[cp.Counterfactuals, dict[int, tuple[Hashable, ...]]]:
-    """Round the numbers of answers; return also the features of rows that stay exact."""
-    before, after = answers.before, answers.after
-    exponent = np.zeros(after.shape)  # of ten: the second digit of each change
-    np.log10(np.abs(after - before), out=exponent, where=answers.changed)
-    steps = 10.0 ** (np.floor(exponent) - 1.0)
-    for column, feature in zip(steps.T, answers.features, strict=True):
-        step = texts.of(feature.name).step
-        if isinstance(feature, cp.Categorical) or (
-            step is None and isinstance(feature, cp.Integer)
-        ):
-            column[:] = 0.0
-        elif step is not None:
-            column[:] = step
-    open_, best, up = answers.changed & (steps > 0), after.copy(), after > before
+    """Round the numbers of answers; return also the features that are not rounded, by row.
 
-    def attempt(cells: NDArray[np.bool_], further: int) -> None:
-        """Take the next multiples for some cells, in the rows in which that is valid."""
-        rows = np.flatnonzero(cells.any(axis=1))
-        trial = np.where(cells, _outward(after, steps, up, further), best)
-        valid = rows[_holds(explainer, answers, trial, rows)]
-        best[valid] = trial[valid]
-        open_[valid] &= ~cells[valid]
-
-    for further in (0, 1):
-        attempt(open_, further)
-    for j in np.flatnonzero(open_.any(axis=0)):  # what does not go together goes one by one
-        for further in (0, 1):
-            attempt(open_ & (np.arange(after.shape[1]) == j), further)
-    names, open_rows = answers.features.names, np.flatnonzero(open_.any(axis=1)).tolist()
-    return replace(answers, after=best), {
-        i: tuple(names[j] for j in np.flatnonzero(open_[i])) for i in open_rows
+    All numbers of a row go to the steps of their features, and others to three digits. Where that
+    is no answer, the step of one feature is given up, and then those of all.
+    """
+    answers = replace(answers, model=explainer.model)  # which unpickled answers do not hold
+    numeric = [f.name for f in answers.features if not isinstance(f, cp.Categorical)]
+    steps = {name: step for name in numeric if (step := texts.of(name).step) is not None}
+    rounded = answers.rounded(steps=steps)
+    after = np.array(rounded.after)
+    for i in np.flatnonzero(_unrounded(rounded, after, steps).any(axis=1)).tolist():
+        row = slice(i, i + 1)
+        alone = answers.part(row, answers.table.take(row))
+        stepped = [name for name in alone[0].changes if name in steps]
+        for dropped in ([name] for name in stepped), [stepped]:
+            attempts = (
+                alone.rounded(steps={n: s for n, s in steps.items() if n not in names}).after
+                for names in dropped
+            )
+            attempt = next((y for y in attempts if (y != alone.after).any()), None)
+            if attempt is not None:
+                after[i] = attempt[0]
+                break
+    unrounded = _unrounded(rounded, after, steps)
+    names = answers.features.names
+    return replace(rounded, after=after), {
+        i: tuple(names[j] for j in np.flatnonzero(unrounded[i]))
+        for i in np.flatnonzero(unrounded.any(axis=1)).tolist()
     }
 
 
-def _outward(
-    values: NDArray[Any], steps: NDArray[Any], up: NDArray[np.bool_], further: int
-) -> NDArray[Any]:
-    """(n, p) the next multiples of steps away from factual values, or one step further."""
-    safe = np.where(steps > 0, steps, 1.0)
-    slack = 1e-6  # of a step: an optimum lies by rounding errors beyond the multiple it is at
-    sign = np.where(up, 1.0, -1.0)
-    units = sign * (np.ceil(sign * values / safe - slack) + further)
-    scale = 10.0 ** np.maximum(0.0, 3.0 - np.floor(np.log10(safe)))  # 0.3, and not 3 * 0.1
-    return np.rint(units * safe * scale) / scale
-
-
-def _holds(
-    explainer: cp.Explainer,
-    answers: cp.Counterfactuals,
-    codes: NDArray[Any],
-    rows: NDArray[np.intp],
+def _unrounded(
+    answers: cp.Counterfactuals, after: NDArray[Any], steps: Mapping[Hashable, float]
 ) -> NDArray[np.bool_]:
-    """(m,): whether (n, p) codes are answers for some rows, by constraints and by the model."""
-    features, query = answers.features, answers.query
-    out = np.zeros(len(answers), dtype=bool)
-    moved = replace(answers, after=codes).decoded(slice(None)).select(features.names)
-    for target, mine in targets_with_rows(answers):
-        at = np.intersect1d(mine, rows)
-        if len(at):
-            x, y = (features.expand(c[at]) for c in (answers.before, codes))
-            predicted = target.said(explainer.reading, moved.take(at))
-            verdict = target.verdict(query.model.form, y, predicted, query.eps)
-            within = query.actionable.violation(y, x) <= answers.certificates.resolution
-            out[at] = verdict.leads & within
-    return out[rows]
+    """(n, p): numbers that change to what is no multiple of a step, or has more than 7 digits."""
+    out = answers.changed & answers.features.is_numeric
+    for j, name in enumerate(answers.features.names):
+        for i in np.flatnonzero(out[:, j]).tolist():
+            value = after[i, j]
+            units = value / steps.get(name, value or 1.0)
+            is_multiple = abs(units - np.rint(units)) <= 1e-9 * max(1.0, abs(units))
+            out[i, j] = not (is_multiple if name in steps else float(f"{value:.7g}") == value)
+    return out
 
 
 def holds_beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.bool_]:

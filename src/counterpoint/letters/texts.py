@@ -46,8 +46,7 @@ class Wording:
         What follows a number, such as ``"%"`` or ``"EUR"``; a sentence says it once, and not at all
         if the name does already.
     step
-        Advice is rounded to multiples of this, in feature units; None for two digits of the change,
-        and for an `Integer` feature its own steps.
+        Advice is rounded to multiples of this, in feature units; None for three digits.
     scale
         A number is shown so many times as large: 100 for a share in per cent.
     decimals

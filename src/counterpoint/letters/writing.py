@@ -48,7 +48,7 @@ class Letter:
     sentences
         For each answer: name → a sentence about it.
     exact
-        For each answer: the features whose values could not be rounded.
+        For each answer: the features whose values could not be rounded to their step, or at all.
     parts
         Name → paragraphs, in the order of the letter.
     text
@@ -123,9 +123,10 @@ def write_letters(  # noqa: PLR0913 (options have names)
 ) -> list[Letter]:
     """Write the letters about all rows.
 
-    Numbers are rounded away from the factual value to the step of their feature. The rounded values
-    are given to the model again and compared with the constraints; where they do not hold, the next
-    step is tried, and then one number after the other; what cannot be rounded is given exactly.
+    Numbers are rounded by `Counterfactuals.rounded`, to the step of their feature or to three
+    digits, on the side on which the model still agrees. Where no such numbers are an answer, the
+    step of one feature is given up, and then those of all; the letter says which numbers cannot be
+    rounded further.
     "At most" and "at least" are said where it is proved that the decision stays the same for all
     values beyond, within what the data show.
 

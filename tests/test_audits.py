@@ -314,6 +314,72 @@ def test_groups_that_are_too_small_have_no_p_value_but_a_reason():
     assert not len(audit(explainer_of_people(), frame, 1, sample=0).differences)
 
 
+# Protected columns
+
+
+def test_protected_columns_are_measured_for_every_group():
+    rng = np.random.default_rng(0)
+    frame = people(240).assign(c=rng.integers(0, 2, 240))
+    model = linear([1.0, 1.0, 0.7], 0.0)
+    rules = [cp.Immutable("c", protected=True), cp.Bounds("a", rise=1.0)]
+    explainer = cp.Explainer(model, data=frame[["a", "b", "c"]], constraints=rules)
+    found = audit(explainer, frame, 1, "sex")
+    assert found.protected is not None
+    X = frame[["a", "b", "c"]]
+    other = model.predict(X.assign(c=1 - X["c"])) != model.predict(X)
+    score = model.decision_function(X)
+    contribution = score - np.mean([model.decision_function(X.assign(c=c)) for c in X["c"]], axis=0)
+    for name in ("all", "f", "m"):
+        mine = np.ones(240, bool) if name == "all" else (frame["sex"] == name).to_numpy()
+        line = found.protected.groups.loc[name]
+        assert (line["rows"], line["undecided"]) == (mine.sum(), 0)
+        assert line["decided"] == other[mine].sum()
+        assert line["decided_share"] == pytest.approx(other[mine].mean())
+        assert line["decided_low"] < line["decided_share"] < line["decided_high"]
+        assert line["contribution"] == pytest.approx(contribution[mine].mean())
+        lacks = mine & (score < 0)
+        share = contribution[lacks].sum() / score[lacks].sum()
+        assert line["missing_share"] == pytest.approx(share)
+    assert 0 < other.sum() < 240
+    text = str(found)
+    assert "Protected: c. Asked about 240 rows." in text
+    assert f"{100 * other.mean():.1f} %" in text
+    words = Words(found.to_html()).text
+    assert "decided by it alone" in words
+    assert f"{100 * other.mean():.1f}\N{NO-BREAK SPACE}%" in found.to_html()
+
+
+def test_a_protected_column_that_the_model_does_not_take_decides_nothing():
+    frame = people(60)
+    explainer = cp.Explainer(linear([1.0, 1.0], 0.0), data=frame[["a", "b"]])
+    texts = Texts({"sex": Wording(name="gender")})
+    found = audit(explainer, frame, 1, sample=0, protected=["sex"], texts=texts)
+    said = "gender is no column of the model: no decision rests on it directly."
+    assert said in str(found)
+    assert said in Words(found.to_html()).text
+    both = audit(explainer, frame, 1, sample=0, protected=["sex", "b"])
+    assert both.protected is not None
+    assert both.protected.unused == ("sex",)
+    assert both.protected.influence is not None
+    assert both.protected.influence.features == ("b",)
+    with pytest.raises(cp.InvalidInput, match="columns of the rows as protected=; got 'gender'"):
+        audit(explainer, frame, 1, protected=["gender"])
+
+
+def test_protected_columns_are_asked_about_a_sample_of_many_rows():
+    frame = people(200)
+    rules = cp.Immutable("b", protected=True)
+    explainer = cp.Explainer(linear([1.0, 1.0], 0.0), data=frame[["a", "b"]], constraints=rules)
+    found = audit(explainer, frame, 1, "sex", sample=0, protected_sample=30)
+    assert found.protected is not None
+    assert found.protected.groups["rows"].tolist()[0] == 30
+    assert found.protected.groups["rows"].sum() == 60
+    assert audit(explainer, frame, 1, sample=0, protected=()).protected is None
+    bare = cp.Explainer(linear([1.0, 1.0], 0.0), cost=cp.Manhattan(), constraints=rules)
+    with pytest.raises(cp.InvalidInput, match="Pass data= to the Explainer"):
+        audit(bare, frame, 1, sample=0)
+
+
 # What it says
 
 
@@ -680,7 +746,7 @@ def test_audits_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     call += ["--spec", "policy.toml", "--by", "sex"]
     Path("texts.toml").write_text("[features.a]\nname = 'income'\n")
     files = ["--plot", "audit.png", "--records", "rows.parquet", "--out", "groups.csv"]
-    files += ["--html", "audit.html", "--texts", "texts.toml"]
+    files += ["--html", "audit.html", "--texts", "texts.toml", "--protected", "b"]
     shown = CliRunner().invoke(app, call)
     assert shown.exit_code == 0, shown.output
     assert "a rises by at most 0.5" in shown.stdout

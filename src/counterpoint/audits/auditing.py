@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from scipy import stats
 import counterpoint as cp
 from counterpoint.audits import differences
 from counterpoint.audits.drawing import draw_audit
+from counterpoint.audits.influences import ProtectedColumns
 from counterpoint.audits.page import audit_page
 from counterpoint.audits.rules import RuleEffect, RuleSample
 from counterpoint.audits.wording import AuditWords, filled, percent
@@ -30,6 +31,7 @@ from counterpoint.errors import (
 )
 from counterpoint.letters.texts import Texts
 from counterpoint.problem.targets import as_target
+from counterpoint.protected import protected_features
 from counterpoint.records.record import made_now
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ class Audit:
         may.
     sampled
         How many fixed rows and how many others were sampled for that.
+    protected
+        What protected columns do to decisions and scores; None if there are none.
     explainer, target, confidence
         What was asked, and the probability of the intervals.
     words
@@ -86,6 +90,7 @@ class Audit:
     constraints: pd.DataFrame
     observed: RuleEffect | None
     sampled: tuple[int, int]
+    protected: ProtectedColumns | None
     explainer: cp.Explainer
     target: cp.Target
     confidence: float
@@ -145,6 +150,11 @@ class Audit:
             lines += ["", head, *(f"  {sentence}" for sentence in sentences)]
         if compared:
             lines += map(filled, differences.notes(self.differences))
+        if self.protected is not None:
+            lines += ["", filled(self.protected.heading(self.words))]
+            lines += [f"  {name}: {text}" for name, text in self.protected.meaning().items()]
+            if self.protected.influence is not None:
+                lines.append(self.protected.table(self.words).to_string())
         if len(self.constraints):
             fixed, unfixed = self.sampled
             head = (
@@ -226,8 +236,10 @@ def audit(  # noqa: PLR0913
     by: Hashable | ArrayLike | None = None,
     *,
     texts: Texts | str | PathLike[str] | None = None,
+    protected: Iterable[Hashable] | None = None,
     confidence: float = 0.95,
     sample: int = 20,
+    protected_sample: int = 500,
     random_state: int = 0,
     gap: float = 1e-6,
     time_limit: float | None = None,
@@ -248,12 +260,18 @@ def audit(  # noqa: PLR0913
     texts
         What to call features, decisions and groups: `letters.Texts`, or a file of them; None for
         the names of columns and labels.
+    protected
+        Columns that must not decide; None for those of `Immutable` constraints with
+        ``protected=True``. The audit says how many decisions change with them alone, and how much
+        of the score they carry.
     confidence
         Of the intervals, which are exact for any distribution of costs: Clopper and Pearson's for
         shares, order statistics for medians.
     sample
         How many fixed rows, and how many others, are asked about rules; drawn with
         ``random_state``.
+    protected_sample
+        How many rows, at most, are asked about protected columns; drawn likewise.
     gap, time_limit, progress
         As for `Explainer.explain`.
 
@@ -264,7 +282,8 @@ def audit(  # noqa: PLR0913
     Raises
     ------
     InvalidInput
-        If there is no such column, it has more than 50 groups, or a text is about no column.
+        If there is no such column, it has more than 50 groups, or a text is about no column; if
+        columns are protected and the explainer has no data, or the target demands nothing.
 
     Warns
     -----
@@ -297,6 +316,17 @@ def audit(  # noqa: PLR0913
     pools = (np.flatnonzero(mask) for mask in (fixed, answered))
     drawn = [np.sort(rng.permutation(pool)[:sample]).tolist() for pool in pools]
     rules = RuleSample(explainer, answers, *drawn)
+    columns = protected_features(explainer) if protected is None else (*dict.fromkeys(protected),)
+    examined = None
+    if columns:
+        rows = np.sort(rng.permutation(len(answers))[:protected_sample])
+        asked_again = answers
+        if len(rows) < len(answers):
+            X_sample = answers.table.take(rows).native
+            asked_again = explainer.explain(X_sample, target, time_limit=time_limit, progress=False)
+        masks = {"all": np.ones(len(rows), dtype=bool)}
+        masks |= {name: group[rows] == name for name in names}
+        examined = ProtectedColumns.of(explainer, asked_again, columns, masks, confidence)
     compared = differences.compare_groups(
         group, names, fixed, answered, np.asarray(answers.cost), confidence
     )
@@ -308,6 +338,7 @@ def audit(  # noqa: PLR0913
         constraints=rules.table(words),
         observed=rules.without_limits_of_data(),
         sampled=(len(drawn[0]), len(drawn[1])),
+        protected=examined,
         explainer=explainer,
         target=as_target(target),
         confidence=confidence,

@@ -33,6 +33,7 @@ def audit_page(audit: Any) -> str:
         *_groups(audit),
         *_differences(audit),
         *_costs(audit),
+        *_protected(audit),
         *_rules(audit),
         *_asked(audit),
     ]
@@ -114,6 +115,26 @@ def _costs(audit: Any) -> list[str]:
         f'<figure>{curves}<figcaption id="curves">{caption}</figcaption></figure>',
         _quiet(f"Cost of a change: {cost[0].lower()}{cost[1:]}"),
     ]
+
+
+def _protected(audit: Any) -> list[str]:
+    """Return what protected columns do to each group."""
+    if audit.protected is None:
+        return []
+    out = ["<h2>Protected columns</h2>", _paragraph(audit.protected.heading(audit.words))]
+    if audit.protected.influence is not None:
+        note = (
+            "Columns that stand in for a protected one, as a postcode may for origin, are measured "
+            "only if they are named."
+        )
+        out += [_definitions(audit.protected.meaning().items()), _quiet(note)]
+        table = audit.protected.table(audit.words)
+        lines = [
+            ("all rows" if k == 0 else str(name), [*map(_text, cells)])
+            for k, (name, *cells) in enumerate(table.itertuples())
+        ]
+        out.append(_table([audit.words.groups, *table.columns], lines))
+    return out
 
 
 def _rules(audit: Any) -> list[str]:

@@ -186,7 +186,7 @@ def _names_in(value: Any, names: Mapping[Hashable, Any]) -> Iterator[Hashable]:
 
 def percent(share: float) -> str:
     """Return a share with one digit after the point."""
-    return "–" if np.isnan(share) else f"{100 * share:.1f} %"
+    return "–" if np.isnan(share) else f"{100 * share:.1f} %".replace("-", "−")
 
 
 def filled(text: str) -> str:

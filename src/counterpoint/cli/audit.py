@@ -22,6 +22,14 @@ def audit(
         str | None,
         option("A column of the rows that holds groups; the model need not use it.", "COLUMN"),
     ] = None,
+    protected: Annotated[
+        list[str] | None,
+        option(
+            "A column that must not decide: how many decisions change with it alone, and how much "
+            "of the score it carries. Repeatable; without it, what the policy protects.",
+            "COLUMN",
+        ),
+    ] = None,
     confidence: Annotated[
         float, typer.Option(metavar="P", help="The probability of the intervals.")
     ] = 0.95,
@@ -73,6 +81,7 @@ def audit(
         wanted,
         by,
         texts=texts,
+        protected=protected,
         confidence=confidence,
         sample=sample,
         gap=gap,

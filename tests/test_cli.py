@@ -44,6 +44,22 @@ ASK = ["explain", "loan.skops", "rows.csv", "--data", "train.csv"]
 GRANTED = [*ASK, "--target", "granted"]
 
 
+def odd_tables(at: Path, rows: pd.DataFrame) -> None:
+    """Tables as other programs write them, and others that are none."""
+    (at / "empty.csv").write_text("")
+    (at / "list.jsonl").write_text("[1]\n")
+    (at / "blank.jsonl").write_text("\n")
+    rows.to_csv(at / "semicolons.csv", sep=";", decimal=",", index=False)
+    rows.to_csv(at / "tabs.csv", sep="\t", index=False)
+    rows.to_csv(at / "UPPER.CSV", index=False)
+    rows.assign(home="Müllheim").to_csv(at / "latin.csv", index=False, encoding="latin-1")
+    (at / "long.csv").write_text("age,income,home\n1,2,rent,3\n")
+    (at / "ragged.csv").write_text("age,income,home\n1,2,rent\n1,2,rent,3\n")
+    (at / "rows.xlsx").write_bytes(b"PK")
+    commas = rows["income"].map(lambda value: f"{value:.2f}".replace(".", ","))
+    rows.assign(income=commas).to_csv(at / "commas.csv", index=False)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models, rows and policies; no test changes what is in it."""
@@ -73,10 +89,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gap.to_csv(at / "gaps.csv", index=False)
     rows.assign(cf_status="?").to_csv(at / "taken.csv", index=False)
     rows.drop(columns="income").to_csv(at / "short.csv", index=False)
-    (at / "empty.csv").write_text("")
+    odd_tables(at, rows)
+    labels = np.where(y == "granted", "over 50K", "at most 50K")
+    skops.io.dump(LogisticRegression(max_iter=1000).fit(numbers, labels), at / "spaced.skops")
     (at / "bad.jsonl").write_text('{"age": 1}\n{"age": \n')
-    (at / "list.jsonl").write_text("[1]\n")
-    (at / "blank.jsonl").write_text("\n")
     (at / "bad.parquet").write_bytes(b"no parquet")
     (at / "deep.jsonl").write_text('{"a":' + "[" * 100_000)
     (at / "deep.json").write_text("[" * 100_000)
@@ -445,13 +461,38 @@ def test_inspect_of_a_model_that_knows_its_ranges_needs_no_data():
 # Errors
 
 
+def test_decimal_commas_are_noted():
+    asked = ["explain", "loan.skops", "commas.csv", *DATA, "--show", "0"]
+    assert run(*asked, code=3).stderr.startswith(
+        "Note: commas.csv: column 'income' has numbers with a decimal comma, such as "
+    )
+
+
+def test_the_ending_of_a_file_may_be_in_capitals():
+    run("explain", "loan.skops", "UPPER.CSV", *DATA, "--show", "0")
+
+
+def test_sentences_speak_of_options():
+    told = run("inspect", "loan.skops", "--data", "train.csv").stdout
+    assert "numbers stay within the ranges above (--extrapolate lifts it)" in told
+    told = run("explain", "loan.skops", "rows.csv", "--target", "granted", code=2).stderr
+    assert "Say --data with rows like those the model was fitted on, or write [cost] in" in told
+
+
 DATA = ["--data", "train.csv", "--target", "granted"]
 WRONG: list[tuple[list[str], str]] = [
-    (["inspect", "none.skops"], "none.skops: No such file or directory."),
+    (["inspect", "none.skops"], "There is no file 'none.skops'."),
+    (["inspect", "laon.skops"], "There is no file 'laon.skops'; did you mean 'loan.skops'?"),
+    (["inspect", "nix/loan.skops"], "There is no file 'nix/loan.skops', nor a folder 'nix'."),
+    (["inspect", "."], "Expected a file; '.' is a folder."),
+    (["explain", "rows.csv", "loan.skops"], "Expected a model in a .skops file; got rows.csv. The"),
+    (["explain", "odd.skops", "nix.csv", *DATA], "There is no file 'nix.csv'."),
+    (["explain", "odd.skops", "rows.csv", "--data", "nix.csv"], "There is no file 'nix.csv'."),
+    (["recheck", "nix.jsonl", "odd.skops"], "There is no file 'nix.jsonl'."),
     (["inspect", "model.onnx"], "Expected a model in a .skops file; got model.onnx. Save yours"),
     (["inspect", "loan.pkl"], "loan.pkl is a pickle, and loading a pickle can run any program"),
     (["inspect", "broken.pkl", "--trust-pickle"], "broken.pkl is not a readable pickle: "),
-    (["inspect", "none.pkl", "--trust-pickle"], "none.pkl: No such file or directory."),
+    (["inspect", "none.pkl", "--trust-pickle"], "There is no file 'none.pkl'."),
     (["inspect", "odd.skops"], "odd.skops holds types that could run code of their own: "),
     (["inspect", "deep.skops"], "deep.skops is not a readable skops file: maximum recursion"),
     (["inspect", "lists.skops"], "lists.skops is not a readable skops file: "),
@@ -464,13 +505,19 @@ WRONG: list[tuple[list[str], str]] = [
         "deep.toml: lists or tables stand in one another too deeply; write it flatter.",
     ),
     (["inspect", "loan.skops", "--spec", "bad.toml"], "bad.toml is not valid TOML: "),
-    (["inspect", "loan.skops", "--spec", "none.toml"], "none.toml: No such file or directory."),
+    (["inspect", "loan.skops", "--spec", "none.toml"], "There is no file 'none.toml'."),
     (
         ["inspect", "loan.skops", "--data", "train.csv", "--spec", "typo.toml"],
         "There is no feature 'incom'; did you mean 'income'",
     ),
-    (["explain", "loan.skops", "none.txt", *DATA], "Expected rows in a .csv, .parquet or .jsonl"),
-    (["explain", "loan.skops", "nix.csv", *DATA], "nix.csv: No such file or directory."),
+    (["explain", "loan.skops", "loan.toml", *DATA], "Expected rows in a .csv, .parquet or .jsonl"),
+    (["explain", "loan.skops", "rows.xlsx", *DATA], "Expected rows in a .csv, .parquet or .jsonl"),
+    (["explain", "loan.skops", "nix.csv", *DATA], "There is no file 'nix.csv'."),
+    (["explain", "loan.skops", "semicolons.csv", *DATA], "semicolons.csv has semicolons between"),
+    (["explain", "loan.skops", "tabs.csv", *DATA], "tabs.csv has tabs between its cells. Save it"),
+    (["explain", "loan.skops", "latin.csv", *DATA], "latin.csv is not in UTF-8. Save it as that;"),
+    (["explain", "loan.skops", "long.csv", *DATA], "long.csv: rows have more cells than the first"),
+    (["explain", "loan.skops", "ragged.csv", *DATA], "ragged.csv, line 3: expected 3 cells, as m"),
     (["explain", "loan.skops", "empty.csv", *DATA], "empty.csv cannot be read: No columns to"),
     (["explain", "loan.skops", "bad.parquet", *DATA], "bad.parquet cannot be read: "),
     (["explain", "loan.skops", "bad.jsonl", *DATA], "bad.jsonl, line 2, is not JSON: "),
@@ -482,11 +529,16 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (
         ["explain", "loan.skops", "rows.csv", "--data", "short.csv", "--target", "granted"],
-        "In data=: Expected the columns that the model uses; missing: 'income'",
+        "In --data: Expected the columns that the model uses; missing: 'income'",
     ),
     (
         ["explain", "loan.skops", "rows.csv", "--target", "granted"],
         "Expected to know what a change costs; got neither a cost nor data, and the range of",
+    ),
+    ([*ASK, "--target", "Grantd"], "The model has no label 'Grantd'; did you mean granted?"),
+    (
+        ["explain", "spaced.skops", "rows.csv", "--data", "train.csv"],
+        "Expected a target; got none. Say --target with one of 'at most 50K', 'over 50K', or",
     ),
     (ASK, "Expected a target; got none. Say --target with one of granted, refused, or --other"),
     ([*ASK, "--target", "yes"], "The model has no label 'yes'; it has granted, refused."),
@@ -542,6 +594,7 @@ def test_a_mistake_is_a_sentence(arguments: list[str], message: str):
     assert result.stderr.startswith(f"Error: {message}")
     assert result.stderr.endswith((".\n", "?\n"))
     assert result.stderr.count("\n") == 1
+    assert not re.search(r"cp\.(?!Uncertain)|\w=[\s,:;)]", result.stderr), "Python"
     assert not Path("a.csv").exists()
 
 
@@ -676,7 +729,7 @@ def test_what_the_demonstration_shows_is_granted_by_the_model():
 
 
 def test_extrapolation_is_a_flag():
-    lifted = "pass extrapolate=True to lift it"
+    lifted = "--extrapolate lifts it"
     assert lifted in run("inspect", "loan.skops", "--data", "train.csv").stdout
     free = run("inspect", "loan.skops", "--data", "train.csv", "--extrapolate").stdout
     assert lifted not in free

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,11 +17,13 @@ from counterpoint.cli.batch import batch
 from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import explain, inspect
+from counterpoint.cli.files import require_file
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
 from counterpoint.cli.question import flattened
 from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
+from counterpoint.cli.words import as_options
 
 __all__ = ["app", "main"]
 
@@ -48,6 +51,7 @@ def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("default")
             try:
+                _require_inputs(options)
                 command(**options)
             except (cp.ModelError, cp.NoSolver, cp.SolverFailure) as error:
                 fault, code = str(error), 4
@@ -61,10 +65,23 @@ def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
                 for sentence in dict.fromkeys(_sentence(warning.message) for warning in heard):
                     typer.echo(f"Note: {sentence}", err=True)
         if fault:
-            typer.echo(f"Error: {fault}", err=True)
+            typer.echo(f"Error: {as_options(fault)}", err=True)
             raise typer.Exit(code)
 
     return run
+
+
+INPUTS = ("model", "rows", "data", "spec", "people", "answers", "texts", "space")
+"""The options of all commands that name a file to read."""
+
+
+def _require_inputs(options: dict[str, object]) -> None:
+    """Raise if a file is not there, before a model is loaded, which can take long."""
+    for name in INPUTS:
+        value = options.get(name)
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, Path):
+                require_file(path)
 
 
 def _sentence(message: Warning | str) -> str:
@@ -75,7 +92,7 @@ def _sentence(message: Warning | str) -> str:
             f"the model was saved with scikit-learn {saved} and is read with {current}; if that "
             "matters, install the former or save the model anew."
         )
-    return " ".join(str(message).split())
+    return as_options(" ".join(str(message).split()))
 
 
 for command in (demo, inspect, explain, batch, letter, audit, compare, groups, recheck, serve):

@@ -15,6 +15,7 @@ import counterpoint as cp
 from counterpoint.cli.answers import Listing, console, plain, show_answer, show_total
 from counterpoint.cli.files import option, out_option, read_rows, write
 from counterpoint.cli.question import Gap, Optimal, Rows, Source, TimeLimit, Wish, labels_of
+from counterpoint.cli.words import as_options
 
 __all__ = ["explain", "inspect"]
 
@@ -35,7 +36,7 @@ def inspect(source: Source) -> None:
     explainer = problem.explainer(loaded, data=train)
     labels = labels_of(loaded)
     decides = "a number" if labels is None else ", ".join(map(str, labels))
-    typer.echo(f"decides\n  {decides}\n{explainer.summary()}")
+    typer.echo(f"decides\n  {decides}\n{as_options(explainer.summary())}")
 
 
 def explain(

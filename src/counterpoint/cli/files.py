@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "FORMATS",
     "STDOUT",
     "check_out",
     "option",
     "out_option",
     "read_rows",
+    "require_file",
     "with_formulas",
     "write",
 ]
@@ -65,21 +69,97 @@ def read_rows(path: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    if path.suffix not in FORMATS:
-        raise cp.InvalidInput(f"Expected rows in a .csv, .parquet or .jsonl file; got {path.name}.")
-    path.open("rb").close()
-    if path.suffix == ".parquet":
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        sheet = suffix in (".xlsx", ".xls", ".ods")
+        advice = " In the spreadsheet, save it as 'CSV UTF-8'." if sheet else ""
+        raise cp.InvalidInput(
+            f"Expected rows in a .csv, .parquet or .jsonl file; got {path.name}.{advice}"
+        )
+    require_file(path)
+    if suffix == ".parquet":
         _need_parquet(path)
     readers: dict[str, Callable[[Path], pd.DataFrame]]
-    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".jsonl": _read_lines}
+    readers = {".csv": _read_csv, ".parquet": pd.read_parquet, ".jsonl": _read_lines}
     try:
-        frame = readers[path.suffix](path)
+        frame = readers[suffix](path)
+    except UnicodeDecodeError:
+        raise cp.InvalidInput(
+            f"{path.name} is not in UTF-8. Save it as that; a spreadsheet calls it 'CSV UTF-8'."
+        ) from None
     except (ValueError, OSError) as error:
         if isinstance(error, cp.CounterpointError):
             raise
         reason = " ".join(str(error).split()).removesuffix(".")
         raise cp.InvalidInput(f"{path.name} cannot be read: {reason}.") from error
     return frame.reset_index(drop=True)
+
+
+def require_file(path: Path) -> None:
+    """Raise if there is no such file, with the name that is most like it."""
+    if path.is_dir():
+        raise cp.InvalidInput(f"Expected a file; {str(path)!r} is a folder.")
+    if path.exists():
+        return
+    folder = path.parent
+    if not folder.is_dir():
+        raise cp.InvalidInput(f"There is no file {str(path)!r}, nor a folder {str(folder)!r}.")
+    alike = {entry.stem: entry for entry in folder.iterdir() if entry.suffix == path.suffix}
+    near = get_close_matches(path.stem, alike, n=1, cutoff=0.7)
+    hint = f"; did you mean {str(alike[near[0]])!r}?" if near else "."
+    raise cp.InvalidInput(f"There is no file {str(path)!r}{hint}")
+
+
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What other programs write between cells in the place of commas."""
+DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """Read cells between commas: pandas would take the first column for names of rows."""
+    import pandas as pd
+
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline()
+    for separator, word in SEPARATORS.items():
+        if separator in header and "," not in header:
+            raise cp.InvalidInput(
+                f"{path.name} has {word} between its cells. Save it with commas, and with points "
+                "in decimal numbers."
+            )
+    try:
+        frame = pd.read_csv(path)
+    except pd.errors.ParserError as error:
+        counts = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if counts is None:
+            raise
+        names, line, cells = counts.groups()
+        raise cp.InvalidInput(
+            f"{path.name}, line {line}: expected {names} cells, as many as the first line has "
+            f"names; got {cells}. Put texts with commas in quotation marks."
+        ) from None
+    if not isinstance(frame.index, pd.RangeIndex):
+        raise cp.InvalidInput(
+            f"{path.name}: rows have more cells than the first line has names. Name every column, "
+            "and put texts with commas in quotation marks."
+        )
+    _note_decimal_commas(path.name, frame)
+    return frame
+
+
+def _note_decimal_commas(name: str, frame: pd.DataFrame) -> None:
+    import pandas as pd
+
+    for column in frame:
+        cells = frame[column].dropna()
+        if pd.api.types.is_numeric_dtype(cells) or cells.empty:
+            continue
+        if cells.astype(str).str.fullmatch(DECIMAL_COMMA).all():
+            warnings.warn(
+                f"{name}: column {column!r} has numbers with a decimal comma, such as "
+                f"{cells.iloc[0]}, which are read as text. Write points.",
+                stacklevel=2,
+            )
 
 
 def _need_parquet(path: Path) -> None:

@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 
 import counterpoint as cp
 from counterpoint.cli.answers import plain
-from counterpoint.cli.files import option
+from counterpoint.cli.files import FORMATS, option, require_file
 
 __all__ = ["Trust"]
 
@@ -110,14 +110,14 @@ class Trust:
         UnsupportedModel
             If it holds what is not trusted in a model that could not be explained anyway.
         """
-        path.open("rb").close()
+        require_file(path)
         if path.suffix == ".skops":
             return _load_skops(path, self.trust or (), trust_size=self.trust_size)
         if path.suffix not in (".pkl", ".pickle", ".joblib"):
-            raise cp.InvalidInput(
-                f"Expected a model in a .skops file; got {path.name}. Save yours with "
-                "skops.io.dump(model, 'model.skops')."
-            )
+            advice = "Save yours with skops.io.dump(model, 'model.skops')."
+            if path.suffix in FORMATS:
+                advice = "The model comes first, then its rows."
+            raise cp.InvalidInput(f"Expected a model in a .skops file; got {path.name}. {advice}")
         if not self.trust_pickle:
             raise cp.InvalidInput(
                 f"{path.name} is a pickle, and loading a pickle can run any program that its "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, is_dataclass, replace
+from difflib import get_close_matches
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, cast, final
@@ -207,7 +209,7 @@ class Wish:
             if model_labels is not None:
                 raise cp.InvalidInput(
                     "--low and --high are for models that predict numbers; this one decides "
-                    f"between {some(model_labels, 12, str)}. Say --target or --other."
+                    f"between {_some(model_labels)}. Say --target or --other."
                 )
             low = -np.inf if self.low is None else self.low
             return cp.Interval(low, np.inf if self.high is None else self.high)
@@ -266,7 +268,7 @@ def _nothing(labels: list[Any] | None) -> cp.Target:
             "target in the policy file."
         )
     raise cp.InvalidInput(
-        f"Expected a target; got none. Say --target with one of {some(labels, 12, str)}, or "
+        f"Expected a target; got none. Say --target with one of {_some(labels)}, or "
         "--other for any class other than the current prediction, or write a target in the policy "
         "file."
     )
@@ -280,7 +282,21 @@ def _label(text: str, labels: list[Any] | None) -> Any:
     for label in labels:
         if text == str(label) or _same_number(text, label):
             return label
-    raise cp.InvalidInput(f"The model has no label {text!r}; it has {some(labels, 12, str)}.")
+    by_letters = {str(label).casefold(): label for label in labels}
+    near = get_close_matches(text.casefold(), by_letters, n=1)
+    if near:
+        likely = _quoted(by_letters[near[0]])
+        raise cp.InvalidInput(f"The model has no label {text!r}; did you mean {likely}?")
+    raise cp.InvalidInput(f"The model has no label {text!r}; it has {_some(labels)}.")
+
+
+def _some(labels: list[Any]) -> str:
+    return some(labels, 12, _quoted)
+
+
+def _quoted(label: Any) -> str:
+    """Return a label as it is written on the command line."""
+    return shlex.quote(str(label))
 
 
 def _same_number(text: str, label: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows
+from counterpoint.cli.files import option, read_rows, require_file
 from counterpoint.cli.model_files import Trust
 from counterpoint.cli.question import Model
 
@@ -44,8 +44,8 @@ def recheck(
     Exit code 3 if a record has a problem; 5 if none has, but for resting on the word of a solver,
     which --accept-reported accepts.
     """
+    require_file(records)
     loaded = trusted.load(model)
-    records.open("rb").close()
     table = None if rows is None else read_rows(rows)
     result = cp.recheck(records, loaded, rows=table, salt=salt, accept_reported=accept_reported)
     most = 20  # problems that are shown

@@ -561,6 +561,14 @@ def test_of_models_that_many_have_the_refusal_says_what_to_do(home: str, name: s
         see_through(kind(), None, fixed=False)
 
 
+def test_a_message_names_columns_as_text_where_a_model_has_strings_of_numpy():
+    lightgbm = pytest.importorskip("lightgbm")
+    X = pd.DataFrame(np.eye(40), columns=[f"column {j}" for j in range(40)])
+    model = lightgbm.LGBMClassifier(n_estimators=1, verbose=-1).fit(X, np.arange(40) % 2)
+    with pytest.raises(InvalidInput, match="missing: 'column_0'"):  # which is LightGBM's name
+        explain(model, X, 1, data=X)
+
+
 @pytest.mark.parametrize("method", ["auto", "decision_function"])
 def test_a_threshold_on_scores_that_predict_does_not_use_is_refused(method):
     if not priors():

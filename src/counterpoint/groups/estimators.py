@@ -142,7 +142,7 @@ class GroupTranslations(GroupExplainer):
             D = polished(scene, self.task_, candidate.offsets, **short)
             return scene.translations(D, candidate.translations.strength)
 
-        def score(answer: Translations) -> float:  # shares within one radius alone flatter more
+        def score(answer: Translations) -> float:  # one radius alone would overrate the choice
             return sum(scene.rates(answer, (0.8, 0.9, 1.0, 1.1, 1.25)))
 
         # The six best are polished for a little; the best of them then to the end.

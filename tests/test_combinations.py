@@ -432,3 +432,94 @@ def test_without_a_violation_nothing_is_searched_again() -> None:
         evidence = [{type(e) for _, p in a.proofs for e in p} for a in answers]
         assert evidence[0] == evidence[1]
         assert all(proof.boxed is None for _, p in answers[1].proofs for proof in p)
+
+
+# --- as the data show ---
+
+
+SHOWN = PEOPLE[
+    ~((PEOPLE["home"] == "own") & PEOPLE["job"].isin(["pilot", "none"]))
+    & ~((PEOPLE["home"] == "rent") & (PEOPLE["job"] == "pilot") & (PEOPLE["age"] < 21))
+]
+"""Some combinations are rare, and some are not there."""
+
+
+@pytest.mark.parametrize("names", [("home", "job"), ()], ids=["named", "all pairs"])
+@pytest.mark.parametrize("min_count", [1, 12, 35])
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_have_combinations_that_the_data_show(
+    name: str, min_count: int, names: tuple[str, ...]
+) -> None:
+    model = fitted(name)
+    explainer = cp.Explainer(
+        model,
+        data=SHOWN,
+        cost=COSTS["Manhattan"],
+        constraints=[
+            cp.ObservedCombinations(*names, min_count=min_count),
+            cp.Bounds("age", rise=2),
+        ],
+    )
+    counts = SHOWN.groupby(["home", "job"]).size()
+    often = counts[counts >= min_count].index
+    assert 0 < len(often) < 12 if min_count > 1 else 0 < len(often) < 11
+    rows = PEOPLE[model.predict(PEOPLE) == 0].head(16)  # in which rare ones are, too
+    answers = explainer.explain(rows, 1)
+    gives = GRID[model.predict(GRID) == 1]
+    shown = gives.set_index(["home", "job"]).index.isin(often)
+    for i, (index, row) in enumerate(rows.iterrows()):
+        same = (gives["home"] == row["home"]) & (gives["job"] == row["job"])
+        possible = gives[(shown | same) & (gives["age"] - row["age"] <= 2)]
+        assert answers.found[i] == bool(len(possible))
+        certificate = answers.certificates[i]
+        assert certificate.claim is cp.Claim.PROVED
+        if len(possible):
+            least = costs(possible, row, "Manhattan").min()
+            assert certificate.cost == pytest.approx(least, rel=1e-6)
+            answer = answers.to_frame().loc[[index]].astype(PEOPLE.dtypes)
+            assert ((possible == answer.iloc[0]).all(axis=1)).any()
+
+
+def test_what_was_counted_is_in_records_and_in_policy_files(tmp_path: Path) -> None:
+    model, rule = fitted("forest"), cp.ObservedCombinations(min_count=35)
+    explainer = cp.Explainer(model, data=SHOWN, constraints=rule)
+    (counted,) = explainer.constraints
+    assert isinstance(counted, cp.ObservedCombinations)
+    ((names, seen),) = counted.seen
+    assert names == ("home", "job")
+    assert 0 < len(seen) < 12
+    policy = cp.Problem(constraints=(counted,))
+    policy.save(tmp_path / "policy.toml")
+    assert cp.Problem.load(tmp_path / "policy.toml") == policy
+    answers = explainer.explain(SHOWN.head(20), 1)
+    answers.to_records(tmp_path / "answers.jsonl")
+    checked = cp.recheck(tmp_path / "answers.jsonl", model)
+    assert checked.ok
+    assert checked.proved.all()
+
+
+def test_a_conflict_names_the_pair() -> None:
+    model, rule = fitted("two classes"), cp.ObservedCombinations(min_count=35)
+    fixed = [cp.Immutable("age", "income"), cp.Bounds("income", low=0)]
+    rows = PEOPLE[model.predict(PEOPLE) == 0]
+    free = cp.Explainer(model, data=SHOWN, constraints=fixed).explain(rows, 1)
+    bound = cp.Explainer(model, data=SHOWN, constraints=[rule, *fixed]).explain(rows, 1)
+    excluded_rows = np.flatnonzero(free.found & ~bound.found)
+    assert len(excluded_rows)
+    conflict = bound[int(excluded_rows[0])].conflict
+    assert "home and job are together as in at least 35 rows of the data" in str(conflict)
+
+
+def test_without_data_it_says_what_to_do() -> None:
+    features = [cp.Continuous("age"), cp.Continuous("income")]
+    features += [cp.Categorical("home", HOMES), cp.Categorical("job", JOBS)]
+    rule = cp.ObservedCombinations("home", "job")
+    with pytest.raises(cp.InvalidInput, match="counts rows of data="):
+        cp.Explainer(fitted("forest"), features=features, cost=cp.Manhattan(), constraints=rule)
+    explainer = cp.Explainer(fitted("forest"), data=PEOPLE)
+    with pytest.raises(cp.InvalidInput, match="counts rows of data="):
+        explainer.adding(rule)
+    with pytest.raises(cp.InvalidInput, match="takes categories; 'age' is a number"):
+        cp.Explainer(
+            fitted("forest"), data=PEOPLE, constraints=cp.ObservedCombinations("age", "home")
+        )

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final, overload
 
+import numpy as np
+
 from counterpoint.alternatives import Alternatives, alternatives_to
 from counterpoint.caches import Memo
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, check_flag, several, shown, some
@@ -18,6 +20,7 @@ from counterpoint.problem.constraints import (
     Bounds,
     Constraint,
     Immutable,
+    ObservedCombinations,
     WithinObserved,
     all_constraints,
     named,
@@ -25,7 +28,7 @@ from counterpoint.problem.constraints import (
 from counterpoint.problem.costs import Cost, Manhattan
 from counterpoint.problem.targets import Target, as_target
 from counterpoint.problem.weights import described, ranges, spreads
-from counterpoint.rows.encoding import match_columns
+from counterpoint.rows.encoding import PRESENT, encode, match_columns
 from counterpoint.rows.features import (
     Categorical,
     Continuous,
@@ -39,6 +42,7 @@ from counterpoint.rows.table import Table
 from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 if TYPE_CHECKING:
+    from counterpoint.models.reading import ReadModel
     from counterpoint.results import Counterfactuals
     from counterpoint.search.query import Query
 
@@ -119,6 +123,8 @@ class Explainer:
         described_features = None if features is None else all_features(features)
         table = None if data is None else data_of(model, data)
         self.reading = read_over(model, table, described_features)
+        if table is not None:
+            self.constraints = _counted(self.constraints, self.reading, table)
         self._witnesses = None if table is None else Witnesses(self.reading, table)
         implied = (
             []
@@ -443,6 +449,24 @@ class Explainer:
             return query.asking(witnesses=self._witnesses)
 
         return self._queries.made(key, make)
+
+
+def _counted(
+    constraints: tuple[Constraint, ...], reading: ReadModel, table: Table
+) -> tuple[Constraint, ...]:
+    """Return constraints with the combinations that the data show, of those that ask for them."""
+    if not any(isinstance(c, ObservedCombinations) and c.seen is None for c in constraints):
+        return constraints
+    inputs = match_columns(table, reading.features, named=reading.named)
+    rows = encode(inputs, reading.features, reading.fills, reading.unfilled)
+    codes = np.where(rows.missing == PRESENT, rows.codes, -1.0)
+    codes[[*rows.problems]] = -1.0
+    return tuple(
+        c.counted(reading.features, codes)
+        if isinstance(c, ObservedCombinations) and c.seen is None
+        else c
+        for c in constraints
+    )
 
 
 def _checked_cost(cost: object) -> Cost:

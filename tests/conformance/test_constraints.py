@@ -86,6 +86,18 @@ COMBINATIONS: list[tuple[cp.Constraint, Callable[[Row, Row], bool]]] = [
             or (old["home"] == "own" and new["debt"] == old["debt"])
         ),
     ),
+    (
+        cp.ObservedCombinations(
+            "rooms",
+            "home",
+            min_count=3,
+            seen=[(("rooms", "home"), [(1, "rent"), (2, "rent"), (4, "own"), (4, "loan")])],
+        ),
+        lambda old, new: (
+            (new["rooms"], new["home"]) in [(1, "rent"), (2, "rent"), (4, "own"), (4, "loan")]
+            or (new["rooms"], new["home"]) == (old["rooms"], old["home"])
+        ),
+    ),
 ]
 """The same of constraints that have no hash."""
 

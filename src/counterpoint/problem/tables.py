@@ -168,6 +168,19 @@ _conditions = _table_of(
 )
 
 
+def _seen(value: Any, place: str) -> Any:
+    """Read pairs of feature names and lists of their categories."""
+    pairs = _list_of(_list_of(_anything, "a list"), "a list of [names, combinations]")(value, place)
+    if any(len(pair) != 2 for pair in pairs):
+        raise wrong(place, "a list of [names, combinations]", value)
+    rows = _list_of(_labels, "a list of combinations")
+    return tuple((_names(names, place), rows(values, place)) for names, values in pairs)
+
+
+def _anything(value: Any, _: str) -> Any:
+    return value
+
+
 def _weight(value: Any, place: str) -> Any:
     """Read a number; or of a category, [from, to, cost] for pairs."""
     if not isinstance(value, list | tuple):
@@ -191,6 +204,7 @@ READERS: dict[str, Parameter] = {
     "float": a_number,
     "Mapping[Hashable, float]": _by_name,
     "Mapping[Hashable, Any]": _conditions,
+    "Sequence[Any] | None": _seen,
     "ArrayLike": _matrix,
 }
 """How a parameter of a constraint, or of a family's target, is read, by its annotation."""

@@ -19,7 +19,13 @@ import numpy as np
 
 from counterpoint.certificate import lower_bounds
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
-from counterpoint.problem.constraints import Constraint, Immutable, MaxChanges, WithinObserved
+from counterpoint.problem.constraints import (
+    Constraint,
+    Immutable,
+    MaxChanges,
+    ObservedCombinations,
+    WithinObserved,
+)
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee
 from counterpoint.programs.conditions import Box, ChangeBounds, Transitions
@@ -365,6 +371,8 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield from (constraint.only(name) for name in constraint.features)
     elif isinstance(constraint, WithinObserved):
         yield from (constraint.only(name) for name in constraint.features or features.names)
+    elif isinstance(constraint, ObservedCombinations):
+        yield from constraint.each()
     else:
         yield constraint
 

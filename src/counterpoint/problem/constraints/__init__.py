@@ -1,6 +1,10 @@
 """What a person can or may change, in feature names and feature units."""
 
-from counterpoint.problem.constraints.combinations import Forbidden, Implies
+from counterpoint.problem.constraints.combinations import (
+    Forbidden,
+    Implies,
+    ObservedCombinations,
+)
 from counterpoint.problem.constraints.features import (
     Bounds,
     Clearance,
@@ -21,6 +25,7 @@ from counterpoint.problem.constraints.relations import (
 
 CONSTRAINTS: tuple[type[Constraint], ...] = (
     WithinObserved,
+    ObservedCombinations,
     Ellipsoid,
     Clearance,
     Forbidden,
@@ -48,6 +53,7 @@ __all__ = [
     "Linear",
     "MaxChanges",
     "Monotone",
+    "ObservedCombinations",
     "OppositeChange",
     "SameChange",
     "WithinObserved",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -18,16 +20,26 @@ from counterpoint.errors import (
     shown,
     some,
 )
-from counterpoint.numerics import BoolArray
-from counterpoint.problem.constraints.features import Constraint, between, numbers
+from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.problem.constraints.features import (
+    Constraint,
+    between,
+    named,
+    numbers,
+    some_names,
+)
 from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Continuous, Features
 
-__all__ = ["Forbidden", "Implies"]
+__all__ = ["Forbidden", "Implies", "ObservedCombinations"]
 
 Values = tuple[Hashable, ...] | dict[str, float]
 """Categories, or the ``low`` and the ``high`` of a number; an end that is not there is none."""
+Counted = tuple[tuple[tuple[Hashable, ...], tuple[tuple[Hashable, ...], ...]], ...]
+"""Names of features, and the combinations of their categories that occur often enough."""
+MOST = 1_000_000
+"""Combinations of the categories of some features that are looked at: 1 MB of flags."""
 
 
 # --- what is said of features, in names and units ---
@@ -284,3 +296,155 @@ class Implies(Constraint):
                 combination.add(name, opposite)
                 out.append(combination)
         return _region(out)
+
+
+@final
+@dataclass(frozen=True, init=False)
+class ObservedCombinations(Constraint):
+    """Categories occur together only as they do in the data.
+
+    An answer is excluded if its categories of these features are together in less than so many
+    rows of ``data=``, unless they are those of the row. A missing cell excludes nothing. For
+    linear, additive and tree models.
+
+    Parameters
+    ----------
+    *features
+        Names of categorical features, two or more; none for all pairs of categorical features.
+    min_count
+        How many rows must have a combination; a whole number of at least 1.
+    seen
+        The combinations that occur so often: names, and tuples of categories, for each set of
+        features; None to count them in the ``data=`` of an `Explainer`.
+
+    Examples
+    --------
+    >>> import counterpoint as cp
+    >>> print(cp.ObservedCombinations("sex", "relationship", min_count=500))
+    sex and relationship are together as in at least 500 rows of the data
+    """
+
+    features: tuple[Hashable, ...]
+    min_count: int
+    seen: Counted | None
+
+    def __init__(
+        self, *features: Hashable, min_count: int = 1, seen: Sequence[Any] | None = None
+    ) -> None:
+        names = some_names("ObservedCombinations", features)
+        if len(names) == 1 or len({*names}) < len(names):
+            raise InvalidInput(
+                "Expected the names of two or more different features for ObservedCombinations, or "
+                f"none for all pairs; got {shown(list(names))}."
+            )
+        whole = is_number(min_count) and np.isfinite(min_count) and int(min_count) == min_count
+        if not whole or min_count < 1:
+            raise InvalidInput(f"Expected a min_count of at least 1; got {shown(min_count)}.")
+        counted = None if seen is None else tuple((tuple(n), tuple(map(tuple, v))) for n, v in seen)
+        object.__setattr__(self, "features", names)
+        object.__setattr__(self, "min_count", int(min_count))
+        object.__setattr__(self, "seen", counted)
+
+    def __str__(self) -> str:
+        names = named(self.features) if self.features else "any two categories"
+        count = "some row" if self.min_count == 1 else f"at least {self.min_count} rows"
+        return f"{names} are together as in {count} of the data"
+
+    def counted(self, features: Features, codes: FloatArray) -> ObservedCombinations:
+        """Return the same with the combinations that occur in rows (n, p) of codes.
+
+        A code is the place of a category; that of a cell that does not count is −1.
+        """
+        named_features = self._chosen(features)
+        pairs = [named_features] if self.features else combinations(named_features, 2)
+        seen = []
+        for some_features in pairs:
+            names = tuple(feature.name for feature in some_features)
+            columns = codes[:, [features.index(name) for name in names]]
+            present = columns[(columns >= 0).all(axis=1)].astype(np.intp)
+            distinct, count = np.unique(present, axis=0, return_counts=True)
+            often = distinct[count >= self.min_count].tolist()
+            both = [zip(row, some_features, strict=True) for row in often]
+            seen.append((names, [[feature.categories[k] for k, feature in row] for row in both]))
+        return ObservedCombinations(*self.features, min_count=self.min_count, seen=seen)
+
+    def each(self) -> Iterator[ObservedCombinations]:
+        """Yield the same for each set of features."""
+        for names, values in self.seen or ():
+            yield ObservedCombinations(*names, min_count=self.min_count, seen=[(names, values)])
+
+    def _chosen(self, features: Features) -> list[Categorical]:
+        """The features that it speaks of."""
+        if not self.features:
+            return [feature for feature in features if isinstance(feature, Categorical)]
+        out = []
+        for feature in map(features.__getitem__, self.features):
+            if not isinstance(feature, Categorical):
+                raise InvalidInput(
+                    f"ObservedCombinations takes categories; {feature.name!r} is a number. Leave "
+                    "it out, or describe the column with Categorical."
+                )
+            out.append(feature)
+        return out
+
+    def region(self, features: Features) -> Region:
+        self._chosen(features)
+        if self.seen is None:
+            raise InvalidInput(
+                "ObservedCombinations counts rows of data=; pass data= to the Explainer that it is "
+                "passed to."
+            )
+        out = []
+        for names, values in self.seen:
+            for masks in _covering(_never(features, names, values)):
+                combination = _Combination(features)
+                for name, mask in zip(names, masks, strict=True):
+                    combination.add(name, mask)
+                out.append(combination)
+        return _region(out)
+
+
+def _never(
+    features: Features, names: Sequence[Hashable], seen: Sequence[Sequence[Hashable]]
+) -> BoolArray:
+    """(c₁, c₂, …): which combinations of categories are not among those that were seen.
+
+    Those with a category that only stands for missing cells are not told.
+    """
+    chosen = [features[name] for name in names]
+    if not all(isinstance(feature, Categorical) for feature in chosen):
+        raise InvalidInput(
+            f"ObservedCombinations takes categories; {list(names)!r} are not all so."
+        )
+    shape = [len(feature.categories) for feature in chosen if isinstance(feature, Categorical)]
+    if prod(shape) > MOST:
+        raise InvalidInput(
+            f"ObservedCombinations of {named(names)} would look at {prod(shape):,} combinations of "
+            f"categories, more than {MOST:,}. Name fewer features."
+        )
+    out, places = np.ones(shape, dtype=bool), []
+    for axis, feature in enumerate(chosen):
+        assert isinstance(feature, Categorical)  # noqa: S101 (as asked above)
+        places.append({category: k for k, category in enumerate(feature.categories)})
+        out[(slice(None),) * axis + (feature.is_stand_in,)] = False
+    for row in seen:
+        at = [place.get(value) for place, value in zip(places, row, strict=True)]
+        if None not in at:  # else the model has no such category
+            out[tuple(at)] = False
+    return out
+
+
+def _covering(table: BoolArray) -> Iterator[tuple[BoolArray, ...]]:
+    """Yield products of sets, one along each axis, that cover what is true in a table, and no more.
+
+    Entries of the first axis with the same others go together, so that they are few.
+    """
+    if table.ndim == 1:
+        if table.any():
+            yield (table,)
+        return
+    rows = table.reshape(len(table), -1)
+    distinct, alike = np.unique(rows, axis=0, return_inverse=True)
+    for k, row in enumerate(distinct):
+        for masks in _covering(row.reshape(table.shape[1:])):
+            yield (alike.ravel() == k, *masks)

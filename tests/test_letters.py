@@ -428,7 +428,9 @@ def test_what_has_no_words_for_people_is_asked_for():
     explainer, texts = hours()
     answers = explainer.explain(pd.DataFrame({"hours-per-week": [40]}), 1)
     message = refused(explainer, answers)
-    assert "a name for the column 'hours-per-week', names for the decisions 0, 1." in message
+    assert (
+        "missing: a name for the column 'hours-per-week', names for the decisions 0, 1." in message
+    )
     assert "a name for the column 'hours-per-week'." in refused(explainer, answers, texts)
     frame = pd.DataFrame({"job": ["A1", "A2", "A1", "A2"], "rooms": [1, 2, 4, 2]})
     frame["owner"] = [0, 1, 0, 1]
@@ -574,7 +576,7 @@ def aged(*constraints: cp.Constraint, weight: float = 20.0) -> cp.Explainer:
         (
             {"income": 520.0},
             20.0,
-            "this makes up more than all of what is missing. With other values of age alone",
+            "this makes up more than what is missing. With other values of age alone",
         ),
         ({"age": 50.0}, 20.0, "this counts in your favour. No other values of age"),
         ({}, 0.1, "this makes up less than 1 % of what is missing. No other values of age"),

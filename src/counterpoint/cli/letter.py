@@ -58,7 +58,7 @@ def letter(
         Path | None,
         option("A layout of your own, in Jinja2; see the page on letters.", "FILE"),
     ] = None,
-    html: Annotated[bool, option("Write letters as pages of HTML.")] = False,
+    html: Annotated[bool, option("Write letters as pages of HTML.", None, "--html")] = False,
     alternatives: Annotated[
         int | None, option("Up to N ways for each row, the cheapest first.", "N")
     ] = None,

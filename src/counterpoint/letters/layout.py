@@ -20,9 +20,9 @@ body {font: 16px/1.5 Georgia, "Times New Roman", serif; max-width: 38em; margin:
  padding: 0 1.2em; color: #1a1a1a; background: #fff}
 section {margin: 0 0 1.2em} p {margin: 0 0 .3em; white-space: pre-line}
 ol, ul {margin: .2em 0 .6em; padding-left: 1.6em} li {margin: .15em 0}
-.date, .creditor {text-align: right} .rights {font-size: 90%}
+.date, .creditor {text-align: right} .reference {font-weight: bold} .rights {font-size: 90%}
 @media print {body {margin: 0; max-width: none}}
-@media (prefers-color-scheme: dark) and (not print) {body {color: #e8e8e8; background: #16181b}}
+@media screen and (prefers-color-scheme: dark) {body {color: #e8e8e8; background: #16181b}}
 """
 
 

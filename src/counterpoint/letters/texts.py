@@ -15,6 +15,7 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, is_number, shown, some
 from counterpoint.problem.policy import read_toml
+from counterpoint.protected import protected_features
 
 __all__ = ["UNSAID", "Texts", "Wording", "check_words", "draft"]
 
@@ -198,14 +199,16 @@ def check_words(explainer: cp.Explainer, texts: Texts, names: Collection[Hashabl
     gaps += [f"names for the decisions {some(nameless)}"] * bool(nameless)
     if gaps:
         raise InvalidInput(
-            f"Letters are read by people, and these are no words for them; expected "
-            f"{some(gaps, 12, str)}. Write them in a file of texts; `counterpoint letter … --draft "
-            "FILE`, or counterpoint.letters.draft, makes one to fill in."
+            f"Letters need words for people; missing: {some(gaps, 12, str)}. Write them in a file "
+            "of texts; `counterpoint letter … --draft FILE`, or counterpoint.letters.draft, makes "
+            "one to fill in."
         )
 
 
 def draft(explainer: cp.Explainer) -> str:
     """Return a file of texts to fill in, in TOML: an empty name for all that letters may name.
+
+    Columns that cannot change are not among them, unless they are protected.
 
     Parameters
     ----------
@@ -240,11 +243,17 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
     if not explainer.reading.form.has_values:
         yield from ("", "[decisions]")
         yield from (f'{json.dumps(str(v))} = ""' for v in explainer.reading.classes.tolist())
+    rules = (*explainer.constraints, *explainer.implied)
+    fixed = [c for c in rules if isinstance(c, cp.Immutable) and not c.protected]
+    silent = {name for constraint in fixed for name in constraint.features}
     for feature in explainer.features:
+        if feature.name in silent - {*protected_features(explainer)}:
+            continue
         name = str(feature.name)
         key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
-        yield from ("", f"[features.{key}]", 'name = ""  # as in: Raise … from 9 to at least 10')
-        yield "# plural = true"
+        words = isinstance(feature, cp.Categorical)
+        example = "Change … from this to that" if words else "Raise … from 9 to at least 10"
+        yield from ("", f"[features.{key}]", f'name = ""  # as in: {example}', "# plural = true")
         if isinstance(feature, cp.Categorical):
             yield from ('# code = ""', f"[features.{key}.values]")
             yield from (f'{json.dumps(str(v))} = ""' for v in feature.categories)

@@ -149,7 +149,7 @@ class Audit:
         for head, sentences in compared:
             lines += ["", head, *(f"  {sentence}" for sentence in sentences)]
         if compared:
-            lines += map(filled, differences.notes(self.differences))
+            lines += ["", *map(filled, differences.notes(self.differences))]
         if self.protected is not None:
             lines += ["", filled(self.protected.heading(self.words))]
             lines += [f"  {name}: {text}" for name, text in self.protected.meaning().items()]

@@ -149,6 +149,20 @@ def test_groups_may_be_passed_and_may_be_missing():
     assert {*found.groups.index} == {"all", "m", "missing"}
 
 
+@pytest.mark.filterwarnings("ignore:Group .* would need an action")
+def test_groups_come_in_the_order_of_their_values():
+    frame, explainer = people(), explainer_of_people()
+    ages = np.arange(400) % 12
+    numbers = audit(explainer, frame, 1, ages, sample=0).groups.index[1:]
+    assert [*numbers] == [*map(str, range(12))]
+    ranges = audit(explainer, frame, 1, pd.cut(ages, [-1, 2, 9, 11]), sample=0).groups.index[1:]
+    assert [*ranges] == ["(-1, 2]", "(2, 9]", "(9, 11]"]
+    mixed = np.where(ages < 6, "a", None)
+    mixed[ages == 7] = 7
+    names = audit(explainer, frame, 1, mixed, sample=0).groups.index[1:]
+    assert [*names] == ["7", "a", "missing"]
+
+
 def test_a_group_may_be_called_all():
     found = audit(explainer_of_people(), people(), 1, np.full(400, "all"), sample=0)
     assert [*found.groups.index] == ["all", "all"]
@@ -180,12 +194,14 @@ def test_rows_that_all_have_the_target_leave_nothing_to_say():
 
 
 def test_a_picture_shows_every_group():
-    figure = audit(explainer_of_people(), people(), 1, "sex").plot()
+    found = audit(explainer_of_people(), people(), 1, "sex")
+    figure = found.plot()
     figure.draw_without_rendering()
     left, right = figure.axes
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["f", "m"]
     ends = [line.get_ydata()[-1] for line in left.get_lines()]
-    assert all(0 < end < 1 for end in ends)  # the rest is fixed
+    table = found.groups.loc[["f", "m"]]
+    np.testing.assert_allclose(ends, 1.0 - table["fixed_share"])  # the rest is fixed
     assert len(right.patches) > 0
 
 
@@ -208,6 +224,52 @@ def test_the_model_is_asked_about_few_rows_more_than_for_the_answers(
     answered = sum(asked)
     audit(explainer, heloc, 0, np.arange(len(heloc)) % 4)
     assert sum(asked) - answered <= 1.3 * answered
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_an_audit_says_of_a_tree_is_what_all_changes_show(seed: int):
+    rng = np.random.default_rng(seed)
+    grid = pd.DataFrame(product(range(5), range(4), "xyz"), columns=["a", "b", "k"])
+    prepare = make_column_transformer((OneHotEncoder(), ["k"]), remainder="passthrough")
+    model = make_pipeline(prepare, DecisionTreeClassifier(max_depth=5, random_state=seed))
+    model.fit(grid, rng.random(len(grid)) < 0.25)
+    rules = [cp.Bounds("a", rise=1, fall=1), cp.Immutable("k"), cp.Monotone("b", "increasing")]
+    explainer = cp.Explainer(model, data=grid, cost=cp.Manhattan(), constraints=rules)
+    with pytest.warns(UserWarning, match="Group"):
+        found = audit(explainer, grid, True, "k", sample=1000)
+
+    has = grid[model.predict(grid)]
+    moves = grid.reset_index().merge(has, how="cross", suffixes=("", "_new"))
+    costs = (moves["a_new"] - moves["a"]).abs() + (moves["b_new"] - moves["b"]).abs()
+    moves["cost"] = costs + (moves["k_new"] != moves["k"])
+    allowed = {
+        "a falls by at most 1 and rises by at most 1": (moves["a_new"] - moves["a"]).abs() <= 1,
+        "k is immutable": moves["k_new"] == moves["k"],
+        "b only rises": moves["b_new"] >= moves["b"],
+    }
+
+    def cheapest(*rules_of_moves: str) -> Any:
+        fits = np.logical_and.reduce([allowed[rule] for rule in rules_of_moves])
+        return moves[fits].groupby("index")["cost"].min().reindex(grid.index).to_numpy()
+
+    cost = cheapest(*allowed)
+    np.testing.assert_array_equal(found.fixed, np.isnan(cost))
+    np.testing.assert_allclose(found.answers.cost[~found.fixed], cost[~found.fixed])
+    answered = (cost > 0) & ~found.fixed
+    for k in "xyz":
+        mine, line = (grid["k"] == k).to_numpy(), found.groups.loc[k]
+        assert line["cost_median"] == pytest.approx(np.median(cost[mine & answered]))
+        assert line["fixed_share"] == pytest.approx(
+            found.fixed[mine].sum() / (mine & (cost != 0)).sum()
+        )
+    assert found.fixed.any()
+    for rule in allowed:
+        looser = cheapest(*({*allowed} - {rule}))
+        frees = np.isfinite(looser[found.fixed]).mean()
+        saves = np.mean(1 - looser[answered] / cost[answered])
+        line = found.constraints.reindex([rule]).fillna(0.0).loc[rule]
+        assert line["frees"] == pytest.approx(frees)
+        assert line["saves"] == pytest.approx(saves, abs=1e-6)
 
 
 # Differences of groups

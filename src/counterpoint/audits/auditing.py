@@ -298,8 +298,7 @@ def audit(  # noqa: PLR0913
         raise InvalidInput(f"Expected a confidence between 0 and 1; got {shown(confidence)}.")
     answers = explainer.explain(X, target, gap=gap, time_limit=time_limit, progress=progress)
     words = AuditWords.of(texts, (*answers.table.names,), by)
-    group = _groups(answers, by)
-    names = [] if by is None else sorted({*group.tolist()})
+    group, names = _groups(answers, by)
     lines = [_line(answers, np.ones(len(answers), dtype=bool), confidence)]
     for name in names:
         lines.append(_line(answers, group == name, confidence))
@@ -347,11 +346,14 @@ def audit(  # noqa: PLR0913
     )
 
 
-def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
-    """Return the name of each row's group, shape (n,): ``by`` is a column's name or its values."""
+def _groups(answers: cp.Counterfactuals, by: Any) -> tuple[NDArray[np.object_], list[str]]:
+    """Return the name of each row's group, shape (n,), and all names in the order of the values.
+
+    ``by`` is a column's name or its values; without it there are no groups.
+    """
     table, n = answers.table, len(answers)
     if by is None:
-        return np.full(n, "all", dtype=object)
+        return np.full(n, "all", dtype=object), []
     if isinstance(by, Hashable):
         if by not in table.names:
             raise InvalidInput(
@@ -363,14 +365,20 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> NDArray[np.object_]:
     if values.shape != (n,):
         raise InvalidInput(f"Expected one group for each of {n} rows; got shape {values.shape}.")
     # NaN alone is unequal to itself
-    names = ["missing" if v is None or v != v else str(v) for v in values]  # noqa: PLR0124
-    count = len({*names})
-    if count > 50:
+    missing = np.array([v is None or v != v for v in values], dtype=bool)  # noqa: PLR0124
+    names = np.where(missing, "missing", [str(v) for v in values]).astype(object)
+    distinct = dict(zip(names[~missing], values[~missing], strict=True))
+    try:
+        order = sorted(distinct, key=lambda name: distinct[name])  # 9 before 10
+    except TypeError:  # values of several kinds
+        order = sorted(distinct)
+    order += ["missing"] if missing.any() and "missing" not in distinct else []
+    if len(order) > 50:
         raise InvalidInput(
-            f"Expected at most 50 groups; got {count}. Make groups of numbers first, say with "
+            f"Expected at most 50 groups; got {len(order)}. Make groups of numbers first, say with "
             "pandas.cut."
         )
-    return np.array(names, dtype=object)
+    return names, order
 
 
 def fixed_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:

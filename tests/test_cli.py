@@ -166,13 +166,43 @@ def test_a_report_for_people():
     lines = result.stdout.splitlines()
     assert lines[0] == "Row 0: optimal"
     assert "│ feature" in result.stdout
-    assert "nothing costs less than" in result.stdout
+    assert "the cheapest possible change costs" in result.stdout
     assert "and 4 more rows (--show, --out)" in lines
     assert "6 rows: 6 optimal" in lines
-    assert lines[-1].startswith("time: ")
+    assert lines[-2].startswith("time: ")
+    assert lines[-1] == "Numbers above are in few digits; --exact shows all of them."
     assert not result.stderr
     assert "\x1b" not in result.stdout
     assert max(map(len, lines)) <= 80
+
+
+def test_numbers_are_shown_in_few_digits_with_which_the_model_agrees():
+    def incomes(*options: str) -> list[float]:
+        lines = run(*GRANTED, *options).stdout.splitlines()
+        return [float(line.split()[5]) for line in lines if line.startswith("│ income")]
+
+    rows, model = pd.read_csv("rows.csv"), loan_model()
+    answers = answers_in_python()
+    few, exact = incomes("--show", "6"), incomes("--show", "6", "--exact")
+    moved = np.flatnonzero(answers["income"] != rows["income"])
+    assert exact == answers["income"].iloc[moved].tolist()
+    assert len(few) == len(moved) > 0
+    assert all(len(f"{income:.15g}".strip("0")) <= 5 for income in few)
+    shown = rows.iloc[moved].assign(income=few, home=answers["home"].iloc[moved])
+    shown["age"] = answers["age"].iloc[moved]
+    assert set(model.predict(shown)) == {"granted"}
+
+
+def test_an_answer_after_the_first_is_the_cheapest_that_differs():
+    told = run(*GRANTED, "--alternatives", "2", "--show", "6", "--exact").stdout
+    assert ": the cheapest possible change (proved)" in told
+    assert ": the cheapest that differs so (proved)" in told
+
+
+def test_a_row_without_an_answer_says_where_to_find_why():
+    asked = [*GRANTED, "--spec", "fixed.toml", "--show", "1"]
+    assert "--reasons says why there is no answer." in run(*asked, code=3).stdout
+    assert "--reasons says" not in run(*asked, "--reasons", code=3).stdout
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
@@ -681,7 +711,7 @@ def test_the_demonstration_runs_anywhere(tmp_path: Path, monkeypatch: pytest.Mon
     assert not result.stderr
     assert "1000 rows; 29 columns: 21 categorical, 8 integer" in result.stdout
     assert "30 columns: 30 continuous" in result.stdout
-    assert "nothing costs less than" in result.stdout
+    assert "the cheapest possible change (proved)" in result.stdout
     assert "182 rows: 178 optimal, 4 infeasible" in result.stdout
     assert "209 rows: 209 optimal" in result.stdout
     monkeypatch.chdir(tmp_path / "demo")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CERTIFICATE",
+    "CHEAPEST",
     "Listing",
     "as_json",
     "console",
@@ -32,6 +33,12 @@ CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
     *("margin", "rounding", "on_edge", "probability", "guarantee", "violation"),
 )
+
+DIGITS = 3
+"""Significant digits of numbers that change, as they are shown."""
+CHEAPEST = "the cheapest possible change"
+NEGLIGIBLE = 1e-5
+"""Gaps that are not mentioned: a cost of 1000 could be one of 999.99."""
 
 
 @final
@@ -136,12 +143,25 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
-def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: bool) -> None:
-    """Print one row: its changes and their certificate, or why there is no answer."""
+def show_answer(
+    out: Console,
+    title: str,
+    answer: cp.Counterfactual,
+    *,
+    reason: bool,
+    exact: bool = False,
+    best: str = CHEAPEST,
+) -> bool:
+    """Print one row: its changes and their certificate, or why there is no answer.
+
+    Numbers are rounded to where the model still agrees, unless all digits are asked for. Return
+    whether any was. ``best`` is what an answer is called that is proved to be optimal.
+    """
     out.print(title, style="bold")
+    answer_in_digits = answer if exact or not answer.found else answer.rounded(DIGITS)
     if answer.changes:
-        _show_changes(out, answer.changes)
-        out.print(_certificate(answer.certificate))
+        _show_changes(out, answer_in_digits.changes, exact=exact)
+        out.print(_certificate(answer.certificate, answer_in_digits.certificate, best))
         if answer.certificate.guarantee is not cp.Guarantee.NONE:
             _show(out, answer.message)
     else:
@@ -149,6 +169,7 @@ def show_answer(out: Console, title: str, answer: cp.Counterfactual, *, reason: 
     if reason and answer.conflict is not None:
         _show_conflict(out, answer.conflict)
     out.print()
+    return answer_in_digits.changes != answer.changes
 
 
 def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
@@ -158,7 +179,7 @@ def _show(out: Console, sentence: str, first: str = "", then: str | None = None)
         out.print(line)
 
 
-def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]]) -> None:
+def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]], *, exact: bool) -> None:
     from rich import box
     from rich.table import Table
 
@@ -166,10 +187,16 @@ def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]]) -> Non
     table.add_column("feature", overflow="fold")
     table.add_column("now", justify="right", overflow="fold")
     table.add_column("instead", justify="right", style="bold green", overflow="fold")
-    for name, pair in changes.items():
-        cells = (f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in pair)
-        table.add_row(str(name), *cells)
+    for name, (before, after) in changes.items():
+        old, new = _cell(before, exact=exact), _cell(after, exact=exact)
+        if old == new:  # in few digits they look alike
+            old, new = str(before), str(after)
+        table.add_row(str(name), old, new)
     out.print(table)
+
+
+def _cell(value: Any, *, exact: bool) -> str:
+    return f"{value:.6g}" if isinstance(value, float) and not exact else str(value)
 
 
 def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
@@ -186,13 +213,26 @@ def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
         _show(out, relaxation, "  - ", "    ")
 
 
-def _certificate(c: cp.Certificate) -> str:
-    gap = "0" if c.gap < 1e-9 else f"{c.gap:.1e}"  # below, it is rounding
+def _certificate(c: cp.Certificate, rounded: cp.Certificate, best: str) -> str:
+    """What the answer costs as it is shown, and what nothing costs less than."""
     claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
-    cost = f"cost {c.cost:.4g}{c.likely}"
-    if c.objective == c.cost:
-        return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {gap}"
-    return f"{cost}; traded off at {c.objective:.4g}, at best {c.bound:.4g}{claim}; gap {gap}"
+    cost = f"cost {rounded.cost:.4g}{c.likely}"
+    if c.objective != c.cost:
+        return (
+            f"{cost}; traded off at {rounded.objective:.4g}, at best {c.bound:.4g}{claim}; gap "
+            f"{_gap(rounded.gap)}"
+        )
+    if c.claim == cp.Claim.PROVED and c.gap <= NEGLIGIBLE:
+        if rounded.gap <= NEGLIGIBLE:
+            return f"{cost}: {best}{claim}"
+        if f"{rounded.cost:.4g}" == f"{c.cost:.4g}":
+            return f"{cost}: {best}{claim}, but for rounding"
+        return f"{cost} in few digits; {best} costs {c.cost:.4g}{claim}"
+    return f"{cost}; nothing costs less than {c.bound:.4g}{claim}; gap {_gap(rounded.gap)}"
+
+
+def _gap(gap: float) -> str:
+    return "0" if gap < 1e-9 else f"{100.0 * gap:.2g} %"  # below, it is rounding
 
 
 def show_total(out: Console, summary: str, rows: int, seconds: float) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.answers import Listing, console, plain, show_answer, show_total
+from counterpoint.cli.answers import CHEAPEST, Listing, console, plain, show_answer, show_total
 from counterpoint.cli.files import option, out_option, read_rows, write
 from counterpoint.cli.question import Gap, Optimal, Rows, Source, TimeLimit, Wish, labels_of
 from counterpoint.cli.words import as_options
@@ -89,6 +89,16 @@ def explain(
             metavar="N", min=0, help="Without --out: how many rows to show.", rich_help_panel=OUTPUT
         ),
     ] = 5,
+    exact: Annotated[
+        bool,
+        option(
+            "Without --out: show all digits. Else numbers that change are shown in three or a few "
+            "more, with which the model was asked again; files always hold all digits.",
+            None,
+            "--exact",
+            panel=OUTPUT,
+        ),
+    ] = False,
     reasons: Annotated[
         bool,
         option(
@@ -130,7 +140,7 @@ def explain(
     if records is not None:
         listing.answers.to_records(records, salt=salt)
     if out is None:
-        _report(listing, len(X), seconds, show, reasons=reasons)
+        _report(listing, len(X), seconds, show, reasons=reasons, exact=exact)
     else:
         to = write(
             out, partial(listing.table, reasons=reasons), partial(listing.lines, reasons=reasons)
@@ -141,10 +151,21 @@ def explain(
         raise typer.Exit(3)
 
 
-def _report(listing: Listing, rows: int, seconds: float, most: int, *, reasons: bool) -> None:
-    out = console()
-    for k in np.flatnonzero(listing.places["row"] < most).tolist():
-        show_answer(out, listing.title(k), listing.answers[k], reason=reasons)
+def _report(
+    listing: Listing, rows: int, seconds: float, most: int, *, reasons: bool, exact: bool
+) -> None:
+    out, rounded, status = console(), False, listing.answers.status
+    visible = np.flatnonzero(listing.places["row"] < most).tolist()
+    ranks = listing.places.get("rank", np.zeros(len(status), int))
+    for k in visible:
+        best = CHEAPEST if ranks[k] == 0 else "the cheapest that differs so"
+        rounded |= show_answer(
+            out, listing.title(k), listing.answers[k], reason=reasons, exact=exact, best=best
+        )
     if rows > most > 0:
         out.print(f"and {rows - most} more rows (--show, --out)\n", style="dim")
     show_total(out, listing.summary, rows, seconds)
+    if rounded:
+        out.print("Numbers above are in few digits; --exact shows all of them.", style="dim")
+    if not reasons and cp.Status.INFEASIBLE in status[visible]:
+        out.print("--reasons says why there is no answer.", style="dim")

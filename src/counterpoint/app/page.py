@@ -35,7 +35,7 @@ __all__ = ["page"]
 
 DIGITS = 3
 """Significant digits of a number that is to change: nobody earns 41237.12."""
-FURTHER = "the cheapest of all further plans"
+FURTHER = "the cheapest change that differs enough from the plans before it"
 PLANS = 3
 """Plans that stand side by side, the cheapest among them."""
 FOLDED = 8

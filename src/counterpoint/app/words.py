@@ -70,6 +70,8 @@ def standing(
 
     What was known of the answer in all its digits, as the claim says, holds of its lower bound.
     """
+    if answer.changes == exact.changes:
+        return exact.certificate.claim, clipped(exact.message)
     certificate, claim = answer.certificate, exact.certificate.claim
     settled = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
     if not settled or certificate.bound <= 0.0:
@@ -156,4 +158,5 @@ def _example(feature: Any, weight: float, cost: cp.Cost) -> str:
     if isinstance(feature, cp.Categorical):
         return f"{few(weight)} for another {feature.name}"
     unit = math.sqrt(weight) if isinstance(cost, cp.SquaredEuclidean) else weight
-    return f"1 for every {few(1.0 / unit)} of {feature.name}"
+    amount = few(1.0 / unit)
+    return f"1 for every {'unit' if amount == '1' else amount} of {feature.name}"

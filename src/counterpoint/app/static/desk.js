@@ -320,6 +320,8 @@ async function follow() {
     const html = await call(`/desk/${next}`, query, further.signal).catch((error) => (error.name === "AbortError" ? "" : wrong(error).outerHTML));
     if (mine !== generation) return;
     place.innerHTML = html;
+    const jump = results[0].querySelector(".jump");
+    if (jump) jump.hidden = !results[1].querySelector("h2");
   }
   results[1].style.minHeight = "";
   results[1].ariaBusy = "false";
@@ -461,6 +463,7 @@ form.addEventListener("input", ({ target }) => {
 });
 
 results.forEach((section) => section.addEventListener("click", async ({ target }) => {
+  if (target.matches("button.jump")) results[1].scrollIntoView();
   if (!target.matches("button.receipt")) return;
   const only = target.dataset.only && JSON.parse(target.dataset.only);
   try {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from pathlib import Path
@@ -298,6 +299,13 @@ def test_rows_that_have_the_decision_or_cannot_be_used_say_so():
     )
     assert broken.text.startswith("The row cannot be used:")
     assert open_.values
+
+
+def test_copies_of_answers_have_the_same_letters():
+    explainer = credit()
+    answers = explainer.explain(row(debt=3.0), 1)
+    again = copy.deepcopy(answers)
+    assert write_letters(explainer, again, TEXTS) == write_letters(explainer, answers, TEXTS)
 
 
 def test_several_answers_are_several_ways():
@@ -607,6 +615,11 @@ def test_a_conflict_over_a_protected_column_names_it():
         explainer, explainer.explain(row(income=520.0), 1), TEXTS, language="de"
     )
     assert "Angaben ab, die nicht entscheiden dürfen: age. Verglichen" in told.text
+    frame = pd.DataFrame({"age": [30.0, 40.0, 50.0], "pay": [1.0, 2.0, 3.0]})
+    regressor = LinearRegression().fit(frame, [1.0, 3.0, 2.0])
+    valued = cp.Explainer(regressor, data=frame, constraints=PROTECTED)
+    (told,) = write_letters(valued, valued.explain(frame.head(1), cp.Interval(low=1.5)))
+    assert "The model's prediction depends on age, which must not decide." in told.text
     bare = credit(cp.Immutable("age"))
     with pytest.raises(cp.InvalidInput, match="Pass data= to the Explainer"):
         write_letters(bare, bare.explain(row(), 1), TEXTS, protected=["age"])

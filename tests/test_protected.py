@@ -16,6 +16,7 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScale
 from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
+from counterpoint.lvq import GMLVQ
 from counterpoint.protected import influence, protected_features
 
 PROTECTED = ["age", "sex"]
@@ -38,18 +39,17 @@ def people(weight: float = 1.0) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def model_of(kind: str, frame: pd.DataFrame, labels: Any) -> Any:
-    """A linear, an additive or a boosted model of these rows."""
+    """A model of these rows."""
     numbers = {
         "linear": StandardScaler(),
         "additive": KBinsDiscretizer(5, quantile_method="averaged_inverted_cdf"),
-        "boosted": StandardScaler(),
-    }[kind]
+    }.get(kind, StandardScaler())
     prepare = make_column_transformer((OneHotEncoder(), ["sex"]), (numbers, ["income", "age"]))
-    last = (
-        GradientBoostingClassifier(n_estimators=20, random_state=0)
-        if kind == "boosted"
-        else LogisticRegression(max_iter=1000)
-    )
+    last: Any = LogisticRegression(max_iter=1000)
+    if kind == "boosted":
+        last = GradientBoostingClassifier(n_estimators=20, random_state=0)
+    if kind == "prototypes":
+        last = GMLVQ(random_state=0)
     return make_pipeline(prepare, last).fit(frame, labels)
 
 
@@ -86,7 +86,7 @@ def test_contributions_are_mean_differences_of_the_models_own_scores(kind: str):
 
 
 @pytest.mark.parametrize("weight", [0.1, 0.5])
-@pytest.mark.parametrize("kind", ["linear", "additive", "boosted"])
+@pytest.mark.parametrize("kind", ["linear", "additive", "boosted", "prototypes"])
 def test_whether_they_decide_alone_is_what_the_model_says_of_all_their_values(
     kind: str, weight: float
 ):

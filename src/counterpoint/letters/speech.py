@@ -184,6 +184,7 @@ class Speech(NamedTuple):
         decides, undecided = bool(influence.decides[i]), bool(influence.undecided[i])
         if not (contribution or decides or undecided):
             return ""
+        score = words["prediction" if isinstance(target, cp.Interval) else "score"]
         names = self.listed([self.name(name) for name in influence.features])
         sentences = [words["protected"]]
         share = self.share(min(float(influence.share[i]), 1.0)) if contribution < 0.0 else ""
@@ -194,8 +195,9 @@ class Speech(NamedTuple):
             sentences.append(words["protected_more" if more else "protected_share"])
         kind = "decides" if decides else "open" if undecided else "holds"
         sentences.append(words[f"protected_{kind}"])
-        result = self.said_of("result", target)
-        return " ".join(s.format(names=names, share=share, result=result) for s in sentences)
+        values = {"names": names, "share": share, "score": score}
+        values["result"] = self.said_of("result", target)
+        return " ".join(sentence.format(**values) for sentence in sentences)
 
     def share(self, share: float) -> str:
         """Format a share of the missing score, at most 1, in whole per cent; only 1 is 100 %."""

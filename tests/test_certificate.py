@@ -22,6 +22,7 @@ from counterpoint.certificate import (
     MESSAGES,
     ON_EDGE,
     SURE,
+    TIMED_OUT,
     UNFOUND,
     UNSURE,
     Certificates,
@@ -309,7 +310,7 @@ def test_sentences_promise_what_a_guarantee_is_about():
     for status in (cp.Status.SUBOPTIMAL, cp.Status.LIMIT):
         assert text(status, none, found=True) == f"{MESSAGES[status]} {ON_EDGE}"
         assert text(status, fixed, found=True) == f"{MESSAGES[status]} {SURE[fixed]} {ON_EDGE}"
-    assert text(cp.Status.LIMIT, fixed) == MESSAGES[cp.Status.LIMIT]
+    assert text(cp.Status.LIMIT, fixed) == TIMED_OUT
     for guarantee in (none, fixed):
         assert text(cp.Status.ALREADY, guarantee, found=True) == MESSAGES[cp.Status.ALREADY]
     for status, told in ((cp.Status.INFEASIBLE, UNSURE[fixed]), (cp.Status.UNPROVED, UNFOUND)):

@@ -197,7 +197,7 @@ def test_an_optimal_answer_does_not_pass_for_the_best_in_its_time() -> None:
     """Whether its time was limited or not: the proof says that it is optimal."""
     X, _, model = _iris()
     words = {"status": "limit", "claim": "none"}
-    words["message"] = "The time limit ran out; an answer, if there is one, is the best so far."
+    words["message"] = "The time limit ran out; this is the best answer so far."
     for limit in (None, 60.0):
         answer = cp.Explainer(model, data=X).explain(X.head(1), 1, time_limit=limit)[0]
         found = cp.recheck(_sealed(_record(answer) | words), model)
@@ -222,7 +222,7 @@ def test_an_answer_that_breaks_a_constraint_and_says_so_is_none() -> None:
     words = {"status": "suboptimal", "claim": "none", "proof": None, "bound": 0.0, "gap": 1.0}
     words |= {
         "proved_bound": 0.0,
-        "message": "This is a valid answer; another may be better, by at most its gap.",
+        "message": "This is a valid answer; its gap says how much better one could be.",
     }
     for rules, ok in (([], True), ([rule], False)):
         asked = record["asked"] | {"constraints": [*record["asked"]["constraints"], *rules]}

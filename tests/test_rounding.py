@@ -201,7 +201,7 @@ def test_bounds_stay_and_the_gap_says_what_rounding_costs():
     assert (rounded.status[~is_dearer] == cp.Status.OPTIMAL).all()
     assert (rounded.certificates.claim[is_dearer] == cp.Claim.NONE).all()
     message = rounded[int(is_dearer.argmax())].message
-    assert message.startswith("This is a valid answer; another may be better, by at most its gap.")
+    assert message.startswith("This is a valid answer; its gap says how much better one could be.")
     assert message.endswith(ROUNDED)
     assert list(rounded.report().message) == [answer.message for answer in rounded]
     assert not any(ROUNDED in answer.message for answer in answers)  # these stay as they were

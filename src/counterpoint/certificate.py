@@ -112,12 +112,14 @@ NEGLIGIBLE = 1e-6
 """The largest relative gap that a sentence leaves out: the default of `Explainer.explain`."""
 MESSAGES = {
     Status.ALREADY: "The model already gives the target; nothing has to change.",
-    Status.SUBOPTIMAL: "This is a valid answer; another may be better, by at most its gap.",
-    Status.LIMIT: "The time limit ran out; an answer, if there is one, is the best so far.",
+    Status.SUBOPTIMAL: "This is a valid answer; its gap says how much better one could be.",
+    Status.LIMIT: "The time limit ran out; this is the best answer so far.",
     Status.INFEASIBLE: "No change within the constraints gives the target.",
     Status.UNPROVED: "No change was found, but it is not proved that none exists.",
     Status.INVALID: "The row cannot be used.",
 }
+TIMED_OUT = "The time limit ran out before an answer was found."
+"""The message of a row that has none then."""
 LOCALLY = "This is a local optimum; a better answer may exist elsewhere."
 """The message of a suboptimal answer whose claim is local."""
 ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
@@ -163,6 +165,8 @@ def said_of(  # noqa: PLR0913 (what a row's sentences depend on)
         text = comparison.sentence(claim, gap)
     elif status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
         text = LOCALLY
+    elif status is Status.LIMIT and not has_answer:
+        text = TIMED_OUT
     elif status is Status.INFEASIBLE:
         text = UNSURE.get(guarantee, MESSAGES[status])
     elif status is Status.UNPROVED and guarantee in UNSURE:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -975,3 +975,18 @@ def test_shares_of_exactly_what_is_asked_are_found_and_bounded(count: int) -> No
                     assert str(answer.status) in ("optimal", "already", "infeasible")
                 if str(answer.status) == "optimal":
                     assert answer.certificate.cost == pytest.approx(best)
+
+
+def test_a_whole_number_at_a_threshold_is_in_the_cell_below_it():
+    """Beside a relation, too: one that excludes nothing changes no answer."""
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    X = X[["alcohol", "malic_acid", "flavanoids", "color_intensity", "proline"]]
+    X = X.astype({"proline": int})
+    model = HistGradientBoostingClassifier(max_iter=10, random_state=0).fit(X, y)
+    rows, rule = X.iloc[72:120:6], cp.Linear.parse("alcohol + flavanoids <= 100")
+    free, related = (
+        cp.Explainer(model, data=X, constraints=c).explain(rows, 0, time_limit=20)
+        for c in ([], [rule])
+    )
+    assert (related.status == cp.Status.OPTIMAL).all()
+    assert related.cost == pytest.approx(free.cost, rel=2e-6)

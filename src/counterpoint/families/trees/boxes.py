@@ -25,7 +25,7 @@ from counterpoint.programs.proof import NUMBER, SET
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
-__all__ = ["BoxCosts", "CellBoxes", "RowCosts", "on_lattice"]
+__all__ = ["BoxCosts", "CellBoxes", "RowCosts"]
 
 ROUNDINGS = 16
 """Roundings in the cost of one feature, and in a share of it."""
@@ -149,7 +149,7 @@ class RowCosts:
         self, grid: Grid, program: Program, case: Batch, multipliers: FloatArray | None = None
     ) -> None:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
-        low, high = on_lattice(self.x, case.low[0], case.high[0], program.domain.steps)
+        low, high = _on_lattice(self.x, case.low[0], case.high[0], program.domain.steps)
         self.bounds = low, high
         margins = [c.margins for c in program.region if isinstance(c, MinimumChange)]
         self.clearance = np.max(margins, axis=0) if margins else np.zeros(program.width)
@@ -442,7 +442,7 @@ class RowCosts:
         return y
 
 
-def on_lattice(
+def _on_lattice(
     x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Move the bounds of whole columns inwards, to values that are whole steps from x."""

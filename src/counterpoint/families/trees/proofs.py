@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from counterpoint.errors import NoSolver
-from counterpoint.families.trees.boxes import CellBoxes, RowCosts, on_lattice
+from counterpoint.families.trees.boxes import CellBoxes, RowCosts
 from counterpoint.families.trees.form import LeafSums, Order
 from counterpoint.families.trees.grid import Grid
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
@@ -26,6 +26,7 @@ from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
 from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.proof import LEAF, OLD, ProofTrees, inherited, pick
 from counterpoint.programs.region import Batch, Region
+from counterpoint.rows import lattice
 from counterpoint.search.search import Incumbents, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
@@ -272,7 +273,8 @@ class Relations:
         low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
         high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
         high[grid.members] = np.minimum(high[grid.members], box.among[0])
-        low, high = on_lattice(row.x, low, high, self.program.domain.steps)
+        # without slack: the number of whole steps that is a threshold is in the cell below it
+        low, high = lattice.within(row.x, low, high, self.program.domain.steps)
         return Batch(row.case.x, low[None], high[None], np.zeros(1))
 
     def cheapest(

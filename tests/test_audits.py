@@ -817,9 +817,14 @@ def test_audits_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [*pd.read_csv("groups.csv")["group"]] == ["all", "f", "m"]
     assert cp.recheck("rows.parquet", model).ok
     assert Path("audit.png").stat().st_size > 1000
+    assert (
+        "Protected: b. Asked about 200 rows." in Words(Path("audit.html").read_text("utf-8")).text
+    )
     assert "income rises by at most 0.5" in Words(Path("audit.html").read_text("utf-8")).text
+    assert "Wrote the page to audit.html." in written.stderr
     for option in (
         ["--html", "audit.txt"],
+        ["--html", "nowhere/audit.html"],
         ["--html", "rows.csv"],
         ["--plot", "audit.txt"],
         ["--records", "rows.csv"],

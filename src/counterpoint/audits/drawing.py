@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_audit", "draw_curves", "svg_of_curves"]
+__all__ = ["check_drawing", "draw_audit", "draw_curves", "svg_of_curves"]
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches, that no window shows.
+def check_drawing() -> None:
+    """Raise if pictures cannot be drawn, which is best known before a long audit.
 
     Raises
     ------
@@ -28,9 +28,16 @@ def _new_figure(width: float, height: float) -> Figure:
         If matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise missing_extra("Pictures of audits need matplotlib", "plots") from None
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches, that no window shows."""
+    check_drawing()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def audit(
         typer.Option(
             metavar="N",
             min=0,
-            help="How many fixed rows and how many others are asked about constraints.",
+            help="How many fixed rows and how many others are asked about rules.",
         ),
     ] = 20,
     gap: Gap = 1e-6,
@@ -66,14 +67,10 @@ def audit(
         ),
     ] = None,
 ) -> None:
-    """Audit a model: the rows that no action helps, each proved, and what actions cost by group."""
+    """Audit a model: whom no action helps, each proved, and how groups differ."""
     source.check_out(out, rows, texts)
-    outputs = ((plot, (".png", ".svg", ".pdf")), (html, (".html",)))
-    for file, kinds in (*outputs, (records, (".parquet", ".jsonl"))):
-        inputs = (rows, source.model, source.data, source.spec, texts, out)
-        taken = [path.resolve() for path in inputs if path]
-        if file and (file.suffix not in kinds or file.resolve() in taken):
-            raise cp.InvalidInput(f"Expected a new {' or '.join(kinds)} file; got {file}.")
+    files = {"picture": plot, "page": html, "records": records}
+    _check(files, (rows, source.model, source.data, source.spec, texts, out))
     explainer, wanted = source.explainer(wish)
     result = cp.audit(
         explainer,
@@ -93,7 +90,35 @@ def audit(
         result.to_html(html)
     if records is not None:
         result.answers.to_records(records)
+    for what, file in files.items():
+        if file is not None:
+            typer.echo(f"Wrote the {what} to {file}.", err=True)
     if out is None:
         typer.echo(str(result))
     else:
         typer.echo(f"Wrote the groups to {write(out, result.groups.reset_index)}.", err=True)
+
+
+SUFFIXES = {
+    "picture": (".png", ".svg", ".pdf"),
+    "page": (".html",),
+    "records": (".parquet", ".jsonl"),
+}
+"""Endings of the files that an audit writes."""
+
+
+def _check(files: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
+    """Raise, before any work, if a file cannot be written, or would replace another."""
+    from counterpoint.audits.drawing import check_drawing
+
+    taken = {path.resolve() for path in inputs if path}
+    for what, file in files.items():
+        if file is None:
+            continue
+        if file.suffix not in SUFFIXES[what] or file.resolve() in taken:
+            kinds = " or ".join(SUFFIXES[what])
+            raise cp.InvalidInput(f"Expected a new {kinds} file; got {file}.")
+        if not file.parent.is_dir():
+            raise cp.InvalidInput(f"There is no folder {str(file.parent)!r}; make it first.")
+    if files["picture"] or files["page"]:
+        check_drawing()

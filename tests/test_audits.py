@@ -484,7 +484,7 @@ def test_an_audit_speaks_as_the_texts_do(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (cp.Bounds("a", low=1, high=2, fall=0), "size is between 1 cm and 2 cm and never falls"),
+        (cp.Bounds("a", low=1, high=2, fall=0), "size is between 1 and 2 cm and never falls"),
         (cp.Bounds("a", low=3, high=3), "size is 3 cm"),
         (cp.Bounds("a", high=0.5, rise=1), "size is at most 0.5 cm and rises by at most 1 cm"),
         (cp.Bounds("a"), "size has no bound"),
@@ -498,6 +498,22 @@ def test_rules_are_said_with_the_names_of_the_texts(rule: cp.Constraint, text: s
     texts = Texts({"a": Wording(name="size", unit="cm")})
     assert AuditWords.of(texts, ("a", "b"), None).rule(rule) == text
     assert AuditWords.of(None, ("a", "b"), None).rule(rule) == str(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (cp.Bounds("a", low=1.5, rise=10), "weekly hours are at least 1.5 and rise by at most 10"),
+        (cp.Immutable("a"), "weekly hours are immutable"),
+        (cp.Monotone("a", "increasing"), "weekly hours only rise"),
+        (cp.WithinObserved("a"), "weekly hours stay within what the data showed"),
+        (cp.Immutable("a", "b"), "weekly hours and b are immutable"),
+        (cp.Monotone("b", "decreasing"), "b only falls"),
+    ],
+)
+def test_rules_agree_with_names_in_the_plural_and_say_units_once(rule: cp.Constraint, text: str):
+    texts = Texts({"a": Wording(name="weekly hours", unit="hours", plural=True)})
+    assert AuditWords.of(texts, ("a", "b"), None).rule(rule) == text
 
 
 def test_numbers_of_rules_are_no_names_of_columns():

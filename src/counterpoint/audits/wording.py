@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from os import PathLike
 from textwrap import fill
 from typing import Any, final
@@ -109,33 +110,48 @@ class AuditWords:
     def rule(self, rule: cp.Constraint) -> str:
         """Say a constraint in words, with the names and units of its features."""
         if isinstance(rule, cp.Bounds) and rule.feature in self.speech.texts.features:
-            return self._bounds(rule)
-        text = str(self._renamed(rule))
+            return self._agreeing(self._bounds(rule), rule)
+        text = self._agreeing(str(self._renamed(rule)), rule)
         texts = self.speech.texts.features
         scaled = any(texts[name].scale != 1.0 for name in _names_in(_values(rule), texts))
         return f"{text} (numbers as in the data)" if scaled and type(rule) not in PLAIN else text
 
     def _bounds(self, rule: cp.Bounds) -> str:
-        wording = self.speech.texts.of(rule.feature)
-        low, high, fall, rise = (
-            self.speech.number(value, wording) if np.isfinite(value) else ""
-            for value in (rule.low, rule.high, rule.fall, rule.rise)
+        """Say bounds with the unit of their feature, once, and numbers as the texts show them."""
+        clauses = [self._range(rule)] if np.isfinite((rule.low, rule.high)).any() else []
+        for verb, change in (("falls", rule.fall), ("rises", rule.rise)):
+            if change == 0:
+                clauses.append(f"never {verb}")
+            elif np.isfinite(change):
+                clauses.append(f"{verb} by at most {self._number(change, rule.feature)}")
+        return f"{self.speech.name(rule.feature)} {' and '.join(clauses) or 'has no bound'}"
+
+    def _range(self, rule: cp.Bounds) -> str:
+        low, high = rule.low, rule.high
+        if low == high:
+            return f"is {self._number(low, rule.feature)}"
+        if np.isinf(low):
+            return f"is at most {self._number(high, rule.feature)}"
+        if np.isinf(high):
+            return f"is at least {self._number(low, rule.feature)}"
+        bare = self._number(low, rule.feature, unit=False)
+        return f"is between {bare} and {self._number(high, rule.feature)}"
+
+    def _number(self, value: float, feature: Hashable, *, unit: bool = True) -> str:
+        wording = replace(self.speech.texts.of(feature), unit="")
+        number = self.speech.number(value, wording)
+        return self.speech.with_unit(number, feature) if unit else number
+
+    def _agreeing(self, text: str, rule: Any) -> str:
+        """Return the sentence about one feature with its verbs in the plural, if its name is."""
+        names = {*_names_in(_values(rule), self.speech.texts.features)}
+        if len(names) != 1 or not self.speech.texts.of(*names).plural:
+            return text
+        start = len(self.speech.name(*names))
+        verbs = {"is": "are", "rises": "rise", "falls": "fall", "has": "have", "stays": "stay"}
+        return text[:start] + re.sub(
+            rf"\b({'|'.join(verbs)})\b", lambda verb: verbs[verb[0]], text[start:]
         )
-        clauses = [
-            f"is {low}"
-            if low and rule.low == rule.high
-            else f"is between {low} and {high}"
-            if low and high
-            else f"is at least {low}"
-            if low
-            else f"is at most {high}"
-            if high
-            else "",
-            "never falls" if rule.fall == 0 else f"falls by at most {fall}" if fall else "",
-            "never rises" if rule.rise == 0 else f"rises by at most {rise}" if rise else "",
-        ]
-        name = self.speech.name(rule.feature)
-        return f"{name} {' and '.join(filter(None, clauses)) or 'has no bound'}"
 
     def _renamed(self, rule: Any) -> Any:
         """Return a copy of a constraint that calls features and categories as the texts do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from typer.testing import CliRunner, Result
 import counterpoint as cp
 from counterpoint.cli import app, model_files
 from counterpoint.cli.model_files import Trust
+from counterpoint.cli.models import ONLY_CATEGORIES, REMARKS, SECTIONS, readable
 from counterpoint.models import dispatch
 from counterpoint.models.estimators import NOT_READ
 
@@ -56,7 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 SEVERAL = {"MultiTaskElasticNet", "MultiTaskLasso", "MultiTaskElasticNetCV", "MultiTaskLassoCV"}
 
 
-def readable() -> dict[str, type]:
+def read_classes() -> dict[str, type]:
     """The public classes of scikit-learn that a reader is registered for."""
     dispatch.families()
     questions = (dispatch.read, dispatch.finish, dispatch.read_step)
@@ -78,9 +80,9 @@ def loaded(model: Any, folder: Path) -> Any:
     return Trust().load(folder / "m.skops")
 
 
-@pytest.mark.parametrize("name", sorted(readable().keys() - SEVERAL))
+@pytest.mark.parametrize("name", sorted(read_classes().keys() - SEVERAL))
 def test_models_of_scikit_learn_that_are_read_load_without_trust(name: str, tmp_path: Path):
-    kind = readable()[name]
+    kind = read_classes()[name]
     options = dict(OPTIONS.get(name, {}))
     parameter = inspect.signature(kind).parameters.get("estimator")
     if parameter is not None and parameter.default is parameter.empty:
@@ -230,3 +232,49 @@ def test_only_what_a_module_of_scores_defines_is_safe():
     assert model_files._is_safe("sklearn.metrics._classification.accuracy_score")
     for name in ("np", "nothing", "Parallel", "check_array", "warnings"):
         assert not model_files._is_safe(f"sklearn.metrics._classification.{name}")
+
+
+PAGE = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+GENERAL = (
+    *("BaseSearchCV", "SelectorMixin", "_BaseImputer", "BaseRandomProjection"),
+    *("LinearClassifierMixin", "DecisionTreeClassifier", "DecisionTreeRegressor"),
+)
+"""Classes whose subclasses the page lists as "and other searches", "selectors", "imputers" …"""
+
+
+def on_page(title: str) -> list[tuple[set[str], str]]:
+    """The rows of a table of the page: the classes, and the whole row."""
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith(("| `", "| selectors"))]
+    return [(set(re.findall(r"`([A-Z]\w+)`", row.split("|")[1])), row) for row in rows]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_models_are_listed_as_on_their_page(section: str):
+    """What is listed but not named there is a subclass of what is."""
+    listed = {name: line for name, _, line in readable()[section]}
+    rows = on_page(section)
+    named = set().union(*(names for names, _ in rows))
+    assert named <= listed.keys()
+    kinds = dict(all_estimators())
+    for name in listed.keys() - named - ONLY_CATEGORIES:
+        bases = {base.__name__ for base in kinds[name].__mro__}
+        assert bases & (named | set(GENERAL)), name
+    for name in listed.keys() & REMARKS.keys():
+        (row,) = [row for names, row in rows if name in names]
+        assert REMARKS[name] in row
+
+
+def test_models_are_listed_on_a_terminal():
+    told = run("models").stdout
+    for section in SECTIONS:
+        assert f"{section}\n" in told
+    for line in (
+        r"  XGBClassifier +xgboost",
+        r'  SVC +scikit-learn +kernel="linear"',
+        r"  PrivateSVC +counterpoint +needs the extra privacy",
+        r"  StandardScaler +scikit-learn +Standardize features",
+    ):
+        assert re.search(line, told)
+    assert "MLPClassifier" not in told
+    assert "OneVsOneClassifier" not in told

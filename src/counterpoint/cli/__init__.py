@@ -20,6 +20,7 @@ from counterpoint.cli.explain import explain, inspect
 from counterpoint.cli.files import require_file
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
+from counterpoint.cli.models import models
 from counterpoint.cli.question import flattened
 from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
@@ -95,7 +96,10 @@ def _sentence(message: Warning | str) -> str:
     return as_options(" ".join(str(message).split()))
 
 
-for command in (demo, inspect, explain, batch, letter, audit, compare, groups, recheck, serve):
+COMMANDS = (
+    *(demo, models, inspect, explain, batch, letter, audit, compare, groups, recheck, serve),
+)
+for command in COMMANDS:
     app.command(epilog=EXIT_CODES)(_in_sentences(flattened(command)))
 
 

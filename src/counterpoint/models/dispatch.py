@@ -39,7 +39,9 @@ __all__ = [
     "finish",
     "finish_alone",
     "fitted",
+    "has_reader",
     "inputs_of",
+    "named_readers",
     "packages",
     "quiet",
     "read",
@@ -209,8 +211,19 @@ def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer
 
 def packages() -> frozenset[str]:
     """Return the packages whose models are read by name, such as xgboost."""
+    return frozenset(package for _, package, _ in named_readers())
+
+
+def named_readers() -> frozenset[tuple[Any, str, str]]:
+    """Return the classes that are read by name: the question, the package, and the class in it."""
     families()
-    return frozenset(package for _, package, _ in NAMED)
+    return frozenset(NAMED)
+
+
+def has_reader(question: Any, kind: type) -> bool:
+    """Return whether a question can be answered for a class: `read`, `read_step` or `finish`."""
+    families()
+    return _reader(question, kind) is not None
 
 
 def require_reader(kind: type) -> None:

@@ -31,7 +31,7 @@ from counterpoint.app.guard import Guard
 from counterpoint.app.limits import Limits
 from counterpoint.app.people import People
 from counterpoint.app.pyfunc import _load_pyfunc
-from counterpoint.app.words import few, least, number, percent, plain
+from counterpoint.app.words import few, least, number, percent, plain, readable
 from counterpoint.cli import app as commands
 from counterpoint.records.record import canonical, digest
 
@@ -440,6 +440,24 @@ def test_people_are_found_and_told(made):
     assert numbered.search("row 100000000000000000")[1] == 0
     with pytest.raises(cp.InvalidInput, match="a row from 0 to"):
         numbered.row(-1)
+
+
+def test_people_whom_the_model_cannot_read_are_refused(made):
+    model, X, problem = made
+    with pytest.raises(cp.InvalidInput, match="have no column 'home'; the model needs it"):
+        make_app(model, X, problem, people=X.drop(columns="home"))
+    with pytest.raises(cp.InvalidInput, match="at least one row of people"):
+        make_app(model, X, problem, people=X.head(0))
+
+
+def test_messages_on_the_page_are_without_python():
+    said = (
+        "column 'home' holds the unknown category 'x'; known: 'own'. Describe it with Categorical."
+    )
+    assert readable(said) == "column “home” holds the unknown category “x”; known: “own”."
+    assert readable("No range (pass extrapolate=True to lift it).") == "No range."
+    assert readable("It is 3. Take 4.") == "It is 3. Take 4."
+    assert len(readable("x" * 10_000)) == 500
 
 
 def test_a_search_is_not_in_the_address(client, made):

@@ -365,8 +365,11 @@ def test_a_value_that_is_missing_is_told(browser, url):
     page = browser.new_context(**DESKTOP).new_page()
     page.goto(url)
     page.wait_for_selector("#answer h2")
+    said = answered(page, lambda: page.locator("#most").fill("0"))
+    assert said == "Expected a count of at least 1; got 0."
+    answered(page, lambda: page.locator("#most").fill(""))
     said = answered(page, lambda: feature(page, "income").locator(".now").fill(""))
-    assert "column 'income'" in said
+    assert "column “income”" in said
     page.context.close()
 
 
@@ -485,7 +488,8 @@ def test_nothing_is_shown_that_is_not_about_the_person(browser, model):
         # a category that the model does not know
         page.route("**/desk/rows/3", lambda route: route.fulfill(json=person(3, home="castle")))
         said = answered(page, lambda: choose(page, 3))
-        assert "unknown category 'castle'" in said
+        assert "unknown category “castle”; known: “own”, “rent”." in said
+        assert "Categorical" not in said
         assert page.locator(".plan").count() == 0
 
         held: list[Any] = []
@@ -517,6 +521,8 @@ def test_nothing_is_shown_that_is_not_about_the_person(browser, model):
 
 
 def test_what_is_old_is_gone_or_looks_old(browser, url):
+    from playwright.sync_api import Error as PlaywrightError
+
     page = browser.new_context(**DESKTOP).new_page()
     page.goto(url)
     page.wait_for_selector("#plans svg")
@@ -548,7 +554,7 @@ def test_what_is_old_is_gone_or_looks_old(browser, url):
     page.wait_for_timeout(700)
     answered(page, lambda: held.pop().continue_())
     now = page.inner_text("#answer")
-    with suppress(Exception):
+    with suppress(PlaywrightError):  # it is not waited for
         slow.fulfill(body="<h2>too late</h2>")
     page.wait_for_timeout(100)
     assert page.inner_text("#answer") == now
@@ -561,7 +567,7 @@ def test_what_is_old_is_gone_or_looks_old(browser, url):
     page.wait_for_timeout(300)
     late = held.pop()
     answered(page, lambda: feature(page, "income").get_by_label("keep as it is").uncheck())
-    with suppress(Exception):
+    with suppress(PlaywrightError):
         late.fulfill(body="<h3>Why there is none</h3>")
     page.wait_for_timeout(100)
     assert "Why" not in page.inner_text("main")
@@ -614,6 +620,10 @@ def test_limits_are_those_of_the_policy(page):
     assert sentence in said
     assert income.locator(".refusal").inner_text() == sentence
     assert page.locator("table").count() == 0
+    answered(page, lambda: income.get_by_label("at least").fill("50"))
+    said = answered(page, lambda: income.get_by_label("at most").fill("40"))
+    assert "income cannot be at least 50 and at most 40." in said
+    answered(page, lambda: income.get_by_label("at most").fill(""))
     said = answered(page, lambda: income.get_by_label("at least").fill(f"{now - 1000:.0f}"))
     assert income.locator(".refusal").inner_text() == ""
     assert page.locator("#answer table").count() == 1

@@ -83,6 +83,8 @@ class Dashboard:
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
         self.names: list[str] = list(map(str, self.policy.features.names))
+        if people is not None:
+            _check_people(people, self.names)
         # Of people all columns are shown, and of data, which were not chosen for it, the model's.
         self.people = People(data[self.names] if people is None else people, self.names, model)
         self._explainer = lru_cache(16)(self._made)
@@ -163,6 +165,17 @@ class Dashboard:
         predict_proba = getattr(model, "predict_proba", None)
         probabilities = [[]] * len(rows) if predict_proba is None else predict_proba(X).tolist()
         return list(zip(model.predict(X).tolist(), probabilities, strict=True))
+
+
+def _check_people(people: Any, names: Sequence[str]) -> None:
+    """Refuse people of whom a column of the model is missing, or who are none."""
+    missing = [name for name in names if name not in people.columns]
+    if missing:
+        raise cp.InvalidInput(
+            f"The people to choose from have no column {missing[0]!r}; the model needs it."
+        )
+    if not len(people):
+        raise cp.InvalidInput("Expected at least one row of people to choose from; got none.")
 
 
 def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:

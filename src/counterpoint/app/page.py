@@ -18,7 +18,6 @@ from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import Limits
 from counterpoint.app.people import People
 from counterpoint.app.words import (
-    clipped,
     cost_in_words,
     few,
     least,
@@ -26,6 +25,7 @@ from counterpoint.app.words import (
     percent,
     plain,
     ranking,
+    readable,
     rule_in_words,
     standing,
     weights_of,
@@ -142,12 +142,12 @@ def _renderer(dashboard: Dashboard) -> Any:
         loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters |= {
-        "clipped": clipped,
         "few": few,
         "least": least,
         "listing": listing,
         "percent": percent,
         "plain": plain,
+        "readable": readable,
     }
 
     def rendered(name: str, **values: Any) -> HTMLResponse:
@@ -214,15 +214,21 @@ class View:
     def refusals(self, request: ExplainRequest) -> dict[str, str]:
         """Name → why the bounds that a person sets contradict the policy, where they do."""
         row, refusals = request.rows[0], dict[str, str]()
-        stated = cp.Problem.from_dict({"constraints": request.constraints}).constraints
-        for bounds in stated:
-            if not isinstance(bounds, cp.Bounds) or bounds.feature not in self.limits:
+        for rule in request.constraints:
+            if not isinstance(rule, dict) or rule.get("kind") != "bounds":
                 continue
-            value = row.get(str(bounds.feature))
-            if isinstance(value, int | float):
-                limits = self.limits[bounds.feature]
-                sentence = limits.refusal(bounds.low, bounds.high, float(value))
-                refusals |= {str(bounds.feature): sentence} if sentence else {}
+            name, low, high = rule.get("feature"), rule.get("low"), rule.get("high")
+            low, high = -math.inf if low is None else low, math.inf if high is None else high
+            value = row.get(str(name))
+            if name not in self.limits or not all(isinstance(v, int | float) for v in (low, high)):
+                continue
+            sentence = None
+            if low > high:
+                ends = f"at least {plain(float(low))} and at most {plain(float(high))}"
+                sentence = f"{name} cannot be {ends}."
+            elif isinstance(value, int | float):
+                sentence = self.limits[name].refusal(float(low), float(high), float(value))
+            refusals |= {str(name): sentence} if sentence else {}
         return refusals
 
     def reasons(self, request: ExplainRequest, conflict: cp.Conflict) -> list[tuple[str, str]]:

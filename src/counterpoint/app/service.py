@@ -20,7 +20,7 @@ from counterpoint.app.dashboard import Busy, Cell, Dashboard, ExplainRequest, an
 from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
-from counterpoint.app.words import clipped
+from counterpoint.app.words import clipped, readable
 
 __all__ = ["service"]
 
@@ -192,7 +192,9 @@ def _refused(request: Request, error: Any) -> Response:
         answer.headers["Retry-After"] = "5"
         return answer
     failed = isinstance(error, cp.SolverFailure | cp.ReaderMismatch)
-    return refusal(500 if failed else 422, str(error), request.url.path)
+    is_page = request.url.path.startswith("/desk/")
+    sentence = readable(str(error)) if is_page else str(error)
+    return refusal(500 if failed else 422, sentence, request.url.path)
 
 
 def _broken(request: Request, _: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = [
     "percent",
     "plain",
     "ranking",
+    "readable",
     "rule_in_words",
     "standing",
     "weights_of",
@@ -30,6 +32,8 @@ __all__ = [
 
 LONGEST = 500
 """Characters of a sentence that is sent: longer ones quote what came."""
+PYTHON = re.compile(r"\w=\S|\bcp\.|\b(Categorical|Explainer|Integer|Continuous|dtype)\b")
+"""What only those can follow who write Python."""
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -71,11 +75,11 @@ def standing(
     What was known of the answer in all its digits, as the claim says, holds of its lower bound.
     """
     if answer.changes == exact.changes:
-        return exact.certificate.claim, clipped(exact.message)
+        return exact.certificate.claim, readable(exact.message)
     certificate, claim = answer.certificate, exact.certificate.claim
     settled = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
     if not settled or certificate.bound <= 0.0:
-        return certificate.claim, clipped(answer.message)
+        return certificate.claim, readable(answer.message)
     excess = math.ceil(1e3 * (certificate.objective / certificate.bound - 1.0)) / 10
     source = "proved" if claim is cp.Claim.PROVED else "as a solver reports"
     sentence = f"In few digits, at most {number(excess, 3)} % above {best} ({source})."
@@ -114,6 +118,15 @@ def listing(names: Iterable[Any], last: str = "and") -> str:
 def clipped(text: str, most: int = LONGEST) -> str:
     """Return a text, cut after so many characters, so that nobody is sent back what they sent."""
     return text if len(text) <= most else f"{text[: most - 2]} …"
+
+
+def readable(text: str) -> str:
+    """Return a message of the library for people: what it advises in Python is left out."""
+    text = re.sub(r"^problem(, [^:]*)?: ", "", text)  # where in a policy file it would be
+    first, *advice = re.split(r"(?<=\.) ", clipped(text))
+    sentences = [first, *(sentence for sentence in advice if not PYTHON.search(sentence))]
+    quoted = re.sub(r"'([^']*)'", r"“\1”", " ".join(sentences))
+    return re.sub(r" \([^()]*\b\w+=[^()]*\)", "", quoted)
 
 
 def rule_in_words(rule: cp.Constraint) -> str:

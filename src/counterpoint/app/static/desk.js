@@ -99,7 +99,7 @@ function question() {
     return { kind: "bounds", feature, ...Object.fromEntries(set) };
   });
   if (wish.keep.length) constraints.push({ kind: "immutable", features: wish.keep });
-  if (wish.most) constraints.push({ kind: "max_changes", count: wish.most });
+  if (wish.most !== undefined) constraints.push({ kind: "max_changes", count: wish.most });
   const query = { rows: [cells()], constraints };
   if (Object.keys(wish.effort).length) {
     const weights = JSON.parse(form.dataset.weights);

@@ -456,6 +456,7 @@ def test_messages_on_the_page_are_without_python():
     )
     assert readable(said) == "column “home” holds the unknown category “x”; known: “own”."
     assert readable("No range (pass extrapolate=True to lift it).") == "No range."
+    assert readable("The model's row is the person's.") == "The model's row is the person's."
     assert readable("It is 3. Take 4.") == "It is 3. Take 4."
     assert len(readable("x" * 10_000)) == 500
 

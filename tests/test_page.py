@@ -671,6 +671,9 @@ def test_on_a_phone_the_answer_comes_first(browser, url):
     new = page.locator("#answer td.new").first.bounding_box()
     assert new["y"] + new["height"] < 844
     assert not page.locator("#line").is_visible()
+    page.get_by_role("button", name="Other plans").click()
+    page.wait_for_function("() => document.querySelector('#plans').getBoundingClientRect().y < 844")
+    page.evaluate("() => scrollTo(0, 0)")
     feature(page, "debt").locator("summary").click()
     feature(page, "debt").locator(".effort").scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('#line').checkVisibility()")

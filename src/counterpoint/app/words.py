@@ -125,7 +125,7 @@ def readable(text: str) -> str:
     text = re.sub(r"^problem(, [^:]*)?: ", "", text)  # where in a policy file it would be
     first, *advice = re.split(r"(?<=\.) ", clipped(text))
     sentences = [first, *(sentence for sentence in advice if not PYTHON.search(sentence))]
-    quoted = re.sub(r"'([^']*)'", r"“\1”", " ".join(sentences))
+    quoted = re.sub(r"(?<!\w)'([^']*)'(?!\w)", r"“\1”", " ".join(sentences))
     return re.sub(r" \([^()]*\b\w+=[^()]*\)", "", quoted)
 
 
@@ -161,10 +161,10 @@ def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: It
     examples = [_example(f, weights[f.name], cost) for f in features if weights[f.name] > 0.0]
     if not examples:
         return "No change costs anything."
-    others = " and so on" if len(examples) > 3 else ""
+    end = " and so on" if len(examples) > 3 else ""
     total = "the squares of its changes" if isinstance(cost, cp.SquaredEuclidean) else "its changes"
-    first = ", ".join(examples[:3]) + "," if others else listing(examples)
-    return f"The cost of a plan adds up {total}: {first}{others}."
+    first = ", ".join(examples[:3]) + "," if end else listing(examples)
+    return f"The cost of a plan adds up {total}: {first}{end}."
 
 
 def _example(feature: Any, weight: float, cost: cp.Cost) -> str:

@@ -604,6 +604,33 @@ def test_letters_say_where_the_score_depends_on_protected_columns(
     assert not protected or protected.startswith("The model's score depends on age, which must")
 
 
+def test_only_protected_columns_that_count_are_named():
+    frame = FRAME.assign(sex=["f", "m", "f"], single=[0, 1, 1], job=["a", "b", "c"])
+    words = ["sex", "job"]
+    prepare = make_column_transformer((OneHotEncoder(), words), remainder="passthrough")
+    model = make_pipeline(prepare, LogisticRegression()).fit(frame, [0, 1, 0])
+    texts = Texts({"income": Wording()}, TEXTS.decisions)
+    weights = {"sex": 40.0, "job": 30.0, "income": 2.0, "age": 20.0, "single": 10.0}
+    blocks = {"sex": [0, 1], "job": [2, 3, 4], "income": [5], "age": [7], "single": [8]}
+
+    def protected(*names: str) -> str:
+        model[-1].coef_, model[-1].intercept_ = np.zeros((1, 9)), np.array([-2000.0])
+        for name in ("income", *names):
+            block = blocks[name]
+            model[-1].coef_[0, block] = weights[name] * np.arange(1.0, len(block) + 1.0)
+        rule = cp.Immutable("age", "sex", "single", "job", protected=True)
+        explainer = cp.Explainer(model, data=frame, constraints=[rule, cp.Immutable("debt")])
+        answers = explainer.explain(frame.head(1), 1)
+        return str(write_letters(explainer, answers, texts)[0].parts["protected"][0])
+
+    assert protected("age").startswith("The model's score depends on age, which must not decide.")
+    assert "depends on sex and age, which" not in protected("age", "sex")
+    assert "depends on age and sex, which" in protected("age", "sex")
+    several = protected("age", "sex", "job")
+    assert "depends on age, sex and job, which" in several
+    assert "No other values of these that the data show would change the decision by" in several
+
+
 def test_a_conflict_over_a_protected_column_names_it():
     explainer = aged(cp.Immutable("debt"), cp.Bounds("income", rise=1.0))
     (told,) = write_letters(explainer, explainer.explain(row(income=520.0), 1), TEXTS)

@@ -118,6 +118,7 @@ def test_columns_that_the_model_does_not_use_carry_exactly_nothing():
         explainer = cp.Explainer(model, data=data, constraints=cp.Immutable("age"))
         result = influence(explainer, explainer.explain(data.head(20), target), ["age"])
         assert (result.contribution == 0.0).all()
+        assert not result.depends.any()
         assert not result.decides.any()
         assert not result.undecided.any()
 

@@ -39,6 +39,8 @@ class Influence:
     contributions
         (n, s) the same of each column alone. For a score that is a sum over columns, they add up to
         ``contribution``.
+    depends
+        (n, s): whether the margin changes with this column alone, for some value that data show.
     decides
         (n,): whether the model decides otherwise for other values of these columns alone.
     undecided
@@ -52,6 +54,7 @@ class Influence:
     margin: FloatArray
     contribution: FloatArray
     contributions: FloatArray
+    depends: BoolArray
     decides: BoolArray
     undecided: BoolArray
     answers: dict[int, cp.Counterfactual]
@@ -150,6 +153,7 @@ def influence(
     n, form = len(answers), answers.query.model.form
     margin, contribution = np.full(n, np.nan), np.full(n, np.nan)
     contributions = np.full((n, len(names)), np.nan)
+    depends = np.zeros((n, len(names)), dtype=bool)
     decides, undecided = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
     nearest: dict[int, cp.Counterfactual] = {}
     blocks = [np.arange(answers.features.width)[answers.features.columns(j)] for j in names]
@@ -163,14 +167,19 @@ def influence(
         wanted = cp.Label(requirement.labels) if requirement.chance is not None else target
         noise = form.noise(x, answers.query.eps)
         margin[at] = form.margin(x, wanted)
-        contribution[at] = _contribution(form, wanted, x, points, np.concatenate(blocks), noise)
+        together = np.concatenate(blocks)
+        contribution[at], _ = _contribution(form, wanted, x, points, together, noise)
         for k, block in enumerate(blocks):
-            contributions[at, k] = _contribution(form, wanted, x, points, block, noise)
+            contributions[at, k], depends[at, k] = _contribution(
+                form, wanted, x, points, block, noise
+            )
         alone = _alone(explainer, answers, at, wanted, names)
         nearest |= {i: answer for i, answer in alone.items() if answer.found}
         decides[at] = [i in alone and alone[i].found for i in at.tolist()]
         undecided[at] = [not _is_settled(alone.get(i)) for i in at.tolist()]
-    return Influence(names, margin, contribution, contributions, decides, undecided, nearest)
+    return Influence(
+        names, margin, contribution, contributions, depends, decides, undecided, nearest
+    )
 
 
 def protected_features(explainer: cp.Explainer) -> tuple[Hashable, ...]:
@@ -217,13 +226,14 @@ def _contribution(
     points: FloatArray,
     columns: IntArray,
     noise: FloatArray,
-) -> FloatArray:
-    """Margin of each row minus its mean when columns are those of the points, shape (n,).
+) -> tuple[FloatArray, BoolArray]:
+    """Margin of each row minus its mean when columns are those of the points; whether any differs.
 
-    What is below the rounding error of a score is 0.
+    Both have shape (n,). What is below the rounding error of a score is 0.
     """
     values, counts = np.unique(points[:, columns], axis=0, return_counts=True)
     margin, total = form.margin(x, target), np.zeros(len(x))
+    depends = np.zeros(len(x), dtype=bool)
     size = max(1, POINTS // len(x))
     for start in range(0, len(values), size):
         block = values[start : start + size]
@@ -231,8 +241,9 @@ def _contribution(
         replaced[:, :, columns] = block[:, None, :]
         margins = form.margin(replaced.reshape(-1, x.shape[1]), target).reshape(len(block), -1)
         total += counts[start : start + size] @ (margin - margins)
+        depends |= (np.abs(margin - margins) > noise).any(axis=0)
     mean = total / len(points)
-    return np.where(np.abs(mean) <= noise, 0.0, mean)
+    return np.where(np.abs(mean) <= noise, 0.0, mean), depends
 
 
 def _alone(

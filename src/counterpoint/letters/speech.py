@@ -182,10 +182,15 @@ class Speech(NamedTuple):
         """Say what protected columns do to the score and the decision of row i; "" if nothing."""
         contribution, words = float(influence.contribution[i]), self.words
         decides, undecided = bool(influence.decides[i]), bool(influence.undecided[i])
-        if not (contribution or decides or undecided):
+        changes = influence.answers[i].changes if decides else {}
+        pairs = zip(influence.features, influence.depends[i].tolist(), strict=True)
+        features = [name for name, depends in pairs if depends or name in changes]
+        if not (contribution or decides or (undecided and features)):
             return ""
         score = words["prediction" if isinstance(target, cp.Interval) else "score"]
-        names = self.listed([self.name(name) for name in influence.features])
+        # columns of which none counts alone may do so together
+        listed = [self.name(name) for name in features or influence.features]
+        names = self.listed(listed)
         sentences = [words["protected"]]
         share = self.share(min(float(influence.share[i]), 1.0)) if contribution < 0.0 else ""
         if contribution > 0.0:
@@ -196,6 +201,7 @@ class Speech(NamedTuple):
         kind = "decides" if decides else "open" if undecided else "holds"
         sentences.append(words[f"protected_{kind}"])
         values = {"names": names, "share": share, "score": score}
+        values["others"] = names if len(listed) <= 2 else words["these"]
         values["result"] = self.said_of("result", target)
         return " ".join(sentence.format(**values) for sentence in sentences)
 

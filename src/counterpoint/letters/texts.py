@@ -184,14 +184,19 @@ def _nameless(feature: cp.Categorical, values: Mapping[str, str]) -> list[str]:
     return [str(v) for v, absent in pairs if is_code(v) and str(v) not in values and not absent]
 
 
-def check_words(explainer: cp.Explainer, texts: Texts, names: Collection[Hashable]) -> None:
-    """Raise if a feature that letters may name, a value of it, or a decision has no words."""
+def check_words(
+    explainer: cp.Explainer,
+    texts: Texts,
+    changing: Collection[Hashable],
+    protected: Collection[Hashable],
+) -> None:
+    """Raise if a feature that letters name, a value that may change, or a decision has no words."""
     features, gaps = explainer.features, list[str]()
     for name in features.names:
-        if name in names and not (texts.of(name).name or _reads(name)):
+        if name in (*changing, *protected) and not (texts.of(name).name or _reads(name)):
             gaps.append(f"a name for the column {name!r}")
     for feature in features:
-        if feature.name in names and isinstance(feature, cp.Categorical):
+        if feature.name in changing and isinstance(feature, cp.Categorical):
             nameless = _nameless(feature, texts.of(feature.name).values)
             gaps += [f"names for the values {some(nameless)} of {feature.name!r}"] * bool(nameless)
     labels = [] if explainer.reading.form.has_values else explainer.reading.classes.tolist()
@@ -246,14 +251,17 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
     rules = (*explainer.constraints, *explainer.implied)
     fixed = [c for c in rules if isinstance(c, cp.Immutable) and not c.protected]
     silent = {name for constraint in fixed for name in constraint.features}
+    protected = {*protected_features(explainer)}
     for feature in explainer.features:
-        if feature.name in silent - {*protected_features(explainer)}:
+        if feature.name in silent - protected:
             continue
         name = str(feature.name)
         key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
         words = isinstance(feature, cp.Categorical)
         example = "Change … from this to that" if words else "Raise … from 9 to at least 10"
         yield from ("", f"[features.{key}]", f'name = ""  # as in: {example}', "# plural = true")
+        if feature.name in protected:
+            continue  # their values are not named
         if isinstance(feature, cp.Categorical):
             yield from ('# code = ""', f"[features.{key}.values]")
             yield from (f'{json.dumps(str(v))} = ""' for v in feature.categories)

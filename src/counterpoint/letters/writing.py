@@ -290,7 +290,7 @@ def _check(
             "A Tradeoff demands no decision that a letter could be about; explain with a Label or "
             "a Probability."
         )
-    check_words(explainer, texts, [n for n in features.names if n not in fixed or n in protected])
+    check_words(explainer, texts, [n for n in features.names if n not in fixed], protected)
 
 
 # Parts

@@ -516,6 +516,23 @@ def test_rules_agree_with_names_in_the_plural_and_say_units_once(rule: cp.Constr
     assert AuditWords.of(texts, ("a", "b"), None).rule(rule) == text
 
 
+def test_rules_between_features_are_said_with_the_names_of_categories():
+    texts = Texts(
+        {
+            "rel": Wording(name="relationship", values={"Husband": "a husband", "Wife": "a wife"}),
+            "hours": Wording(name="working time", scale=60.0),
+        }
+    )
+    words = AuditWords.of(texts, ("rel", "hours", "mar"), None)
+    implied = cp.Implies({"rel": ["Husband", "Wife"]}, {"mar": "Married"})
+    assert words.rule(implied) == "if relationship is a husband or a wife, then mar is Married"
+    together = cp.Forbidden({"rel": "Wife"}, {"hours": (None, 20)})
+    assert words.rule(together) == (
+        "never together: relationship is a wife and working time is at most 20 "
+        "(numbers as in the data)"
+    )
+
+
 def test_numbers_of_rules_are_no_names_of_columns():
     texts = Texts({1: Wording(name="one"), 2: Wording(name="two", scale=10.0)})
     words = AuditWords.of(texts, (1, 2), None)

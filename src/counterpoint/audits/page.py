@@ -165,9 +165,10 @@ def _asked(audit: Any) -> list[str]:
     reading = query.model
     versions = ", ".join(f"{name} {made[name]}" for name in made if name != "time")
     limit = query.effort.seconds
+    steps = getattr(explainer.model, "steps", [("", explainer.model)])  # of a pipeline
     entries = {
         "Target": words.target(audit.target),
-        "Model": type(explainer.model).__name__,
+        "Model": ", then ".join(type(step).__name__ for _, step in steps),
         "Fingerprint": fingerprint(reading.form, query.features, reading.fills),
         "Features": ", ".join(map(words.speech.name, answers.features.names)),
         "Intervals": f"{100 * audit.confidence:.4g} %: Clopper and Pearson's for shares, of order "

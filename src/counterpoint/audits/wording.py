@@ -171,12 +171,19 @@ class AuditWords:
             return tuple(map(self._in_words, value))
         if isinstance(value, Mapping):
             words = {
-                self._in_words(k): self.speech.texts.of(k).values.get(str(v), v)
+                self._in_words(k): self._categories(self.speech.texts.of(k).values, v)
                 for k, v in value.items()
             }
             return words if len(words) == len(value) else value  # two features of one name
         is_name = isinstance(value, Hashable) and value in self.speech.texts.features
         return self.speech.name(value) if is_name and not isinstance(value, bool) else value
+
+    @staticmethod
+    def _categories(names: Mapping[str, str], value: Any) -> Any:
+        """Return the names of a category, or of several; anything else as it is."""
+        if isinstance(value, tuple | list):
+            return [names.get(str(entry), entry) for entry in value]
+        return value if isinstance(value, Mapping) else names.get(str(value), value)
 
 
 def _values(rule: Any) -> tuple[Any, ...]:

@@ -459,6 +459,21 @@ def test_an_audit_says_what_fixed_means_and_why_an_interval_is_missing():
     assert found.groups.loc["m", "remark"] == ""
 
 
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("yes", '"yes"'),
+        (cp.OtherLabel(), "a decision other than the present one"),
+        (cp.Probability("yes", 0.8), 'a probability of at least 80 % of "yes"'),
+        (cp.Interval(low=3.0), "a prediction of at least 3"),
+        (cp.Interval(1.0, 2.5), "a prediction between 1 and 2.5"),
+    ],
+)
+def test_targets_are_said_so_that_they_fit_a_sentence(target: Any, text: str):
+    target = target if isinstance(target, cp.Target) else cp.Label(target)
+    assert AuditWords.of(None, (), None).target(target) == text
+
+
 def test_an_audit_speaks_as_the_texts_do(tmp_path: Path):
     (tmp_path / "texts.toml").write_text(
         "decisions.1 = 'approved'\n[features.a]\nname = 'yearly income'\nunit = 'EUR'\n"
@@ -472,6 +487,13 @@ def test_an_audit_speaks_as_the_texts_do(tmp_path: Path):
     ]
     assert "women against men" in str(found)
     assert "leads to approved" in str(found)
+    counts = found.groups.loc["all"]
+    assert f"Of 400 rows, the model gives approved to {counts['already']} already." in (
+        found.summary()
+    )
+    assert f"for {counts['fixed']} ({100 * counts['fixed_share']:.1f} %) it is proved" in (
+        found.summary()
+    )
     left, *_ = found.plot().axes
     legend = left.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["women", "men"]

@@ -116,7 +116,7 @@ class Audit:
         """Return what each kind of row is, in a sentence."""
         target = self.words.target(self.target)
         return {
-            "already": f"The decision is already {target}.",
+            "already": f"The model gives {target} already.",
             "answered": f"A change within the rules leads to {target}.",
             "fixed": f"It is proved that no change within the rules leads to {target}.",
             "undecided": "Neither was settled: no such change was found, nor proved impossible.",
@@ -171,10 +171,8 @@ class Audit:
         """Say in a few sentences how many rows need an action, have one, and have none."""
         counts = self.groups.iloc[0]
         target, needs = self.words.target(self.target), int(self.needs.sum())
-        text = (
-            f"Of {counts['rows']:,} rows, the decision about {counts['already']:,} is already "
-            f"{target}. "
-        )
+        rows, already = (f"{counts[kind]:,}" for kind in ("rows", "already"))
+        text = f"Of {rows} rows, the model gives {target} to {already} already. "
         if counts["unusable"]:
             text += f"{counts['unusable']:,} cannot be used. "
         if not needs:
@@ -184,8 +182,9 @@ class Audit:
         )
         text += (
             f"Of the {needs:,} that need an action, {answered} have a change within the rules that "
-            f"leads to {target}; for {fixed} it is proved that there is none."
+            f"leads to {target}"
         )
+        text += f"; for {fixed} it is proved that there is none." if counts["fixed"] else "."
         if counts["undecided"]:
             text += f" {counts['undecided']:,} could not be settled."
         if len(self.differences) == 1:

@@ -76,7 +76,11 @@ class AuditWords:
             return "a decision other than the present one"
         if isinstance(target, cp.Tradeoff):
             return f"the best trade-off for {self.speech.decision(target.label)}"
-        return self.speech.target(target)
+        text = self.speech.target(target)
+        if not isinstance(target, cp.Interval):
+            return text
+        is_range = np.isfinite((target.low, target.high)).all()
+        return f"a prediction {text}" if is_range else f"a prediction of {text}"
 
     def group(self, label: str) -> str:
         """Return the name of a group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -14,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import counterpoint as cp
 from counterpoint import groups
+from counterpoint.pictures import html
 
 EVIL = '<script>alert("x")</script>'
 
@@ -105,9 +107,29 @@ def test_an_answer_says_what_changes_and_what_it_costs():
     answer = shown()["answer"]
     text = seen(answer).text
     assert answer.message in text
-    assert f"cost {answer.cost:.6g}" in text
-    for name, (old, new) in answer.changes.items():
-        assert f"{name}{old:.6g}{new:.6g}" in text
+    rounded = answer.rounded()
+    assert f"cost {rounded.cost:.4g}, at least {answer.certificate.bound:.4g} (proved)" in text
+    assert "numbers are rounded, and the model was asked again" in text
+    for name, (old, new) in rounded.changes.items():
+        assert f"{name}{old:.6g}{new:.15g}" in text
+        assert new != answer.changes[name][1]
+
+
+def test_answers_are_shown_in_few_digits():
+    answers = shown()["answers"]
+    rounded = answers.rounded()
+    text = seen(answers).text
+    for i in range(10):
+        assert all(f"{new:.15g}" in text for _, new in rounded[i].changes.values())
+    precise = answers.rounded(5)  # as they were asked for
+    assert f"{next(iter(precise[0].changes.values()))[1]:.6g}" in seen(precise).text
+    copied = copy(answers)
+    assert f"{next(iter(answers[0].changes.values()))[1]:.6g}" in seen(copied).text
+
+
+def test_a_table_without_names_has_no_head():
+    assert "<thead>" not in html.table(("", ""), [(1, 2)])
+    assert "<thead>" in html.table(("", "b"), [(1, 2)])
 
 
 def test_of_many_answers_the_first_are_shown():

@@ -187,17 +187,25 @@ class Counterfactual:
     def _repr_html_(self) -> str:
         names = [f.name for f in fields(self.certificate)]
         certificate = [(name, getattr(self.certificate, name)) for name in names]
-        moved = [(name, *pair) for name, pair in self.changes.items()]
+        (in_few_digits,) = self.batch.in_few_digits(slice(self.position, self.position + 1))
+        moved = [(name, *pair) for name, pair in in_few_digits.changes.items()]
         same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
         already_satisfied, c = html.table(("feature", "value"), same), self.certificate
-        cost = f"cost {c.cost:.6g}{c.likely}, at least {c.bound:.6g} ({c.claim})"
+        rounded_cost = in_few_digits.certificate.cost
+        cost = f"cost {rounded_cost:.4g}{c.likely}, at least {c.bound:.4g} ({c.claim})"
+        is_rounded = in_few_digits.changes != self.changes
+        if is_rounded:
+            cost += "; numbers are rounded, and the model was asked again"
         return html.panel(
             f"Counterfactual: {self.status}",
             html.paragraph(self.message),
             html.table(("feature", "from", "to"), moved) if moved else "",
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
             html.folded(f"{several(len(same), 'feature')} unchanged", already_satisfied),
-            html.folded("Certificate", html.table(("", ""), certificate)),
+            html.folded(
+                "Certificate of the exact answer" if is_rounded else "Certificate",
+                html.table(("", ""), certificate),
+            ),
             good=self.found,
         )
 
@@ -660,6 +668,12 @@ class Counterfactuals:
     def _repr_html_(self) -> str:
         return self.displayed("Counterfactuals", self.summary(), {"row": np.arange(len(self))})
 
+    def in_few_digits(self, rows: slice) -> Counterfactuals:
+        """Some answers as they are shown: rounded, unless they are, or hold no model to ask."""
+        part = self.part(rows, self.table.take(rows))
+        is_rounded = self._roundings is not None
+        return part if self.model is None or is_rounded else part.rounded()
+
     def displayed(
         self, title: str, summary: str, front_columns: dict[str, NDArray[Any]], most: int = 10
     ) -> str:
@@ -667,8 +681,12 @@ class Counterfactuals:
         first_rows, c = range(min(len(self), most)), self.certificates
         safety_margin = [[int(values[i]) for values in front_columns.values()] for i in first_rows]
         kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
+        visible = self.in_few_digits(slice(0, len(first_rows)))
         answers = [
-            (*safety_margin[i], self._status(i), float(self.cost[i]), html.changes(self[i].changes))
+            (
+                *(*safety_margin[i], self._status(i), f"{visible.cost[i]:.4g}"),
+                html.changes(visible[i].changes),
+            )
             for i in first_rows
         ]
         certificates = [

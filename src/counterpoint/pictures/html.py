@@ -27,13 +27,17 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
  .counterpoint strong.good {color: #4fd0a5}
  .counterpoint strong.bad {color: #ff9d66}}
-[data-jp-theme-light="true"] .counterpoint strong.good {color: #00694c}
-[data-jp-theme-light="true"] .counterpoint strong.bad {color: #b33c00}
-[data-jp-theme-light="false"] .counterpoint strong.good {color: #4fd0a5}
-[data-jp-theme-light="false"] .counterpoint strong.bad {color: #ff9d66}
+:is([data-jp-theme-light="true"], .vscode-light, [data-theme="light"]) .counterpoint strong.good {
+ color: #00694c}
+:is([data-jp-theme-light="true"], .vscode-light, [data-theme="light"]) .counterpoint strong.bad {
+ color: #b33c00}
+:is([data-jp-theme-light="false"], .vscode-dark, [theme="dark"], [data-theme="dark"])
+ .counterpoint strong.good {color: #4fd0a5}
+:is([data-jp-theme-light="false"], .vscode-dark, [theme="dark"], [data-theme="dark"])
+ .counterpoint strong.bad {color: #ff9d66}
 """
 """The text's colour is that of the page around; only words on statuses have colours of their own,
-in dark as the browser says, or as JupyterLab does."""
+in dark as the browser says, or as JupyterLab, VS Code, Colab and Sphinx do."""
 
 
 def panel(title: str, *blocks: str, good: bool | None = None) -> str:
@@ -75,11 +79,12 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | 
 
     rows = list(rows)
     visible = rows if most is None else rows[:most]
-    head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
+    cells = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
+    head = f"<thead><tr>{cells}</tr></thead>" if any(columns) else ""
     body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in visible)
     hidden = len(rows) - len(visible)
     note = f'<div class="quiet">and {hidden} more</div>' if hidden else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+    return f"<table>{head}<tbody>{body}</tbody></table>{note}"
 
 
 def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+import typer
 from loans import loan_model, loans
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -27,7 +28,7 @@ from typer.testing import CliRunner, Result
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint.cli import app, main
+from counterpoint.cli import EXAMPLES, app, main
 from counterpoint.cli.answers import plain
 from counterpoint.cli.files import with_formulas
 from counterpoint.privacy import PrivateSVC
@@ -156,6 +157,17 @@ def test_an_error_is_a_sentence_and_not_a_traceback(
 def test_help_tells_the_exit_codes(command: list[str]):
     text = " ".join(run(*command, "--help").stdout.split())
     assert "0 every row has an answer; 2 wrong usage or input; 3 some rows have no answer" in text
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_command_can_be_called(name: str):
+    """Its options are there, and its help shows it."""
+    program, command, *arguments = EXAMPLES[name].split()
+    assert (program, command) == ("counterpoint", name)
+    commands = typer.main.get_command(app).commands
+    assert EXAMPLES.keys() == commands.keys()
+    commands[name].make_context(name, arguments)
+    assert EXAMPLES[name] in " ".join(run(name, "--help").stdout.split())
 
 
 # Explaining

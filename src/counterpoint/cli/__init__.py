@@ -34,6 +34,24 @@ EXIT_CODES = (
     "records rest on the word of a solver."
 )
 
+EXAMPLES = {
+    "demo": "counterpoint demo --save credit",
+    "models": "counterpoint models",
+    "inspect": "counterpoint inspect model.skops --data train.csv",
+    "explain": "counterpoint explain model.skops rows.csv --data train.csv --target granted",
+    "batch": "counterpoint batch model.skops rows.parquet answers --data train.csv "
+    "--target granted --workers 4",
+    "letter": "counterpoint letter model.skops rows.csv --data train.csv --target granted "
+    "--texts texts.toml",
+    "audit": "counterpoint audit model.skops rows.csv --data train.csv --target granted --by sex",
+    "compare": "counterpoint compare model.skops rows.csv dice.json other.csv --data train.csv "
+    "--target granted",
+    "groups": "counterpoint groups rows.csv --groups species",
+    "recheck": "counterpoint recheck answers.parquet model.skops",
+    "serve": "counterpoint serve model.skops --data train.csv --spec policy.toml",
+}
+"""How each command is called, for its help."""
+
 app = typer.Typer(
     name="counterpoint",
     no_args_is_help=True,
@@ -100,7 +118,8 @@ COMMANDS = (
     *(demo, models, inspect, explain, batch, letter, audit, compare, groups, recheck, serve),
 )
 for command in COMMANDS:
-    app.command(epilog=EXIT_CODES)(_in_sentences(flattened(command)))
+    epilog = f"Example: {EXAMPLES[command.__name__]}\n\n{EXIT_CODES}"
+    app.command(epilog=epilog)(_in_sentences(flattened(command)))
 
 
 def _version(wanted: bool) -> None:

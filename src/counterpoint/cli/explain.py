@@ -112,7 +112,7 @@ def explain(
 ) -> None:
     """Find the cheapest change of each row that makes the model decide as wanted.
 
-    Every answer comes with its certificate: cost, lower bound and its source, gap.
+    Every answer says what it costs, and whether it is proved to be the cheapest.
     """
     source.check_out(out, rows)
     source.check_out(records, rows, out)

@@ -51,8 +51,8 @@ Spec = Annotated[
 Gap = Annotated[
     float,
     typer.Option(
-        help="Stop a search once (objective − bound) / objective is at most this; the "
-        "objective is the cost, but for --tradeoff."
+        help="By what share of its cost an answer may be dearer than the cheapest: 0.01 is 1 %. "
+        "Larger is faster."
     ),
 ]
 TimeLimit = Annotated[
@@ -63,8 +63,8 @@ Optimal = Annotated[
     str,
     typer.Option(
         metavar="local|global",
-        help="Where the target is not convex: the best answer that several descents find, or "
-        "with SCIP the best of all.",
+        help="For the few models where finding the best answer can take long, such as prototypes "
+        "with metrics of their own: 'local' finds a good one, 'global' the best, with SCIP.",
     ),
 ]
 
@@ -103,8 +103,8 @@ class Source:
     data: Annotated[
         Path | None,
         option(
-            "Rows like those the model was fitted on (.csv, .parquet, .jsonl): kinds of features, "
-            "observed ranges and the default cost come from them.",
+            "Rows like those the model was fitted on (.csv, .parquet, .jsonl). They say which "
+            "columns are whole numbers, what ranges are usual, and what a change costs.",
             "TRAIN",
         ),
     ] = None
@@ -145,7 +145,11 @@ class Wish:
 
     target: Annotated[
         list[str] | None,
-        option("The decision that is wanted. Repeat it for 'one of these'.", "LABEL", panel=TARGET),
+        option(
+            "The decision that is wanted, such as granted. Repeat it to allow several.",
+            "LABEL",
+            panel=TARGET,
+        ),
     ] = None
     other: Annotated[
         bool,

@@ -55,9 +55,10 @@ def serve(
         int, typer.Option(metavar="BYTES", min=1024, help="Bytes.", rich_help_panel=LIMITS)
     ] = 2**20,
 ) -> None:
-    """Serve a model: POST /explain and /recheck, GET /model, /health and /openapi.json, and a page.
+    """Serve a page to try what-ifs of a model on, and the same answers over HTTP.
 
-    The page is at the address that is shown. Stop it with Ctrl+C.
+    The page is at the address that is shown; POST /explain and /recheck, GET /model, /health and
+    /openapi.json are for programs. Stop it with Ctrl+C.
     """
     problem = cp.Problem() if spec is None else cp.Problem.load(spec)
     loaded = trusted.load(model)

@@ -185,7 +185,8 @@ def heloc() -> Iterator[tuple[str, cp.Counterfactuals]]:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, y)
     bad = X[model.predict(X) != 1]
     floats, few = bad.astype(float), [cp.MaxChanges(3)]
-    plain = cp.Explainer(model, data=X.astype(float), extrapolate=True)
+    kinds = [*map(cp.Continuous, X.columns)]
+    plain = cp.Explainer(model, data=X.astype(float), features=kinds, extrapolate=True)
     yield "continuous", plain.explain(floats.head(500), 1)
     whole = cp.Explainer(model, data=X, constraints=[cp.WithinObserved()])
     yield "whole", whole.explain(bad.head(60), 1)

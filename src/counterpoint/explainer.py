@@ -126,6 +126,11 @@ class Explainer:
         if table is not None:
             self.constraints = _counted(self.constraints, self.reading, table)
         self._witnesses = None if table is None else Witnesses(self.reading, table)
+        self._whole_floats = (
+            ()
+            if table is None
+            else self._floats_in_steps(table, {item.name for item in described_features or ()})
+        )
         implied = (
             []
             if data is None
@@ -331,6 +336,18 @@ class Explainer:
             for name, value in fills
             if value != MISSING
         ]
+        if self._whole_floats:
+            names = some(self._whole_floats, 12, str)
+            features.append(
+                f"whole in the data, hence in whole steps: {names} (describe a column with "
+                "Continuous to lift it)"
+            )
+        steps = [feature.name for feature in self.features if isinstance(feature, Integer)]
+        if steps and not self.reading.form.proves_steps:
+            features.append(
+                f"whole steps of {some(steps, 12, str)}: answers of this model may not be proved "
+                "to be the cheapest"
+            )
         if filled:
             prefix = "missing cells count, as the model fills them in: "
             features.append(prefix + ", ".join(filled))
@@ -371,6 +388,12 @@ class Explainer:
                 if any(bounds.feature in constraint.features for bounds in constraint.stated):
                     text += ", but where a bound says otherwise"
             yield f"{text} ({constraint.default})"
+
+    def _floats_in_steps(self, table: Table, described: set[Hashable]) -> tuple[Hashable, ...]:
+        """Columns of floats that the data show with whole numbers only."""
+        whole = {*table.whole, *described}
+        steps = (f.name for f in self.features if isinstance(f, Integer))
+        return tuple(name for name in steps if name not in whole)
 
     @cached_property
     def constant(self) -> tuple[Hashable, ...]:

@@ -188,6 +188,8 @@ class Form(ABC):
     """How class scores become probabilities."""
     has_values: bool = False
     """Whether it predicts numbers, and no classes."""
+    proves_steps: bool = True
+    """Whether answers in whole steps are proved to be the cheapest."""
     takes_missing: bool = False
     """Whether it takes missing numbers as they are; their code is then `MISSING`."""
     otherwise: Form | None = None

@@ -29,7 +29,7 @@ from counterpoint.errors import (
     shown,
     some,
 )
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.table import Table
 
@@ -44,6 +44,11 @@ __all__ = [
     "unknown_name",
     "with_observed",
 ]
+
+
+DISTINCT = 3
+"""So many different whole numbers make a column of floats one of whole steps; fewer may be whole by
+accident."""
 
 
 @final
@@ -228,9 +233,9 @@ class Features:
     def from_data(cls, data: object) -> Features:
         """Kinds and observed values from a data frame or array.
 
-        Whole-number dtypes are `Integer`; booleans, text, categorical dtypes, and columns that
-        hold only 0 and 1 are `Categorical`; other numbers are `Continuous`. Missing values are
-        passed over.
+        Whole-number dtypes are `Integer`, and in a data frame floats that are all whole, three
+        different ones or more; booleans, text, categorical dtypes, and columns that hold only 0
+        and 1 are `Categorical`; other numbers are `Continuous`. Missing values are passed over.
 
         Raises
         ------
@@ -373,7 +378,15 @@ def _infer(table: Table, name: Hashable) -> Feature:
     if values.dtype.kind == "O" and levels is None:
         values = _numbers_if_possible(values)
     if values.dtype.kind in "biuf":
-        return _infer_numbers(name, values, whole=name in table.whole or values.dtype.kind in "iu")
+        whole = name in table.whole or values.dtype.kind in "iu"
+        item = _infer_numbers(name, values, whole=whole)
+        if (
+            isinstance(item, Continuous)
+            and not table.is_array
+            and _holds_whole(table, item, values)
+        ):
+            return Integer(name, observed=item.observed)
+        return item
     if values.dtype.kind not in "OUS":
         raise InvalidInput(
             f"Column {name!r} has dtype {values.dtype}; expected numbers, booleans, text or "
@@ -396,6 +409,18 @@ def _infer(table: Table, name: Hashable) -> Feature:
         )
     observed = tuple(value for value in categories if value in seen)
     return Categorical(name, categories, levels is not None and table.is_ordered(name), observed)
+
+
+def _holds_whole(table: Table, item: Continuous, values: NDArray[Any]) -> bool:
+    """Whether floats are whole numbers, `DISTINCT` ones or more: a missing value made them floats.
+
+    Numbers so large that their dtype has no fractions there say nothing.
+    """
+    eps = table.singles.get(table.names.index(item.name), EPS)
+    finite = values[np.isfinite(values)]
+    if np.abs(item.observed or 0.0).max() > 1.0 / eps or (finite != np.rint(finite)).any():
+        return False
+    return len(np.unique(finite)) >= DISTINCT
 
 
 def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:

@@ -222,6 +222,8 @@ class LocalPrototypes(Form):
     link: Link = Link.NONE
     images: Magnitude | None = None
 
+    proves_steps = False
+
     @classmethod
     def from_arrays(
         cls,

@@ -141,11 +141,11 @@ def _rules(audit: Any) -> list[str]:
     """Return the rules of the policy, and what becomes of rows without each."""
     rules = [audit.words.rule(rule) for rule in audit.explainer.constraints]
     out = ["<h2>Rules</h2>", _bullets(rules) or _paragraph("The policy has no rules.")]
-    fixed, others = audit.sampled
+    fixed, unfixed = audit.sampled
     if len(audit.constraints):
         head = (
             f"Each rule was left out alone, for a sample of {several(fixed, 'fixed row')} and "
-            f"{several(others, 'other row')}. Rules that are not in the table change nothing for "
+            f"{several(unfixed, 'other row')}. Rules that are not in the table change nothing for "
             "these rows."
         )
         columns = ["without the rule", "fixed rows that have an action", "cost that others save"]

@@ -75,13 +75,13 @@ class RuleSample:
 
         rules, lines = self.explainer.constraints, dict[str, RuleEffect]()
         for rule in rules if self.fixed or self.unfixed else ():
-            pieces, remaining = parts_of(rule), [other for other in rules if other is not rule]
+            pieces, remaining = parts_of(rule), [r for r in rules if r is not rule]
             whole = self.effect(remaining, pieces)
             if not any(whole):
                 continue  # then no piece of it does anything either
             for piece in pieces:
-                others = [*remaining, *(other for other in pieces if other is not piece)]
-                effect = self.effect(others, [piece]) if len(pieces) > 1 else whole
+                looser = [*remaining, *(p for p in pieces if p is not piece)]
+                effect = self.effect(looser, [piece]) if len(pieces) > 1 else whole
                 if any(effect):
                     lines[words.rule(piece)] = effect
         table = pd.DataFrame.from_dict(lines, orient="index", columns=[*RuleEffect._fields])

@@ -245,5 +245,7 @@ def _ranks(costs: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[
 
     A search stops at a relative gap of 1e-6, so further digits are accidents of the search.
     """
-    rounded = [float(f"{value:.6g}") for side in (costs, against) for value in side.tolist()]
-    return np.asarray(stats.rankdata(rounded), dtype=float)
+    values = np.concatenate([costs, against])
+    safe = np.where(values > 0.0, values, 1.0)
+    scale = 10.0 ** (5.0 - np.floor(np.log10(safe)))
+    return np.asarray(stats.rankdata(np.rint(values * scale) / scale), dtype=float)

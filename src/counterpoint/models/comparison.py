@@ -42,9 +42,9 @@ def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) 
     narrow = {table.names[j] for j in table.singles} - {*described}
     fractions = {n for n, v in reading.fills.items() if n in narrow and float(v) % 1.0}
     if fractions:
-        items = [f for f in features if f.name in fractions and isinstance(f, Integer)]
-        for item in items:
-            features = features.replaced(Continuous(item.name, item.observed))
+        for item in features:
+            if item.name in fractions and isinstance(item, Integer):
+                features = features.replaced(Continuous(item.name, observed=item.observed))
         reading = see_through(model, features, fixed=False)
     compare(reading, table)
     return reading

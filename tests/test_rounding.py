@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import counterpoint as cp
+from counterpoint.pictures.html import change
 
 ROUNDED = "Its numbers were rounded, and the model was asked again."
 STAYED = "Its numbers are not rounded: no rounding that was tried meets target and constraints."
@@ -328,6 +329,16 @@ def test_several_answers_change_the_same_features():
     assert (rounded.answers.changed == several.answers.changed).all()
     assert rounded.count.tolist() == several.count.tolist()
     assert any(a[0].changes != b[0].changes for a, b in zip(several, rounded, strict=True))
+
+
+# --- what is printed ---
+
+
+def test_a_printed_change_has_as_few_digits_as_tell_it():
+    assert change(30.0, 42.123456789) == "30 → 42.1235"
+    assert change(1234567.0, 1234567.8) == "1234567 → 1234568"
+    assert change(1.0, 1.0 + 2.0**-52) == "1 → 1.0000000000000002"
+    assert change(3, 4) == "3 → 4"
 
 
 # --- what makes no sense ---

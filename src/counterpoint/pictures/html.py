@@ -93,6 +93,11 @@ def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:
 
 
 def change(old: Any, new: Any) -> str:
-    """``30 → 42``, in few digits if these tell them apart."""
+    """``30 → 42``, in as few digits as tell them apart, six at least."""
     short = number(old), number(new)
-    return " → ".join((str(old), str(new)) if short[0] == short[1] else short)
+    if short[0] != short[1]:
+        return " → ".join(short)
+    if not all(isinstance(value, float | np.floating) for value in (old, new)):
+        return f"{old} → {new}"
+    pairs = ((f"{old:.{k}g}", f"{new:.{k}g}") for k in range(7, 18))
+    return " → ".join(next((pair for pair in pairs if pair[0] != pair[1]), short))

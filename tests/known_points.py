@@ -148,6 +148,19 @@ def meets(  # noqa: C901, PLR0911 (one case each)
         case cp.Linear(coefficients=weights, high=high):
             total = sum(w * y[n] for n, w in weights.items())
             return total <= high + sum(abs(w) * off(n) for n, w in weights.items())
+        case cp.Forbidden(conditions=conditions):
+            held, differs = np.ones(len(y["a"]), dtype=bool), np.zeros(len(y["a"]), dtype=bool)
+            for n, ends in ((n, ends) for each in conditions for n, ends in each.items()):
+                low, high = ends.get("low", -np.inf), ends.get("high", np.inf)
+                # single precision does not tell a number from what is so near to it
+                beside = [
+                    np.spacing(np.float32(abs(end))) if np.isfinite(end) else 0.0
+                    for end in (low, high)
+                ]
+                room = beside if exactly else [-off(n), -off(n)]
+                held &= (y[n] >= low - room[0]) & (y[n] <= high + room[1])
+                differs |= y[n] != x[n]
+            return ~(held & differs)
         case cp.SameChange(first=a, second=b):
             sizes = sum(np.abs(z[n]) for z in (x, y) for n in (a, b))
             apart = np.abs((y[a] - x[a]) - (y[b] - x[b]))

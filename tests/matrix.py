@@ -8,7 +8,7 @@ each factor meets each value of each other one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import combinations, product
 from typing import Any
@@ -53,7 +53,7 @@ FACTORS = {
     "cost": ("by MAD", "weights", "squared", "mahalanobis", "percentiles", "pairs"),
     "constraint": (
         *("free", "immutable", "bounds", "monotone", "changes"),
-        *("linear relation", "same change", "ellipsoid", "clearance", "several"),
+        *("linear relation", "same change", "ellipsoid", "clearance", "forbidden", "several"),
     ),
     "target": ("label", "other label", "margin", "probability", "trade-off", "interval"),
     "dtype": ("float64", "float32", "int64", "mixed"),
@@ -96,6 +96,7 @@ UNASKED = (
 REFUSED = (
     pairs(["clearance"], but("family", *TREES))
     | pairs(["same change"], ("LGMLVQ", *GAUSSIAN))
+    | pairs(["forbidden"], ("LGMLVQ", *GAUSSIAN))
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], TREES)
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], CURVES)
     | pairs(["trade-off"], GAUSSIAN)
@@ -170,12 +171,17 @@ def fits(value: str, others: set[str]) -> bool:
 
 @cache
 def cells(seed: int) -> tuple[Cell, ...]:
-    """Few cells in which each two values that may meet do so; greedy, from a seed."""
+    """Few cells in which each two values that may meet do so; greedy, from a seed.
+
+    And for each family two of them again, with a forbidden combination in the place of what else
+    is asked for.
+    """
     rng = np.random.default_rng(seed)
-    where = {value: factor for factor, values in FACTORS.items() for value in values}
+    factors = FACTORS | {"constraint": but("constraint", "forbidden")}
+    where = {value: factor for factor, values in factors.items() for value in values}
     unmet = {
         pair
-        for one, other in combinations(FACTORS.values(), 2)
+        for one, other in combinations(factors.values(), 2)
         for pair in product(one, other)
         if fits(pair[0], {pair[1]})
     }
@@ -184,9 +190,9 @@ def cells(seed: int) -> tuple[Cell, ...]:
     while unmet:
         pair = min(unmet, key=lambda pair: (dead[pair], pair))
         chosen = {where[value]: value for value in pair}
-        for factor in rng.permutation([f for f in FACTORS if f not in chosen]).tolist():
+        for factor in rng.permutation([f for f in factors if f not in chosen]).tolist():
             others = set(chosen.values())
-            possible = [v for v in FACTORS[factor] if fits(v, others)]
+            possible = [v for v in factors[factor] if fits(v, others)]
             if not possible:
                 break
             new = [
@@ -194,14 +200,18 @@ def cells(seed: int) -> tuple[Cell, ...]:
             ]
             best = np.flatnonzero(np.array(new) == max(new))
             chosen[factor] = possible[int(rng.choice(best))]
-        if len(chosen) == len(FACTORS):
-            cell = Cell(seed, *(chosen[factor] for factor in FACTORS))
+        if len(chosen) == len(factors):
+            cell = Cell(seed, *(chosen[factor] for factor in factors))
             unmet -= set(combinations(cell.values, 2))
             out.append(cell)
         else:
             dead[pair] += 1
             if dead[pair] == 20:  # no cell has these two
                 unmet.discard(pair)
+    again = [replace(cell, constraint="forbidden") for cell in out]
+    again = [cell for cell in again if allowed(cell.values)]
+    for family in FACTORS["family"]:
+        out += [cell for cell in again if cell.family == family][:2]
     return tuple(out)
 
 
@@ -519,6 +529,13 @@ class Question:
             return [cp.Ellipsoid(center, np.linalg.inv(np.cov(values.T)), 1.5)]
         if kind == "clearance":
             return [cp.Clearance("a", 0.02 * spread)]
+        if kind == "forbidden":
+            half = float(np.nanquantile(X["b"], 0.5, method="nearest"))
+            first = [{"a": (low, high)}, {"a": (mid, None)}, {"a": (None, mid)}][
+                int(rng.integers(3))
+            ]
+            second = {"b": (half, None) if rng.random() < 0.5 else (None, half)}
+            return [cp.Forbidden(first, second)]
         if kind == "several":
             return [cp.MaxChanges(2), cp.Monotone("b", direction), bounds]
         return []

@@ -70,10 +70,10 @@ class ForbiddenCombinations(Condition):
     def forbid(self, low: FloatArray, high: FloatArray, x: FloatArray) -> BoolArray:
         """(n, K): which combinations exclude all points of boxes, as answers to rows x (n, d)."""
         out = self.hold(low, high)
-        some = np.flatnonzero(out.any(axis=1))
-        if len(some):
-            differs = ((x[some] < low[some]) | (x[some] > high[some])).astype(np.float32)
-            out[some] &= differs @ self.speaks.astype(np.float32).T > 0.0
+        held = np.flatnonzero(out.any(axis=1))
+        if len(held):
+            differs = ((x[held] < low[held]) | (x[held] > high[held])).astype(np.float32)
+            out[held] &= differs @ self.speaks.astype(np.float32).T > 0.0
         return out
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:

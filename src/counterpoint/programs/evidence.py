@@ -72,10 +72,10 @@ class BoundProof(NamedTuple):
             for proof, start in zip(proofs, starts, strict=True)
             for batch in proof.trees
         ]
-        own: list[Any] = []
+        listed: list[Any] = []
         for proof, count in zip(proofs, counts, strict=True):
-            own += [None] * count if proof.family_proofs is None else [*proof.family_proofs]
-        family_proofs = None if all(proof is None for proof in own) else own
+            listed += [None] * count if proof.family_proofs is None else [*proof.family_proofs]
+        family_proofs = None if all(proof is None for proof in listed) else listed
         return cls(np.concatenate([p.multipliers for p in proofs]), trees, family_proofs)
 
 

@@ -298,6 +298,56 @@ def test_no_point_of_a_fine_grid_is_cheaper(kind: str, rules: list[Rule], single
         assert not any(excluded(answer, row, each)[0] for each in rules)
 
 
+# --- numbers at the ends of what is said ---
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("value", [0.1, 0.7, 1.6])
+def test_a_number_at_an_end_meets_it(value: float, dtype: Any) -> None:
+    """Neither the decimals 0.1 and 0.7 nor their single precision is a binary number."""
+    data = pd.DataFrame({"a": np.tile([0.1, 0.7, 1.6, 2.3], 60).astype(dtype)})
+    data["c"] = np.repeat([*"xyz"], 80)
+    model = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough"),
+        LogisticRegression(),
+    ).fit(data, data["c"] == "x")
+    row = pd.DataFrame({"a": np.array([value], dtype), "c": ["y"]})
+    for ends in ((value, None), (None, value), (value, value), value):
+        met = [cp.Implies({"c": "x"}, {"a": ends}), cp.Immutable("a")]
+        answers = cp.Explainer(model, data=data, constraints=met).explain(row, True)
+        assert answers.to_frame().equals(row.assign(c="x"))
+        assert answers[0].status is cp.Status.OPTIMAL
+        broken = [cp.Forbidden({"c": "x"}, {"a": ends}), cp.Immutable("a")]
+        answers = cp.Explainer(model, data=data, constraints=broken).explain(row, True)
+        assert answers[0].status is cp.Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("middle", [20, 20_000_001, 10**12 + 1])
+def test_whole_numbers_are_exact_however_large(middle: int) -> None:
+    """Single precision holds whole numbers up to 16 777 216 alone."""
+    near = [middle - 2, middle - 1, middle, middle + 1, middle + 2]
+    data = pd.DataFrame({"sum": np.tile(near, 60), "c": np.repeat([*"xyz"], 100)})
+    model = pipeline_of_sums(data)
+    says: list[tuple[cp.Constraint, Any]] = [
+        (cp.Forbidden({"c": "x"}, {"sum": (None, middle)}), lambda v: v > middle),
+        (cp.Forbidden({"c": "x"}, {"sum": (middle, None)}), lambda v: v < middle),
+        (cp.Forbidden({"c": "x"}, {"sum": middle}), lambda v: v != middle),
+        (cp.Implies({"c": "x"}, {"sum": (middle, None)}), lambda v: v >= middle),
+        (cp.Implies({"c": "x"}, {"sum": (None, middle)}), lambda v: v <= middle),
+        (cp.Implies({"c": "x"}, {"sum": middle}), lambda v: v == middle),
+    ]
+    rows = pd.DataFrame({"sum": near, "c": "y"})
+    for constraint, holds in says:
+        explainer = cp.Explainer(model, data=data, constraints=[constraint, cp.Immutable("sum")])
+        found = explainer.explain(rows, True).found
+        assert found.tolist() == [holds(value) for value in near], str(constraint)
+
+
+def pipeline_of_sums(data: pd.DataFrame) -> Any:
+    encoder = make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough")
+    return make_pipeline(encoder, DecisionTreeClassifier()).fit(data, data["c"] == "x")
+
+
 # --- what a row has already ---
 
 

@@ -36,6 +36,8 @@ class ForbiddenCombinations(Condition):
     # low, high: (K, d) the ends between which numbers are; infinite where there is none
     low: FloatArray
     high: FloatArray
+    # (K, d): whether the nearest number of single precision is as good as an end itself
+    singles: BoolArray
 
     @classmethod
     def joined(cls, conditions: Sequence[ForbiddenCombinations]) -> ForbiddenCombinations:
@@ -64,7 +66,10 @@ class ForbiddenCombinations(Condition):
             least, most = low[:, [j]], high[:, [j]]
             below, above = self.low[which, j], self.high[which, j]
             inside = (np.isneginf(below) | (least > below)) & (np.isposinf(above) | (most < above))
-            out[:, which] &= inside & (least != MISSING)
+            with np.errstate(over="ignore"):
+                ends = least == below.astype(np.float32), least == above.astype(np.float32)
+            is_end = (least == most) & (ends[0] | ends[1]) & self.singles[which, j]
+            out[:, which] &= inside & ~is_end & (least != MISSING)
         return out
 
     def forbid(self, low: FloatArray, high: FloatArray, x: FloatArray) -> BoolArray:

@@ -30,7 +30,7 @@ from counterpoint.problem.constraints.features import (
 )
 from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.region import Region
-from counterpoint.rows.features import Categorical, Continuous, Features
+from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 __all__ = ["Forbidden", "Implies", "ObservedCombinations"]
 
@@ -40,6 +40,10 @@ Counted = tuple[tuple[tuple[Hashable, ...], tuple[tuple[Hashable, ...], ...]], .
 """Names of features, and the combinations of their categories that occur often enough."""
 MOST = 1_000_000
 """Combinations of the categories of some features that are looked at: 1 MB of flags."""
+
+
+ROUNDED = 1e-6
+"""By how much of a step whole numbers may be off: much less than one, much more than rounding."""
 
 
 # --- what is said of features, in names and units ---
@@ -110,6 +114,7 @@ class _Combination:
         self.features, width = features, features.width
         self.speaks, self.options = np.zeros(width, dtype=bool), np.ones(width, dtype=bool)
         self.low, self.high = np.full(width, -np.inf), np.full(width, np.inf)
+        self.singles = np.zeros(width, dtype=bool)
 
     def add(self, name: Hashable, literal: Literal) -> None:
         """Add that a feature is among categories (c,), or strictly between two ends."""
@@ -118,6 +123,7 @@ class _Combination:
         if isinstance(literal, np.ndarray):
             self.options[block] &= literal
         else:
+            self.singles[block] = isinstance(self.features[name], Continuous)
             self.low[block] = np.maximum(self.low[block], literal[0])
             self.high[block] = np.minimum(self.high[block], literal[1])
 
@@ -132,20 +138,21 @@ class _Combination:
 Literal = BoolArray | tuple[float, float]
 
 
-def _single(value: float, toward: float, *, beyond: bool = False) -> float:
-    """Return the next number of single precision from a value on, or beyond it.
+def _around(feature: Continuous | Integer, low: float, high: float) -> tuple[float, float]:
+    """Return ends strictly between which a number is from low to high, and no other one.
 
-    Many models and columns hold numbers in that precision, and no answer must be rounded into what
-    is forbidden.
+    Whole steps may be off by rounding. What is not whole must not be rounded into what is forbidden
+    where a column holds single precision, as in many models: then another such number is next.
     """
-    if np.isinf(value):
-        return value
+    if isinstance(feature, Integer):
+        slack = ROUNDED * feature.step
+        outer = float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))
+        return min(outer[0], low - slack), max(outer[1], high + slack)
     with np.errstate(over="ignore"):
-        single, end = np.float32(value), np.float32(toward)
-    if float(single) == value:
-        return float(np.nextafter(single, end)) if beyond else value
-    reached = float(single) > value if toward > value else float(single) < value
-    return float(single if reached else np.nextafter(single, end))
+        below, above = np.float32(low), np.float32(high)
+        return float(np.nextafter(below, -np.float32(np.inf))), float(
+            np.nextafter(above, np.float32(np.inf))
+        )
 
 
 def _literal(what: str, features: Features, name: Hashable, values: Values) -> Literal:
@@ -155,8 +162,7 @@ def _literal(what: str, features: Features, name: Hashable, values: Values) -> L
     """
     feature = features[name]
     if not isinstance(feature, Categorical):
-        low, high = _ends(what, name, values)
-        return _single(low, -np.inf, beyond=True), _single(high, np.inf, beyond=True)
+        return _around(feature, *_ends(what, name, values))
     return _categories(what, feature, values)
 
 
@@ -195,11 +201,11 @@ def _opposites(features: Features, name: Hashable, values: Values) -> Iterator[L
         yield ~_categories("Implies", feature, values) & ~feature.is_stand_in
         return
     low, high = _ends("Implies", name, values)
-    inwards = np.inf if isinstance(feature, Continuous) else -np.inf  # steps round to either side
+    slack = ROUNDED * feature.step if isinstance(feature, Integer) else 0.0
     if np.isfinite(low):
-        yield -np.inf, _single(low, inwards)
+        yield -np.inf, low - slack
     if np.isfinite(high):
-        yield _single(high, -inwards), np.inf
+        yield high + slack, np.inf
 
 
 def _region(listed: Sequence[_Combination]) -> Region:
@@ -207,7 +213,7 @@ def _region(listed: Sequence[_Combination]) -> Region:
     possible = [c for c in listed if c.is_possible]
     if not possible:
         return Region()
-    names = ("speaks", "options", "low", "high")
+    names = ("speaks", "options", "low", "high", "singles")
     arrays: Any = (np.stack([getattr(c, name) for c in possible]) for name in names)
     return Region((ForbiddenCombinations(*arrays),))
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -586,3 +587,15 @@ def test_the_highest_probability_is_told_in_digits_that_an_answer_has(seed: int)
     assert abs(answer.changes["a"][1]) < 1e5
     assert conflict.attainable is not None
     assert conflict.attainable - 1e-2 < told.new.probability <= conflict.attainable
+
+
+def test_a_probability_that_has_steps_has_a_conflict_too() -> None:
+    """Of trees no highest probability is searched for; what excludes all answers is said."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame(rng.normal(size=(200, 2)), columns=["a", "b"])
+    model = HistGradientBoostingClassifier(max_iter=50).fit(x, x["a"] > 0.0)
+    explainer = cp.Explainer(model, data=x, constraints=cp.Immutable("a"))
+    (answer,) = explainer.explain(x[x["a"] < -1.0].head(1), cp.Probability(True, 0.9))
+    assert answer.conflict is not None
+    assert answer.conflict.constraints == (cp.Immutable("a"),)
+    assert answer.conflict.attainable is None

@@ -13,6 +13,7 @@ from typing import final
 
 import numpy as np
 
+from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray
 from counterpoint.problem.constraints import (
     CONSTRAINTS,
@@ -92,7 +93,7 @@ class Conflict:
         out, say; then the set may hold more than it need.
     attainable
         For a `Probability` or a `Robust`, the highest probability that was reached within all
-        constraints.
+        constraints; None where a model's probability is not traded off, as of trees.
     """
 
     constraints: tuple[Constraint, ...]
@@ -353,8 +354,7 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
         return None, []
     end = 0.5 * (thread_time() + possible.end)
     if required.chance is None:
-        tradeoff = query.asking(target=Tradeoff(required.labels[0], 1.0))
-        reached = highest_probability(tradeoff.union(), x, end)
+        reached = _highest(query.asking(target=Tradeoff(required.labels[0], 1.0)), x, end)
     else:
         reached = required.chance.attainable(query, x, end)
     if reached is None:
@@ -379,6 +379,18 @@ def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxa
         f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
     )
     return reached, [Relaxation(target, relaxed.query.target, text, sure)]
+
+
+def _highest(tradeoff: Query, x: FloatArray, end: float) -> float | None:
+    """The highest probability that points reach; None if it has steps, or bends, or none is found.
+
+    Such probabilities are not traded off.
+    """
+    try:
+        pieces = tradeoff.union()
+    except InvalidInput:
+        return None
+    return highest_probability(pieces, x, end)
 
 
 def _said(easier: str, now: str) -> str:

@@ -348,6 +348,32 @@ def pipeline_of_sums(data: pd.DataFrame) -> Any:
     return make_pipeline(encoder, DecisionTreeClassifier()).fit(data, data["c"] == "x")
 
 
+# --- rows whose every box is forbidden ---
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [cp.Forbidden({"age": (17, None)})],
+        [cp.Forbidden({"age": (None, 19)}), cp.Forbidden({"age": (20, None)})],
+    ],
+    ids=["at once", "in parts"],
+)
+def test_where_all_is_forbidden_it_is_proved_that_there_is_no_answer(
+    rules: list[cp.Constraint],
+) -> None:
+    """The row itself is outside of its bounds, so that no answer keeps what it has."""
+    data = pd.DataFrame({"age": [*range(16, 22)] * 10, "income": [0, 1] * 30})
+    model = LogisticRegression().fit(data, data["age"] > 17)
+    explainer = cp.Explainer(
+        model, data=data, constraints=[cp.Bounds("age", low=17, high=21), *rules]
+    )
+    (answer,) = explainer.explain(data.head(1), True)
+    assert answer.status is cp.Status.INFEASIBLE
+    assert answer.certificate.claim is cp.Claim.PROVED
+    assert not cp.recheck(answer.to_record(), model).found
+
+
 # --- what a row has already ---
 
 

@@ -252,6 +252,10 @@ class BoxedEvidence(Bounding):
     def bound_proofs(self) -> Sequence[BoundProof]:
         """The proofs of whole rows with those of their boxes, if all of these are recorded."""
         pieces = [proof for piece in self.whole for proof in piece.bound_proofs]
+        if not self.batches:
+            none = np.zeros(0, dtype=np.intp)
+            boxed = [BoxedProof(self.splits, none, piece.take(none)) for piece in pieces]
+            return [p._replace(boxed=box) for p, box in zip(pieces, boxed, strict=True)]
         row = np.concatenate([batch.row[batch.is_leaf] for batch in self.batches])
         leaves: list[list[BoundProof]] = [[] for _ in pieces]
         for _, is_leaf, evidence in self.batches:

@@ -47,6 +47,7 @@ class _Node:
     def __init__(self, row: int, low: FloatArray, high: FloatArray) -> None:
         self.row, self.low, self.high = row, low, high
         self.split: Split | None = None
+        self.is_parted = False  # as its combination says, into nothing if it holds all of it
         self.children: tuple[_Node, ...] = ()
         self.point, self.objective = np.full_like(low, np.nan), np.inf
         # where its bound is: the number of a search, and the place in it; none if it needs no bound
@@ -135,7 +136,7 @@ class BoxTrees:
         """Split a box by the combination that forbids its point; list what is to be searched."""
         x = self.cases.x[node.row]
         k = int(self.violated(node.point[None], x[None])[0])
-        inner = node
+        inner, node.is_parted = node, True
         for split in self._literals(k, node, x):
             inner.split = split
             inner.children = self._halves(inner, split, x)
@@ -252,7 +253,7 @@ class BoxTrees:
 
     def evidence(self, whole: Sequence[Bounding]) -> Sequence[Bounding]:
         """What bounds the rows: in their boxes, or the first search, of all rows."""
-        roots = {i: root for i, root in self._roots.items() if root.split is not None}
+        roots = {i: root for i, root in self._roots.items() if root.is_parted}
         if not roots:
             return whole
         batches = [

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 import counterpoint as cp
 from counterpoint.app import make_app
 from counterpoint.app.guard import Guard
-from counterpoint.app.limits import Limits
+from counterpoint.app.limits import SliderLimits
 from counterpoint.app.people import People
 from counterpoint.app.pyfunc import _load_pyfunc
 from counterpoint.app.words import few, least, number, percent, plain, readable
@@ -362,7 +362,7 @@ BOUNDS = [
 def test_limits_in_words_are_those_of_the_policy(made, rules, sentence):
     model, X, _ = made
     policy = cp.Explainer(model, data=X, constraints=rules)
-    limits = Limits.of(policy.features["income"], policy)
+    limits = SliderLimits.of(policy.features["income"], policy)
     ends = {"low": plain(float(X["income"].min())), "high": plain(float(X["income"].max()))}
     assert str(limits) == sentence.format(**ends)
     low, _ = limits.ends

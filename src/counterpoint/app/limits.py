@@ -12,7 +12,7 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.app.words import number
 
-__all__ = ["Limits"]
+__all__ = ["SliderLimits"]
 
 STEPS = 100
 """About so many steps has a slider over real numbers: they are told apart by a finger."""
@@ -20,7 +20,7 @@ STEPS = 100
 
 @final
 @dataclass(frozen=True)
-class Limits:
+class SliderLimits:
     """What the policy lets one feature become.
 
     Parameters
@@ -49,7 +49,7 @@ class Limits:
     @classmethod
     def of(
         cls, feature: cp.Continuous | cp.Integer | cp.Categorical, policy: cp.Explainer
-    ) -> Limits:
+    ) -> SliderLimits:
         """Return the limits that constraints put on a feature alone."""
         name = feature.name
         rules = (*policy.constraints, *policy.implied)

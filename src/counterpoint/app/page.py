@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 
 import counterpoint as cp
 from counterpoint.app.dashboard import Dashboard, ExplainRequest
-from counterpoint.app.limits import Limits
+from counterpoint.app.limits import SliderLimits
 from counterpoint.app.people import People
 from counterpoint.app.words import (
     cost_in_words,
@@ -168,7 +168,7 @@ class View:
         self.movable = [f for f in policy.features if f.name not in immutable]
         self.immutable = [f for f in policy.features if f.name in immutable]
         self.is_folded = len(self.movable) > FOLDED
-        self.limits = {f.name: Limits.of(f, policy) for f in self.movable}
+        self.limits = {f.name: SliderLimits.of(f, policy) for f in self.movable}
         self.aim = self.label(target)  # of the policy
         self.is_plain = isinstance(target, cp.Label) and not target.margin
         self.weights = weights_of(policy.cost, policy.features.names)

@@ -104,16 +104,19 @@ def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
     single = float(np.finfo(np.float32).eps) if query["float32"] else EPS
     form = reading.form.in_precision(max(reading.eps, single))
     reading = replace(reading, form=form)
-    asked = Query.ask(reading, explainer.features, rules, problem.cost)
-    if fingerprint(reading.form, asked.features, reading.fills) != shared["model"]["fingerprint"]:
+    recorded = Query.ask(reading, explainer.features, rules, problem.cost)
+    if (
+        fingerprint(reading.form, recorded.features, reading.fills)
+        != shared["model"]["fingerprint"]
+    ):
         problems.append(
             "It is a record of another model: what is read of this one has another fingerprint."
         )
-    if shared["model"]["features"] != [str(name) for name in asked.features.names]:
+    if shared["model"]["features"] != [str(name) for name in recorded.features.names]:
         problems.append("The model's features are others than the record says.")
     effort = Effort.asked(query["gap"], query["time_limit"], query["optimality"])
-    asked = asked.asking(target=problem.target, effort=effort, eps=reading.eps)
-    return RecordedQuery(asked, tuple(query["float32"]), tuple(problems))
+    recorded = recorded.asking(target=problem.target, effort=effort, eps=reading.eps)
+    return RecordedQuery(recorded, tuple(query["float32"]), tuple(problems))
 
 
 def check(

@@ -63,8 +63,11 @@ class Data:
         self.empty: BoolArray = np.asarray((largest_rise + largest_fall < -FEASIBILITY).any(axis=1))
         self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
         unit = self.lengths[:, None]
-        off = np.zeros((n, switches))
-        self.low, self.high = np.hstack([low / unit, off]), np.hstack([high / unit, off + 1.0])
+        unchosen = np.zeros((n, switches))
+        self.low, self.high = (
+            np.hstack([low / unit, unchosen]),
+            np.hstack([high / unit, unchosen + 1.0]),
+        )
         self.row_low, self.row_high = limits.row_low / unit, limits.row_high / unit
         at_most = form.program.domain.at_most
         if at_most is not None:

@@ -795,7 +795,8 @@ def test_the_sentence_for_a_wrong_type(make: Any, message: str):
 
 def test_an_array_goes_by_position_for_a_model_that_was_fitted_on_a_frame():
     by_array = cp.Explainer(NUMERIC, data=NUMBERS.to_numpy())
-    by_frame = cp.Explainer(NUMERIC, data=NUMBERS)
+    whole = cp.Continuous("age")  # a frame says that it is whole, and an array does not
+    by_frame = cp.Explainer(NUMERIC, data=NUMBERS, features=[whole])
     assert by_array.features == by_frame.features
     assert by_array.cost == by_frame.cost
     with pytest.raises(cp.InvalidInput, match=r"In data=: Expected 2 columns .* array with 3"):

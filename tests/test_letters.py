@@ -350,7 +350,8 @@ def test_missing_cells_and_categories_are_told():
 )
 def test_regressors_predict_ranges(target: cp.Interval, said: str):
     frame = pd.DataFrame({"x": np.arange(9.0)})
-    explainer = cp.Explainer(LinearRegression().fit(frame, frame["x"] / 2 + 1.03), data=frame)
+    model = LinearRegression().fit(frame, frame["x"] / 2 + 1.03)
+    explainer = cp.Explainer(model, data=frame, features=[cp.Continuous("x")])
     (told,) = write_letters(explainer, explainer.explain(frame.head(1), target))
     assert f"With this change, the prediction would be {said}:" in told.text
     assert ("at least 7.95" in told.sentences[0]["x"]) == (said == "at least 5")

@@ -154,7 +154,7 @@ def test_texts_name_status_and_changes(answers: cp.Counterfactuals):
 
 def test_changes_are_shown_in_few_digits_that_tell_them_apart():
     assert change(32.01, 14.789210564737065) == "32.01 → 14.7892"
-    assert change(29.0, 29.000000001) == "29.0 → 29.000000001"
+    assert change(29.0, 29.000000001) == "29 → 29.000000001"
     assert change("rent", "own") == "rent → own"
 
 

@@ -810,7 +810,7 @@ def test_the_best_guarantee_that_can_be_had():
 
 def test_a_fixed_guarantee_says_what_it_is():
     (answer,) = explain("laplace", cp.Robust("yes", 0.9, "fixed"), rows=ROWS[:1])
-    assert "of a point fixed beforehand; this one was chosen by looking" in answer.message
+    assert "of a point fixed beforehand; this answer was chosen by looking" in answer.message
     assert "probability 0.9 if fixed beforehand" in str(answer)
 
 

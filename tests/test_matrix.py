@@ -195,3 +195,12 @@ def test_what_is_refused_is_refused_in_a_sentence(rule: list[str]):
     with pytest.raises((cp.InvalidInput, cp.NoSolver)) as error:
         question.explained(question.explainer)
     assert str(error.value).endswith(".")
+
+
+@pytest.mark.parametrize("cost", ["by MAD", "mahalanobis"])
+def test_records_of_a_tradeoff_in_single_precision_check_again(cost: str):
+    """Nothing is demanded, and the model's own probabilities are rounded all the same."""
+    cell = Cell(
+        20, "linear", "missing", cost, "free", "trade-off", dtype="float32", reach="extrapolate"
+    )
+    assert not [*wrong(cell)]

@@ -144,6 +144,7 @@ def check(
         ("A row that cannot be used has no answer and no proof.", ~usable & (answered | proof)),
     ]
     expected, index = nothing(len(every), recorded.resolution), np.flatnonzero(usable & ~unread)
+    error = np.zeros(len(every))  # of the model's own margins and probabilities
     if len(index):
         x, y = (query.features.expand(item.codes[index]) for item in (before, returned))
         table, after = table.take(index), after.take(index)
@@ -155,7 +156,7 @@ def check(
         if target.requirement.probable:
             now, then = target.said(reading, table), target.said(reading, after)
         stated = {name: values[index] for name, values in batch.values.items()}
-        verdict = _verdict(query, reading.form, y, then, stated["rounding"])
+        verdict, error[index] = _verdict(query, reading.form, y, then, stated["rounding"])
         stated["proof"] = [batch.proofs[i] for i in index.tolist()]
         safety_margins = query.safety_margins(x)
         if safety_margins is None:
@@ -179,7 +180,7 @@ def check(
             ("The answer breaks a constraint.", valid & ~already & broken),
         ):
             wrong.append((sentence, np.isin(every, index[rows])))
-    wrong += _different(batch.values, expected)
+    wrong += _different(batch.values, expected, error)
     texts = messages_of(batch.values | expected, query)
     texts[[*problems]] = [*problems.values()]
     same = [item == text for item, text in zip(batch.values["message"], texts, strict=True)]
@@ -209,14 +210,19 @@ def _uncomputable(
 
 def _verdict(
     query: Query, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
-) -> Validation:
-    """What the model says of answers; the record says in which order its scores were added up."""
+) -> tuple[Validation, FloatArray]:
+    """What the model says of answers, and the error (n,) of its margins and probabilities.
+
+    The record says in which order its scores were added up.
+    """
     verdict = query.target.verdict(form, y, then, query.eps)
+    error = form.margin_error(y, query.target.requirement, query.eps)
+    error = error + 4.0 * query.eps  # of the probability itself: a quotient, at most 1
     if form.reordered is None:
-        return verdict
+        return verdict, error
     other = query.target.requirement.rounding(form.reordered, y, query.eps)
     same = np.abs(rounding - other) <= other / 16.0
-    return replace(verdict, rounding=np.where(same, other, verdict.rounding))
+    return replace(verdict, rounding=np.where(same, other, verdict.rounding)), error
 
 
 def _in_their_dtypes(frame: pd.DataFrame, recorded: RecordedQuery) -> pd.DataFrame:
@@ -235,13 +241,14 @@ def _in_their_dtypes(frame: pd.DataFrame, recorded: RecordedQuery) -> pd.DataFra
 
 
 def _different(
-    values: Mapping[str, Any], expected: Mapping[str, Any]
+    values: Mapping[str, Any], expected: Mapping[str, Any], error: FloatArray
 ) -> list[tuple[str, BoolArray]]:
     """Compare each word and number of records with what was computed: a sentence, and rows (n,).
 
     Numbers may differ as they do between processors: relatively by 1e-9; margins, and so
-    probabilities, which change by less, by the rounding error of the model's score; and the bound
-    on that error, which is rounded up to six bits, by a sixteenth.
+    probabilities, which change by less, by the (n,) rounding ``error`` of the model, also where
+    the target demands nothing and an answer need not lead by it; and the bound on that error, which
+    is rounded up to six bits, by a sixteenth.
     """
     wrong = []
     cost_cutoff = np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"])
@@ -254,7 +261,7 @@ def _different(
             if name in ("gap", "violation", "probability"):  # relative numbers, near 0
                 tolerance = tolerance + CLOSED
             if name in ("margin", "probability"):
-                tolerance = tolerance + np.nan_to_num(expected["rounding"])
+                tolerance = tolerance + np.fmax(error, np.nan_to_num(expected["rounding"]))
             with np.errstate(invalid="ignore"):
                 same |= (np.abs(stated - computed) <= tolerance) | (
                     np.isnan(stated) & np.isnan(computed)

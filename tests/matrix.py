@@ -495,7 +495,11 @@ class Question:
         return rows.reset_index(drop=True)
 
     def is_lattice(self, name: str) -> bool:
-        return self.X[name].dtype.kind in "iu" or (self.step is not None and name in ("a", "b"))
+        """Whether it changes in whole steps: by its dtype, as described, or as its floats are."""
+        column = self.X[name].dropna()
+        if column.dtype.kind in "iu" or (self.step is not None and name in ("a", "b")):
+            return True
+        return bool(column.dtype.kind == "f" and (column % 1 == 0).all() and column.nunique() > 2)
 
     def _constraints(self) -> list[cp.Constraint]:  # noqa: C901, PLR0911 (one case each)
         rng, kind, X = self.rng, self.cell.constraint, self.X

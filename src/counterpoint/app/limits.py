@@ -15,7 +15,7 @@ from counterpoint.app.words import number
 __all__ = ["SliderLimits"]
 
 STEPS = 100
-"""About so many steps has a slider over real numbers: they are told apart by a finger."""
+"""About so many steps has a slider at most: they are told apart by a finger."""
 
 
 @final
@@ -159,15 +159,14 @@ def _observed(
 
 
 def _step(feature: cp.Continuous | cp.Integer | cp.Categorical) -> float:
-    """Return the step of a slider: that of an integer, or 1, 2 or 5 times a power of ten."""
-    if isinstance(feature, cp.Integer):
-        return float(feature.step)
+    """Return the step of a slider: 1, 2 or 5 times a power of ten, or the whole steps if few."""
+    unit = float(feature.step) if isinstance(feature, cp.Integer) else 0.0
     if isinstance(feature, cp.Categorical) or feature.observed is None:
-        return 1.0
+        return unit or 1.0
     size = (feature.observed[1] - feature.observed[0]) / STEPS
-    if not size > 0.0:
-        return 1.0
+    if not size > unit:
+        return unit or 1.0
+    size /= unit or 1.0
     decade = 10.0 ** math.floor(math.log10(size))
-    return float(
-        decade * np.array([1.0, 2.0, 5.0, 10.0])[np.searchsorted([1.0, 2.0, 5.0], size / decade)]
-    )
+    multiple = np.array([1.0, 2.0, 5.0, 10.0])[np.searchsorted([1.0, 2.0, 5.0], size / decade)]
+    return float(decade * multiple * (unit or 1.0))

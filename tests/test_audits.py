@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 from itertools import combinations, product
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -886,3 +887,13 @@ def test_audits_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ["--out", "rows.csv"],
     ):
         assert CliRunner().invoke(app, [*call, *option]).exit_code == 2
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 200), (200, 1), (2, 150)])
+def test_a_small_group_among_many_rows_is_not_judged_by_an_approximation(n: int, m: int):
+    """Exact by counting: the small group has the highest costs, and there are no ties."""
+    costs = np.arange(1.0, n + m + 1)
+    result = rank_test(costs[m:], costs[:m]) if n < m else rank_test(costs[:n], costs[n:])
+    exact = 2.0 / comb(n + m, min(n, m))
+    assert result.p == pytest.approx(exact, rel=0.25, abs=2e-4)
+    assert result.smallest <= result.p

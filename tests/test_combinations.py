@@ -24,6 +24,8 @@ from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy.noise import ProjectedGaussian
 from counterpoint.records.record import canonical, digest
 
+pytestmark = pytest.mark.delicate
+
 RNG = np.random.default_rng(0)
 HOMES, JOBS = ["loan", "own", "rent"], ["clerk", "driver", "none", "pilot"]
 VALUES: dict[str, list[Any]] = {

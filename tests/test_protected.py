@@ -19,6 +19,8 @@ import counterpoint as cp
 from counterpoint.lvq import GMLVQ
 from counterpoint.protected import influence, protected_features
 
+pytestmark = pytest.mark.delicate
+
 PROTECTED = ["age", "sex"]
 RULE = cp.Immutable(*PROTECTED, protected=True)
 

@@ -20,6 +20,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.pictures.html import change
 
+pytestmark = pytest.mark.delicate
+
 ROUNDED = "Its numbers were rounded, and the model was asked again."
 STAYED = "Its numbers are not rounded: no rounding that was tried meets target and constraints."
 

@@ -16,6 +16,8 @@ from sklearn.preprocessing import StandardScaler
 import counterpoint as cp
 from counterpoint.lvq import LGMLVQ
 
+pytestmark = pytest.mark.delicate
+
 
 def households() -> tuple[pd.DataFrame, pd.Series]:
     rng = np.random.default_rng(0)

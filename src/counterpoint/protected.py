@@ -85,7 +85,7 @@ def influence(
     *,
     rows: Iterable[int] | None = None,
 ) -> Influence:
-    """How much of the score protected columns carry, and whether they alone decide.
+    """Say how much of the score protected columns carry, and whether they alone decide.
 
     Two questions, both answered exactly for every model that can be read:
 
@@ -257,22 +257,23 @@ def _alone(
 
     A row that has a target without an opposite is left out.
     """
-    others = [name for name in answers.features.names if name not in names]
+    free = {*names}
+    fixed = [name for name in answers.features.names if name not in free]
     observed = [name for name in names if answers.features[name].observed is not None]
     rules = [
-        *([cp.Immutable(*others)] if others else []),
+        *([cp.Immutable(*fixed)] if fixed else []),
         *([cp.WithinObserved(*observed)] if observed else []),
     ]
-    asker = cp.Explainer(
+    searcher = cp.Explainer(
         explainer.model, features=[*answers.features], cost=cp.Manhattan(), constraints=rules
     )
     cells = answers.table.select(answers.features.names)
     out: dict[int, cp.Counterfactual] = {}
-    for question in (target, opposite(target, explainer)):
+    for goal in (target, opposite(target, explainer)):
         at = np.array([i for i in rows.tolist() if i not in out], dtype=np.intp)
-        if question is None or not len(at):
+        if goal is None or not len(at):
             continue
-        batch = asker.explain(cells.take(at).native, question, progress=False)
+        batch = searcher.explain(cells.take(at).native, goal, progress=False)
         unmet = np.flatnonzero(batch.status != cp.Status.ALREADY)  # the others may lose it
         out |= {int(at[k]): batch[k] for k in unmet.tolist()}
     return out

@@ -449,6 +449,8 @@ class Counterfactuals:
         answer, up to four digits more are tried. A row that no rounding keeps an answer stays as it
         is, and its message says so.
 
+        Rounding again may round a number that stayed at its bound, where the others made room.
+
         Costs and gaps are those of the rounded answers; the lower bounds stay. So an answer that
         was optimal is suboptimal where it costs more now than the gap allows.
 

@@ -123,7 +123,7 @@ def _(model: Any) -> None:
         return
     if model._preprocessor is not None:  # noqa: SLF001
         _check_preprocessor(model._preprocessor, model.n_features_in_)  # noqa: SLF001
-    known, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001
+    categories, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001
     _require(len(place) == model.n_features_in_)
     for tree in (member for stage in stages for member in stage):
         nodes, left_sets = tree.nodes, tree.raw_left_cat_bitsets
@@ -131,7 +131,7 @@ def _(model: Any) -> None:
         columns = nodes["feature_idx"]
         _check_nodes(inner, nodes["left"], nodes["right"], columns, model.n_features_in_)
         split = inner & nodes["is_categorical"].astype(bool)
-        _require(np.all(place[columns[split]] < len(known)))
+        _require(np.all(place[columns[split]] < len(categories)))
         _require(np.all(nodes["bitset_idx"][split] < len(left_sets)))
         _require(not split.any() or left_sets.shape[1] == BITSET)
 
@@ -139,10 +139,10 @@ def _(model: Any) -> None:
 def _check_preprocessor(step: Any, width: int) -> None:
     """Require that what comes before histogram boosting makes as many columns as it takes."""
     _require(isinstance(step, ColumnTransformer) and step.n_features_in_ == width)
-    (_, encoder, categories), (_, numbers, others), *_ = step.transformers_
+    (_, encoder, categorical), (_, numbers, numeric), *_ = step.transformers_
     _require(isinstance(encoder, OrdinalEncoder) and isinstance(numbers, FunctionTransformer))
     _require(getattr(numbers.func, "func", None) is check_array)
-    masks = np.array([categories, others], dtype=bool)
+    masks = np.array([categorical, numeric], dtype=bool)
     _require(masks.shape == (2, width) and np.all(masks[0] != masks[1]))
 
 

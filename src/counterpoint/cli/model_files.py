@@ -186,9 +186,9 @@ def _untrusted(file: str, unknown: Sequence[str]) -> cp.InvalidInput:
     """Return the error that names unknown types, and packages for those of a known one."""
     from counterpoint.models import packages
 
-    known = packages()
+    supported = packages()
     names = {name.partition(".")[0] for name in unknown}
-    short = {package for package in names if package in known}
+    short = {package for package in names if package in supported}
     entries = [*sorted(short), *(t for t in unknown if t.partition(".")[0] not in short)]
     options = " ".join(f"--trust {entry}" for entry in entries)
     return cp.InvalidInput(

@@ -59,17 +59,17 @@ def _flat(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words_of(language: Any) -> dict[str, Any]:
     """Return the words of a language, or of a file that words a letter otherwise."""
-    known = _languages()
-    if isinstance(language, str) and language in known:
-        return known[language]
+    languages = _languages()
+    if isinstance(language, str) and language in languages:
+        return languages[language]
     if not isinstance(language, str | PathLike) or Path(language).suffix != ".toml":
         raise InvalidInput(
-            f"Expected a language among {some(sorted(known))}, or a .toml file like theirs; got "
-            f"{shown(language)}."
+            f"Expected a language among {some(sorted(languages))}, or a .toml file like theirs; "
+            f"got {shown(language)}."
         )
     path = Path(language)
     words = _flat(read_toml(path))
-    absent = [key for key in known["en"] if key not in words]
+    absent = [key for key in languages["en"] if key not in words]
     if absent:
         raise InvalidInput(
             f"{path.name}: expected all the words of a language; missing: {some(absent)}. Start "
@@ -196,8 +196,8 @@ class Speech(NamedTuple):
         if contribution > 0.0:
             sentences.append(words["protected_favour"])
         elif contribution < 0.0:
-            more = influence.share[i] > 1.0
-            sentences.append(words["protected_more" if more else "protected_share"])
+            is_all = influence.share[i] > 1.0
+            sentences.append(words["protected_more" if is_all else "protected_share"])
         kind = "decides" if decides else "open" if undecided else "holds"
         sentences.append(words[f"protected_{kind}"])
         values = {"names": names, "share": share, "score": score}

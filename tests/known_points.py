@@ -31,7 +31,7 @@ def as_columns(question: Question, points: pd.DataFrame) -> dict[str, np.ndarray
     """Numbers as float64, missing ones as what they count as; categories as positions."""
     out = {}
     for name in question.names:
-        if name == "c":
+        if name in question.categories:
             out[name] = points[name].map(LETTERS.index).to_numpy().astype(float)
         else:
             out[name] = points[name].to_numpy(dtype=float)
@@ -55,13 +55,13 @@ def cost(question: Question, points: Columns, rows: Columns, slack: Columns) -> 
             n: np.abs(rank(encoded_cost, n, points[n]) - rank(encoded_cost, n, rows[n]))
             for n in names
         }
-        steep = {n: steepness(encoded_cost, n) * slack[n] for n in names if n != "c"}
+        steep = {n: steepness(encoded_cost, n) * slack[n] for n in question.numbers}
     else:
         delta = {n: points[n] - rows[n] for n in names}
         steep = dict(slack)
-    if "c" in names:
-        delta["c"] = (points["c"] != rows["c"]).astype(float)
-        steep["c"] = 0.0 * delta["c"]
+    for name in question.categories:
+        delta[name] = (points[name] != rows[name]).astype(float)
+        steep[name] = 0.0 * delta[name]
     if isinstance(encoded_cost, cp.Mahalanobis):
         change = np.column_stack([delta[n] for n in names])
         more = np.column_stack([steep[n] for n in names])
@@ -78,7 +78,8 @@ def cost(question: Question, points: Columns, rows: Columns, slack: Columns) -> 
             moves = [(LETTERS[i], LETTERS[j]) for i, j in at]
             total += [0.0 if i == j else weight.get((i, j), 1.0) for i, j in moves]
         else:
-            total += weight * (np.abs(delta[name]) + steep[name]) ** (1 if name == "c" else power)
+            exponent = 1 if name in question.categories else power
+            total += weight * (np.abs(delta[name]) + steep[name]) ** exponent
     return total
 
 
@@ -122,7 +123,7 @@ def tolerance(
     return 0.0
 
 
-def meets(  # noqa: C901, PLR0911 (one case each)
+def meets(  # noqa: C901, PLR0911, PLR0912 (one case each)
     question: Question, constraint: cp.Constraint, y: Columns, x: Columns, *, exactly: bool
 ) -> np.ndarray:
     def off(name: str) -> np.ndarray | float:
@@ -149,18 +150,21 @@ def meets(  # noqa: C901, PLR0911 (one case each)
             total = sum(w * y[n] for n, w in weights.items())
             return total <= high + sum(abs(w) * off(n) for n, w in weights.items())
         case cp.Forbidden(conditions=conditions):
-            held, differs = np.ones(len(y["a"]), dtype=bool), np.zeros(len(y["a"]), dtype=bool)
-            for n, ends in ((n, ends) for each in conditions for n, ends in each.items()):
-                low, high = ends.get("low", -np.inf), ends.get("high", np.inf)
-                # single precision does not tell a number from what is so near to it
-                beside = [
-                    np.spacing(np.float32(abs(end))) if np.isfinite(end) else 0.0
-                    for end in (low, high)
-                ]
-                room = beside if exactly else [-off(n), -off(n)]
-                held &= (y[n] >= low - room[0]) & (y[n] <= high + room[1])
-                differs |= y[n] != x[n]
-            return ~(held & differs)
+            pairs = [pair for condition in conditions for pair in condition.items()]
+            held = [within(question, y, n, ends, exactly=exactly) for n, ends in pairs]
+            return ~(np.all(held, axis=0) & np.any([y[n] != x[n] for n, _ in pairs], axis=0))
+        case cp.Implies(when=when, then=then):
+            held = [within(question, y, n, values, exactly=exactly) for n, values in when.items()]
+            missed = [
+                ~within(question, y, n, ends, exactly=not exactly) for n, ends in then.items()
+            ]
+            changed = np.any([y[n] != x[n] for n in [*when, *then]], axis=0)
+            return ~(np.all(held, axis=0) & np.any(missed, axis=0) & changed)
+        case cp.ObservedCombinations(features=names, min_count=least):
+            counts = question.X[[*names]].value_counts()
+            often = {tuple(map(LETTERS.index, row)) for row in counts.index[counts >= least]}
+            seen = [row in often for row in zip(*(y[n].tolist() for n in names), strict=True)]
+            return np.array(seen, dtype=bool) | np.all([y[n] == x[n] for n in names], axis=0)
         case cp.SameChange(first=a, second=b):
             sizes = sum(np.abs(z[n]) for z in (x, y) for n in (a, b))
             apart = np.abs((y[a] - x[a]) - (y[b] - x[b]))
@@ -176,13 +180,32 @@ def meets(  # noqa: C901, PLR0911 (one case each)
     raise AssertionError(constraint)
 
 
+def within(
+    question: Question, y: Columns, name: str, values: object, *, exactly: bool
+) -> np.ndarray:
+    """(n,): whether a column is a category of some, or between two ends; ``exactly``, or nearly so.
+
+    Single precision does not tell a number from what is so near to it: where an answer could be
+    refused for that, what is beside an end counts as met.
+    """
+    if name in question.categories:
+        return np.isin(y[name], [LETTERS.index(value) for value in values])
+    low, high = values.get("low", -np.inf), values.get("high", np.inf)
+    off = tolerance(question, name, y[name], exactly=exactly)
+    low_room, high_room = (
+        (np.spacing(np.float32(abs(end))) if np.isfinite(end) else 0.0) if exactly else -off
+        for end in (low, high)
+    )
+    return (y[name] >= low - low_room) & (y[name] <= high + high_room)
+
+
 # Points
 
 
 def values_of(question: Question, row: pd.Series, name: str) -> np.ndarray:
     """What a column of one row may become: all of a lattice around its range, or a grid."""
     value, seen = row[name], question.X[name]
-    if name == "c":
+    if name in question.categories:
         return np.array(LETTERS, dtype=object)
     if pd.isna(value) and question.cell.family in question.NATIVE:
         return np.array([np.nan])

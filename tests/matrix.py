@@ -42,6 +42,8 @@ LIMIT = 60.0
 """Seconds after which a row counts as not settled."""
 STEPS = {"step 1": 1.0, "step .25": 0.25, "step .1": 0.1, "step .01": 0.01, "step 1/3": 1.0 / 3.0}
 LETTERS = ("ash", "birch", "cedar")
+CATEGORIES = ("c", "e")
+"""Columns of letters; the second one is there where combinations of categories are asked about."""
 
 FACTORS = {
     "family": (
@@ -53,7 +55,8 @@ FACTORS = {
     "cost": ("by MAD", "weights", "squared", "mahalanobis", "percentiles", "pairs"),
     "constraint": (
         *("free", "immutable", "bounds", "monotone", "changes"),
-        *("linear relation", "same change", "ellipsoid", "clearance", "forbidden", "several"),
+        *("linear relation", "same change", "ellipsoid", "clearance"),
+        *("forbidden", "implies", "observed", "several"),
     ),
     "target": ("label", "other label", "margin", "probability", "trade-off", "interval"),
     "dtype": ("float64", "float32", "int64", "mixed"),
@@ -81,11 +84,12 @@ def but(factor: str, *values: str) -> tuple[str, ...]:
 
 
 RELATIONS = ("linear relation", "same change")
+COMBINATIONS = ("forbidden", "implies", "observed")
 
 UNASKED = (
     pairs(["int64"], but("kind", "step 1", "categories"))
     | pairs(["float32", "mixed"], ["step .1", "step .01", "step 1/3"])  # rows are invalid
-    | pairs(["pairs"], but("kind", "categories"))
+    | pairs(["pairs", "observed"], but("kind", "categories"))
     | pairs(["margin"], but("family", *BY_DECISION))
     | pairs(["interval"], ("softmax", *GAUSSIAN, *LVQ))
     | pairs(["probability", "trade-off"], LVQ)
@@ -96,7 +100,7 @@ UNASKED = (
 REFUSED = (
     pairs(["clearance"], but("family", *TREES))
     | pairs(["same change"], ("LGMLVQ", *GAUSSIAN))
-    | pairs(["forbidden"], ("LGMLVQ", *GAUSSIAN))
+    | pairs(COMBINATIONS, ("LGMLVQ", "QDA"))
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], TREES)
     | pairs(["mahalanobis", "ellipsoid", "trade-off"], CURVES)
     | pairs(["trade-off"], GAUSSIAN)
@@ -144,7 +148,7 @@ def plain(family: str, value: str) -> Cell | None:
     """The simplest cell of a family with a value; None if it is not asked, or refused."""
     factor = next(factor for factor, values in FACTORS.items() if value in values)
     chosen = {"family": family, **BASE, factor: value}
-    if value == "pairs":
+    if value in ("pairs", "observed"):
         chosen["kind"] = "categories"
     return Cell(0, **chosen) if allowed(chosen.values()) else None
 
@@ -173,11 +177,11 @@ def fits(value: str, others: set[str]) -> bool:
 def cells(seed: int) -> tuple[Cell, ...]:
     """Few cells in which each two values that may meet do so; greedy, from a seed.
 
-    And for each family two of them again, with a forbidden combination in the place of what else
-    is asked for.
+    And for each family some of them again, with a rule about combinations in the place of what else
+    is asked for: two that forbid one, one with each other rule.
     """
     rng = np.random.default_rng(seed)
-    factors = FACTORS | {"constraint": but("constraint", "forbidden")}
+    factors = FACTORS | {"constraint": but("constraint", *COMBINATIONS)}
     where = {value: factor for factor, values in factors.items() for value in values}
     unmet = {
         pair
@@ -208,10 +212,12 @@ def cells(seed: int) -> tuple[Cell, ...]:
             dead[pair] += 1
             if dead[pair] == 20:  # no cell has these two
                 unmet.discard(pair)
-    again = [replace(cell, constraint="forbidden") for cell in out]
-    again = [cell for cell in again if allowed(cell.values)]
-    for family in FACTORS["family"]:
-        out += [cell for cell in again if cell.family == family][:2]
+    plain_cells = tuple(out)
+    for family, (rule, count) in product(
+        FACTORS["family"], zip(COMBINATIONS, (2, 1, 1), strict=True)
+    ):
+        again = [replace(cell, constraint=rule) for cell in plain_cells if cell.family == family]
+        out += [cell for cell in again if allowed(cell.values)][:count]
     return tuple(out)
 
 
@@ -325,7 +331,8 @@ class Question:
         self.step = STEPS.get(cell.kind)
         self.X = self._data()
         self.names = list(self.X.columns)
-        self.numbers = [name for name in self.names if name != "c"]
+        self.categories = [name for name in CATEGORIES if name in self.names]
+        self.numbers = [name for name in self.names if name not in CATEGORIES]
         self.classes = self._classes()
         self.model = self._fitted()
         self.features = self._features()
@@ -376,6 +383,8 @@ class Question:
             X.loc[rng.random(n) < 0.2, "a"] = np.nan
         if cell.kind == "categories":
             X["c"] = rng.choice(LETTERS, size=n)
+            if cell.constraint == "observed":
+                X["e"] = rng.choice(LETTERS, size=n)
         elif rng.random() < 0.3:
             X["d"] = rng.normal(size=n).astype("float32" if cell.dtype == "float32" else float)
         return X
@@ -387,6 +396,7 @@ class Question:
         if (
             self.cell.family == "linear"
             or additive
+            or (self.cell.family == "naive Bayes" and self.cell.constraint in COMBINATIONS)
             or (self.cell.target == "probability" and self.cell.family not in LINEAR + SHARES)
         ):
             return 2
@@ -418,9 +428,9 @@ class Question:
                 steps[-1].set_params(encode="onehot-dense")
                 model = BernoulliNB(binarize=None)
         numbers = make_pipeline(*steps) if steps else "passthrough"
-        if "c" in self.X:
+        if self.categories:
             encoder = OneHotEncoder(sparse_output=False)
-            before = make_column_transformer((encoder, ["c"]), (numbers, self.numbers))
+            before = make_column_transformer((encoder, self.categories), (numbers, self.numbers))
             return make_pipeline(before, model).fit(self.X, self._labels())
         return make_pipeline(*steps, model).fit(self.X, self._labels())
 
@@ -450,16 +460,15 @@ class Question:
             matrix = root @ root.T + 0.1 * np.eye(width)
             scale = np.array([weights.get(name, 1.0) for name in self.names])
             matrix = matrix * np.outer(scale, scale)
-            if "c" in self.names:
-                matrix[-1, :-1] = matrix[:-1, -1] = 0.0
+            for k in range(len(self.numbers), width):
+                matrix[k, np.arange(width) != k] = matrix[np.arange(width) != k, k] = 0.0
             return cp.Mahalanobis(matrix)
         if cost == "percentiles":
             return cp.PercentileShift(cp.percentile_ranks(self.X[self.names]))
         if cost == "pairs":
             moves = {pair: float(rng.uniform(0.2, 2)) for pair in product(LETTERS, LETTERS)}
-            return cp.Manhattan(
-                weights | {"c": {pair: w for pair, w in moves.items() if pair[0] != pair[1]}}
-            )
+            moves = {pair: weight for pair, weight in moves.items() if pair[0] != pair[1]}
+            return cp.Manhattan(weights | dict.fromkeys(self.categories, moves))
         return cp.Manhattan(weights)
 
     def _target(self) -> cp.Target:
@@ -540,6 +549,16 @@ class Question:
             ]
             second = {"b": (half, None) if rng.random() < 0.5 else (None, half)}
             return [cp.Forbidden(first, second)]
+        if kind == "implies":
+            when = (
+                {"c": list(rng.choice(LETTERS, 2, replace=False))}
+                if "c" in X
+                else {"a": (mid, None)}
+            )
+            half = float(np.nanquantile(X["b"], 0.4, method="nearest"))
+            return [cp.Implies(when, {"b": (half, None) if rng.random() < 0.5 else (None, half)})]
+        if kind == "observed":
+            return [cp.ObservedCombinations("c", "e", min_count=int(rng.integers(5, 8)))]
         if kind == "several":
             return [cp.MaxChanges(2), cp.Monotone("b", direction), bounds]
         return []

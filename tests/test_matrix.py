@@ -189,7 +189,7 @@ def test_what_is_refused_is_refused_in_a_sentence(rule: list[str]):
     """Each rule of what the matrix leaves out; what is no longer refused belongs into it."""
     where = {value: factor for factor, values in FACTORS.items() for value in values}
     chosen = {"family": "linear", **BASE} | {where[value]: value for value in rule}
-    if "pairs" in rule:
+    if {"pairs", "observed"} & {*rule}:
         chosen["kind"] = "categories"
     question = Question(Cell(0, **chosen), 4)
     with pytest.raises((cp.InvalidInput, cp.NoSolver)) as error:

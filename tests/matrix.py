@@ -95,6 +95,7 @@ UNASKED = (
     | pairs(["probability", "trade-off"], LVQ)
     | pairs(["percentiles", "pairs"], ["naive Bayes"])  # refused unless its boundary is a line
     | {frozenset(("squared", "linear relation", family)) for family in CURVES}  # or in whole steps
+    | {frozenset(("squared", rule, "naive Bayes")) for rule in COMBINATIONS}  # or if none is broken
 )
 """What cannot be asked: there is no such column, score, probability or regressor."""
 REFUSED = (
@@ -108,6 +109,7 @@ REFUSED = (
     | {
         *(frozenset(("percentiles", "extrapolate", family)) for family in but("family", *TREES)),
         *(frozenset(("percentiles", "extrapolate", kind)) for kind in RELATIONS),
+        *(frozenset(("mahalanobis", rule, "naive Bayes")) for rule in COMBINATIONS),
         *(frozenset((cost, "trade-off")) for cost in ("percentiles", "pairs")),
         *(frozenset((cost, "probability", "softmax")) for cost in ("percentiles", "pairs")),
     }

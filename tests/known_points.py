@@ -28,14 +28,19 @@ ROUND = 2.0**-22
 
 
 def as_columns(question: Question, points: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Numbers as float64, missing ones as what they count as; categories as positions."""
+    """Numbers as float64, missing ones as what they count as; categories as positions.
+
+    Of a family that takes missing numbers as they are, ``"a is missing"`` says where they are.
+    """
     out = {}
     for name in question.names:
         if name in question.categories:
             out[name] = points[name].map(LETTERS.index).to_numpy().astype(float)
         else:
-            out[name] = points[name].to_numpy(dtype=float)
-            out[name] = np.where(np.isnan(out[name]), question.fill(name), out[name])
+            values = points[name].to_numpy(dtype=float)
+            out[name] = np.where(np.isnan(values), question.fill(name), values)
+            if question.cell.family in question.NATIVE:
+                out[f"{name} is missing"] = np.isnan(values)
     return out
 
 
@@ -151,12 +156,19 @@ def meets(  # noqa: C901, PLR0911, PLR0912 (one case each)
             return total <= high + sum(abs(w) * off(n) for n, w in weights.items())
         case cp.Forbidden(conditions=conditions):
             pairs = [pair for condition in conditions for pair in condition.items()]
-            held = [within(question, y, n, ends, exactly=exactly) for n, ends in pairs]
+            held = [
+                within(question, y, n, ends, exactly=exactly) & ~is_missing(y, n)
+                for n, ends in pairs
+            ]
             return ~(np.all(held, axis=0) & np.any([y[n] != x[n] for n, _ in pairs], axis=0))
         case cp.Implies(when=when, then=then):
-            held = [within(question, y, n, values, exactly=exactly) for n, values in when.items()]
+            held = [
+                within(question, y, n, values, exactly=exactly) & ~is_missing(y, n)
+                for n, values in when.items()
+            ]
             missed = [
-                ~within(question, y, n, ends, exactly=not exactly) for n, ends in then.items()
+                ~within(question, y, n, ends, exactly=not exactly) & ~is_missing(y, n)
+                for n, ends in then.items()
             ]
             changed = np.any([y[n] != x[n] for n in [*when, *then]], axis=0)
             return ~(np.all(held, axis=0) & np.any(missed, axis=0) & changed)
@@ -197,6 +209,11 @@ def within(
         for end in (low, high)
     )
     return (y[name] >= low - low_room) & (y[name] <= high + high_room)
+
+
+def is_missing(y: Columns, name: str) -> np.ndarray:
+    """(n,): where a cell stays missing, so that no condition about combinations is met."""
+    return y.get(f"{name} is missing", np.zeros(len(y[name]), dtype=bool))
 
 
 # Points

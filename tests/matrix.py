@@ -650,10 +650,10 @@ class Question:
         return np.array([*ends, *self.X[name].dropna().iloc[:5].tolist()])
 
     def may_be_invalid(self, i: int) -> bool:
-        """Whether a row lacks a cell that a constraint needs."""
+        """Whether a row lacks a cell that a constraint needs, or one that is scaled before a tree."""
         of_both = {c: ["a", "b"] for c in ("linear relation", "same change", "ellipsoid")}
         names = of_both | {"clearance": ["a"]}
         needed = names.get(self.cell.constraint, [])
-        if self.cell.cost == "percentiles":  # what is missing has no rank
+        if self.cell.cost == "percentiles" or len(self.model) > 1:  # what is missing has no rank
             needed = self.numbers
         return self.cell.family in NATIVE and bool(self.rows[needed].iloc[i].isna().any())

@@ -1,12 +1,12 @@
 """Global optima of programs that are not convex: each as a model in SCIP (extra ``global``).
 
-What SCIP reports is a bound with tolerances; its points are made exact by descents, and the search
-goes on below the cost of the best one until SCIP finds nothing there.
+What SCIP reports is a bound with tolerances; its best point is made exact by descents.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -17,7 +17,7 @@ from counterpoint.errors import SolverFailure, missing_extra
 from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.ccp import Ccp, LocalSearch
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric
-from counterpoint.numerics import EPS, TINY, VIOLATION, FloatArray
+from counterpoint.numerics import TINY, VIOLATION, FloatArray
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.program import tightened
 from counterpoint.programs.region import Batch
@@ -33,8 +33,6 @@ TRUSTED = 1e-7
 LENGTH = 32.0
 """What SCIP sees in the place of a change of one unit, its square for the cost and for squares: its
 tolerances are absolute, and with finer ones it prints to the standard error."""
-ROUNDED = 16.0 * EPS
-"""How much of its terms a row gives away, so that rounding excludes nothing."""
 MOST_STEPS = 1e6
 """A column that may move by more steps counts as continuous: SCIP holds integers to 1e-6."""
 PARAMETERS: dict[str, Any] = {
@@ -44,16 +42,15 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
-def scip_errors() -> ExitStack:
-    """Return a context in which SCIP's errors, bare exceptions, become `SolverFailure`."""
-
-    def translate(_kind: object, error: BaseException | None, _trace: object) -> None:
+@contextmanager
+def scip_errors() -> Iterator[None]:
+    """Raise SCIP's errors, which are bare exceptions, as `SolverFailure`."""
+    try:
+        yield
+    except BaseException as error:
         if "SCIP:" in str(error):
             raise SolverFailure(f"SCIP failed: {error}") from error
-
-    stack = ExitStack()
-    stack.push(translate)
-    return stack
+        raise
 
 
 @final
@@ -128,9 +125,6 @@ class Scip(Solver):
         x, (low, high) = search.case.x, search.holding(y)
         search.dive(y, low, high)
         y = np.clip(y, low, high)
-        # In a corner a descent finds its way only along the bounds.
-        near = np.abs(y - x[0]).max() * 1e-6
-        search.dive(y, np.where(high - y <= near, high, low), np.where(y - low <= near, low, high))
         closed_in = tightened(self.program, search.case.margin)
         cost = float(self.program.encoded_cost(y[None], x)[0])
         missed = max(region.violation(y[None], x)[0] for region in (self.program, closed_in))
@@ -182,7 +176,6 @@ class Translation:
         ]
         self._add_cost()
         self._add_conditions()
-        self._add_cones()
         self._add_changes()
 
     def solve(self, gap: float, seconds: float | None) -> tuple[float, FloatArray | None]:
@@ -216,69 +209,59 @@ class Translation:
             changes[columns] = np.sqrt(cost * np.diag(inverse))
         return changes
 
+    def _add_cost(self) -> None:
+        """The cost: its absolute values each have a bound; a quadratic form has one in all."""
+        offset = (self.base - self.x) / self.unit
+        if self.curvature.is_absolute:
+            rates = self.program.encoded_cost.absolute * self.unit / self.cost_unit
+            for j in np.flatnonzero(rates).tolist():
+                length = self.model.addVar(lb=0.0, obj=rates[j])
+                for sign in (1.0, -1.0):
+                    self.model.addCons(sign * (self.v[j] + offset[j]) <= length)
+            return
+        form = self.curvature.form * np.outer(self.unit, self.unit) / self.cost_unit
+        total = self.model.addVar(lb=0.0, obj=1.0)
+        self.model.addCons(
+            self._function(offset @ form @ offset, 2.0 * form @ offset, form) <= total
+        )
+
     def _function(self, value: float, slope: FloatArray, form: FloatArray | None = None) -> Any:
         """The expression value + slope · v + vᵀ(form)v."""
-        terms = (
-            []
-            if form is None
-            else [form[i, j] * (self.v[i] * self.v[j]) for i, j in np.argwhere(form)]
-        )
-        terms += [slope[i] * self.v[i] for i in np.flatnonzero(slope)]
+        terms = [slope[i] * self.v[i] for i in np.flatnonzero(slope)]
+        if form is not None:
+            terms += [form[i, j] * (self.v[i] * self.v[j]) for i, j in np.argwhere(form)]
         return self.sum(terms) + value
 
-    def _add_cost(self) -> None:
-        """The cost as the epigraph of a quadratic form, or of each absolute value."""
-        total, delta = self.model.addVar(lb=0.0, obj=1.0), self.base - self.x
-        if not self.curvature.is_absolute:
-            form = self.curvature.form / self.cost_unit
-            slope, value = 2.0 * (form @ delta) * self.unit, delta @ form @ delta
-            form = form * np.outer(self.unit, self.unit)
-            self.model.addCons(self._function(value, slope, form) <= total)
-            return
-        rates = self.program.encoded_cost.absolute / self.cost_unit
-        terms: list[Any] = []
-        for j in np.flatnonzero(rates).tolist():
-            length = self.model.addVar(lb=0.0)
-            for sign in (1.0, -1.0):
-                self.model.addCons(sign * (self.v[j] + delta[j] / self.unit[j]) <= length)
-            terms.append(rates[j] * self.unit[j] * length)
-        self.model.addCons(self.sum(terms) <= total)
-
     def _add_conditions(self) -> None:
-        """Quadratic conditions, linear rows and categories; rounding excludes nothing."""
+        """Quadratic conditions, linear rows, cones and categories, with coefficients of about 1."""
         quadrics, affine, unit = self.curvature.quadrics, self.program.affine, self.unit
-        value, size, slopes, _ = quadrics.expanded(
-            np.repeat(self.base[None], len(quadrics), axis=0), np.eye(len(quadrics))
-        )
         forms = quadrics.forms * np.outer(unit, unit)
-        rows = list(zip(value - ROUNDED * size, slopes * unit, forms, strict=True))
+        base = self.base[None]
+        rows = [*zip(quadrics.excess(base)[0], quadrics.slopes(base)[0] * unit, forms, strict=True)]
         for matrix, limit in ((affine.matrix, affine.high), (-affine.matrix, -affine.low)):
-            size = np.abs(matrix) @ (np.abs(self.base) + np.abs(self.x)) + np.abs(limit)
-            value, none = matrix @ self.base - limit - ROUNDED * size, np.zeros((0, 0))
-            rows += [(value[j], matrix[j] * unit, none) for j in np.flatnonzero(np.isfinite(limit))]
-        for value, slope, form in rows:  # with coefficients of about 1
+            values, none = matrix @ self.base - limit, np.zeros((0, 0))
+            rows += [
+                (values[j], matrix[j] * unit, none) for j in np.flatnonzero(np.isfinite(limit))
+            ]
+        for value, slope, form in rows:
             steep = np.abs(slope).max(initial=0.0) / LENGTH
             scale = max(np.abs(form).max(initial=0.0), steep, TINY)
             self.model.addCons(self._function(value / scale, slope / scale, form / scale) <= 0.0)
+        for cone in self.program.couplings:
+            if isinstance(cone, Cone):
+                self._add_cone(cone)
         for group in self.program.domain.groups:
             self.model.addCons(self.sum(self.v[group]) == 1.0)
 
-    def _add_cones(self) -> None:
+    def _add_cone(self, cone: Cone) -> None:
         """‖M y + c‖ <= slope · y + radius; its square would lose half of the digits at an apex."""
-        for cone in self.program.couplings:
-            if not isinstance(cone, Cone):
-                continue
-            matrix = np.vstack([cone.matrix, cone.slope])
-            offset = np.append(cone.offset, cone.radius)
-            value, rows = matrix @ self.base + offset, matrix * self.unit
-            terms = np.abs(matrix) @ np.abs(self.base) + np.abs(offset)
-            value[-1] += ROUNDED * np.linalg.norm(terms)
-            scale = max(np.abs(rows).max(), TINY) / LENGTH
-            sides = [self.model.addVar(lb=None) for _ in value]
-            for side, row, at in zip(sides, rows / scale, value / scale, strict=True):
-                self.model.addCons(self._function(at, row) == side)
-            squares = self.sum(side * side for side in sides[:-1])
-            self.model.addCons(self.root(squares) <= sides[-1])
+        matrix, offset = np.vstack([cone.matrix, cone.slope]), np.append(cone.offset, cone.radius)
+        scale = max(np.abs(matrix * self.unit).max(), TINY) / LENGTH
+        values, rows = (matrix @ self.base + offset) / scale, matrix * self.unit / scale
+        *sides, longest = (self.model.addVar(lb=None) for _ in values)
+        for side, value, row in zip((*sides, longest), values, rows, strict=True):
+            self.model.addCons(self._function(value, row) == side)
+        self.model.addCons(self.root(self.sum(side * side for side in sides)) <= longest)
 
     def _add_changes(self) -> None:
         """At most so many features change; what may change by any amount is not counted."""

@@ -45,6 +45,7 @@ from counterpoint.numerics import (
     FloatArray,
     IntArray,
     Sizes,
+    dots,
     gamma,
     relative,
 )
@@ -209,182 +210,103 @@ class Quadrics:
 @final
 @dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """L for some rows.
+    """L(y) = value + slope · δ + δᵀ(form)δ with δ = y − x, for n rows, and the sizes of its terms.
 
-    ``quadrics``, ``domain``: the conditions e_j, and what else each column may be; ``cases``: the
-    rows, n of them, each with a point in their bounds; ``weights``: (n, J) the λ, none of them
-    negative; ``cut``: normal and offset; its weights (n, d) are the sizes of the terms of each
-    entry; ``encoded_cost``: (n, d, d) or (1, d, d); ``base``: (d,) the diagonal of B, in whose
-    units curvatures are; positive.
+    ``value`` (n,), ``slope`` (n, d), ``form`` (n, d, d): sums, each of which is worth
+    ``roundings``; ``doubt``: (n,) by how much the value may be off besides; ``base``: (d,) the
+    diagonal of B, in whose units curvatures are; positive.
     """
 
-    quadrics: Quadrics
-    domain: SeparableDomain
     cases: Batch
-    weights: FloatArray
-    cut: Cut
-    encoded_cost: FloatArray
+    value: FloatArray
+    slope: FloatArray
+    form: FloatArray
+    value_size: FloatArray
+    slope_size: FloatArray
+    form_size: FloatArray
+    roundings: int
+    doubt: FloatArray
     base: FloatArray
-
-    @cached_property
-    def _bounds(self) -> tuple[FloatArray, FloatArray]:
-        """(n, d) least and largest values; the only category that is left of a group is chosen."""
-        low, high = self.cases.low, self.cases.high
-        for group in self.domain.groups:
-            allowed = high[:, group] > 0.5
-            only = allowed & (allowed.sum(axis=1) == 1)[:, None]
-            if only.any():
-                low = np.array(low)
-                low[:, group] = np.where(only, high[:, group], low[:, group])
-        return low, high
-
-    def _inside(self, y: FloatArray) -> FloatArray:
-        """Points moved between the bounds; x where there is none."""
-        low, high = self._bounds
-        return np.minimum(np.maximum(np.where(np.isfinite(y), y, self.cases.x), low), high)
-
-    def _expanded(self, z: FloatArray) -> tuple[FloatArray, ...]:
-        """L at points, the sizes of its terms, its slope, and those of its terms."""
-        value, size, slope, slope_size = self.quadrics.expanded(z, self.weights)
-        delta, cut = z - self.cases.x, self.cut
-        distance = np.abs(delta)
-        paid, dear = _along(self.encoded_cost, delta), _along(np.abs(self.encoded_cost), distance)
-        value = value + (paid * delta + cut.normal * z).sum(axis=1) - cut.offset
-        size = size + (dear * distance + cut.weights * np.abs(z)).sum(axis=1) + np.abs(cut.offset)
-        slope = 2.0 * paid + slope + cut.normal
-        return value, size, slope, 2.0 * dear + slope_size + cut.weights
-
-    def least(self, start: FloatArray) -> FloatArray:
-        """(n,) a lower bound on L over the domain; −inf where L is not convex, or there is none.
-
-        ``start``: (n, d) where to begin to look for its least.
-        """
-        convex = self._floor > 0.0
-        if not convex.any():
-            return np.full(len(start), -np.inf)
-        z = self._lowest(self._inside(start))
-        floor = np.where(convex, self._floor, 1.0)
-        below, rounding = self._minorant(z, self._expanded(z), floor, self.base)
-        with np.errstate(invalid="ignore"):
-            bound = below - rounding
-        return np.where(convex & np.isfinite(bound), bound, -np.inf)
-
-    def is_positive(self, start: FloatArray) -> BoolArray:
-        """(n,): whether L is convex, and positive throughout the domain.
-
-        On columns without a bound, entries of its slope that are no more than what rounding leaves
-        of a sum that cancels count as 0. So does such a curvature: then positive means up to a
-        thousand times as far away as the row itself. And it means more than 1e-12 of the terms.
-        """
-        z = self._lowest(self._inside(start))
-        value, size, slope, slope_size = self._expanded(z)
-        low, high = self.cases.low, self.cases.high
-        cancelled = max(128.0 * UNIT, self._gamma)
-        faint = (np.isinf(low) | np.isinf(high)) & (np.abs(slope) <= cancelled * slope_size)
-        slope = np.where(faint, 0.0, slope)
-        expansion = value, size, slope, np.where(faint, 0.0, slope_size)
-        below, rounding = self._minorant(z, expansion, np.ones(len(z)), np.zeros(len(self.base)))
-        with np.errstate(invalid="ignore"):
-            width = high - low
-        reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(z) + np.abs(self.cases.x)))
-        nonlinear = np.where(self._floor > 0.0, 0.0, 2.0 * self._noise)
-        size = 1e-12 * (size + np.abs(slope * (z - self.cases.x)).sum(axis=1))
-        positive = below > rounding + size + nonlinear * ((reach * reach) @ self.base)
-        return np.asarray(positive & (self._floor >= -2.0 * self._noise))
-
-    def _minorant(
-        self, z: FloatArray, expansion: tuple[FloatArray, ...], floor: FloatArray, base: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """(n,) the least over the domain of L's tangent at z plus floor (y − z)ᵀB(y − z).
-
-        It comes with its rounding (n,). ``expansion``: `_expanded` at z; ``base``: (d,) B.
-        """
-        value, size, slope, slope_size = expansion
-        delta, lift = z - self.cases.x, floor[:, None] * base
-        bent = 2.0 * lift * np.abs(delta)
-        tilted = (slope - 2.0 * lift * delta) / floor[:, None]
-        sizes = Sizes((slope_size + bent) / floor[:, None], None, self._roundings)
-        numeric = self.domain.numeric  # δ² is |δ| in a one-hot block
-        diagonal = Diagonal(np.where(numeric, 0.0, base), np.where(numeric, base, 0.0))
-        below, rounding = self.domain.lower(diagonal, tilted, self.cases, sizes)
-        constant = ((lift * delta - slope) * delta).sum(axis=1)
-        size = size + ((bent + slope_size) * np.abs(delta)).sum(axis=1) + np.abs(below) * floor
-        rounding = self.cut.doubt + rounding * floor * (1.0 + 4.0 * UNIT)
-        return value + below * floor + constant, rounding + self._gamma * size + TINY
-
-    @cached_property
-    def _roundings(self) -> int:
-        """How many roundings its value, its slope and its eigenvalues are worth."""
-        return self.cut.roundings + self.quadrics.depth + 10 * len(self.base) + LIBRARY
-
-    @cached_property
-    def _gamma(self) -> float:
-        return gamma(self._roundings)
 
     @cached_property
     def _scale(self) -> FloatArray:
         """(n, d) the units of changes; 0 for columns that cannot move."""
-        return np.where(self._bounds[0] < self._bounds[1], 1.0 / np.sqrt(self.base), 0.0)
+        return np.where(self.cases.low < self.cases.high, 1.0 / np.sqrt(self.base), 0.0)
 
     @cached_property
-    def _form(self) -> FloatArray:
-        """(n, d, d) the curvature of L."""
-        form = np.tensordot(self.weights, self.quadrics.forms, axes=1)
-        return np.asarray(self.encoded_cost + form)
-
-    @cached_property
-    def _bend(self) -> FloatArray:
-        """(n, d, d) the curvature in these units; 1 for columns that cannot move."""
-        form = self._form * self._scale[:, :, None] * self._scale[:, None, :]
-        diagonal = np.arange(len(self.base))
-        form[:, diagonal, diagonal] += self._scale == 0.0
-        return np.asarray(form)
-
-    @cached_property
-    def _noise(self) -> FloatArray:
+    def noise(self) -> FloatArray:
         """(n,) by how much rounding may move an eigenvalue of the curvature."""
-        sizes = np.abs(self.encoded_cost) + np.tensordot(self.weights, self.quadrics.sizes, axes=1)
-        sizes = sizes * self._scale[:, :, None] * self._scale[:, None, :]
-        return np.asarray(self._gamma * np.sqrt((sizes**2).sum(axis=(1, 2))))
+        sizes = _scaled(self.form_size, self._scale)
+        return np.asarray(gamma(self.roundings) * np.sqrt((sizes**2).sum(axis=(1, 2))))
 
     @cached_property
-    def _floor(self) -> FloatArray:
+    def floor(self) -> FloatArray:
         """(n,) t with a curvature of at least t B over the columns that can move."""
-        finite = np.isfinite(self._bend).all(axis=(1, 2)) & np.isfinite(self._noise)
-        lowest = np.linalg.eigvalsh(np.where(finite[:, None, None], self._bend, 0.0))[:, 0]
-        return np.where(finite, lowest - np.where(finite, self._noise, 0.0), -np.inf)
+        bend = _scaled(self.form, self._scale)
+        finite = np.isfinite(bend).all(axis=(1, 2)) & np.isfinite(self.noise)
+        lowest = np.linalg.eigvalsh(np.where(finite[:, None, None], bend, 0.0))[:, 0]
+        return np.where(finite, lowest - np.where(finite, self.noise, 0.0), -np.inf)
 
-    def _lowest(self, y: FloatArray) -> FloatArray:
-        """(n, d) about where L is least between the bounds, if it is convex."""
-        low, high = self._bounds
-        start, (_, _, start_slope, _) = y, self._expanded(y)
-        held_before = None
+    def lowest(self, start: FloatArray) -> FloatArray:
+        """(n, d) the change at which L is about least between the bounds, if it is convex."""
+        low, high = self.cases.low - self.cases.x, self.cases.high - self.cases.x
+        start = np.where(np.isfinite(start), start, self.cases.x) - self.cases.x
+        delta, held_before = np.minimum(np.maximum(start, low), high), None
         for _ in range(5):  # steps of Newton's method between the bounds
-            slope = start_slope + 2.0 * _along(self._form, y - start)
-            held = ((y <= low) & (slope >= 0.0)) | ((y >= high) & (slope <= 0.0))
-            y = self._inside(y + self._newton(slope, held | (self._scale == 0.0)))
+            slope = self.slope + 2.0 * _along(self.form, delta)
+            held = ((delta <= low) & (slope >= 0.0)) | ((delta >= high) & (slope <= 0.0))
+            free = np.where(held, 0.0, self._scale)
+            bend = _scaled(self.form, free)
+            bend += self.noise[:, None, None] * np.eye(len(self.base))
+            try:
+                step = np.linalg.solve(bend, (slope * free)[:, :, None])[:, :, 0] * free
+            except np.linalg.LinAlgError:
+                break
+            delta = np.minimum(np.maximum(delta - 0.5 * np.nan_to_num(step), low), high)
             if held_before is not None and (held == held_before).all():
                 break
             held_before = held
-        return y
+        return delta
 
-    def _newton(self, slope: FloatArray, held: BoolArray) -> FloatArray:
-        """(n, d) the step to where the slope is 0 on the columns that are not held."""
-        free = ~held
-        bend = self._bend * free[:, :, None] * free[:, None, :]
-        diagonal = np.arange(len(self.base))
-        bend[:, diagonal, diagonal] += held + self._noise[:, None]
-        right = np.where(free, slope * self._scale, 0.0)
-        try:
-            step = np.linalg.solve(bend, right[:, :, None])[:, :, 0]
-        except np.linalg.LinAlgError:
-            return np.zeros_like(slope)
-        return np.asarray(-0.5 * np.nan_to_num(step) * self._scale)
+    def least(
+        self, domain: SeparableDomain, delta: FloatArray, floor: FloatArray, base: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(n,) a lower bound over the domain on L, if L − floor Σ base δ² is convex.
+
+        That is replaced by its tangent at changes (n, d); (n,) the sizes of its terms. Where base
+        is 0 and a column has no bound, a slope that rounding may leave of a sum counts as 0.
+        """
+        bent, size = floor[:, None] * base * delta, np.abs(delta)
+        pulled = _along(self.form, delta) - bent
+        pulled_size = _along(self.form_size, size) + np.abs(bent)
+        value = self.value - dots(pulled, delta)
+        value_size = self.value_size + dots(pulled_size, size)
+        slope, slope_size = self.slope + 2.0 * pulled, self.slope_size + 2.0 * pulled_size
+        error = gamma(self.roundings)
+        is_open = np.isinf(self.cases.low) | np.isinf(self.cases.high)
+        faint = is_open & (base == 0.0) & (np.abs(slope) <= max(128.0 * UNIT, error) * slope_size)
+        slope, slope_size = (np.where(faint, 0.0, each) for each in (slope, slope_size))
+        numeric = domain.numeric  # δ² is |δ| in a one-hot block
+        diagonal = Diagonal(np.where(numeric, 0.0, base), np.where(numeric, base, 0.0))
+        share = 1.0 / floor[:, None]
+        sizes = Sizes(slope_size * share, None, self.roundings)
+        below, rounding = domain.lower(diagonal, slope * share, self.cases, sizes)
+        rounding = rounding * floor * (1.0 + 4.0 * UNIT) + self.doubt
+        rounding += error * (value_size + np.abs(below) * floor) + TINY
+        return value + below * floor - rounding, value_size
 
 
 def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
-    """(n, d) each row times its form, or all of them times one."""
+    """(n, d) each row times its form."""
     return np.matmul(delta[:, None, :], forms)[:, 0, :]
+
+
+def _scaled(forms: FloatArray, scale: FloatArray) -> FloatArray:
+    """(n, d, d) forms in units (n, d); the identity on columns whose unit is 0."""
+    scaled = forms * scale[:, :, None] * scale[:, None, :]
+    diagonal = np.arange(scale.shape[1])
+    scaled[:, diagonal, diagonal] += scale == 0.0
+    return np.asarray(scaled)
 
 
 def curvature_of(program: Program) -> Curvature:
@@ -488,20 +410,37 @@ class Curvature(NonConvexDuality):
             weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
             gained = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
             cut = cut._replace(offset=cut.offset - gained)
-        encoded_cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form
-        rows, whole = self._weighed(cases, multipliers, cut, self.base, encoded_cost)
-        if len(rows):
-            least = np.maximum(whole.least(whole.cases.x if at is None else at[rows]), 0.0)
-            out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
+        cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form[None]
+        rows, whole = self._weighed(cases, multipliers, cut, self.base, cost)
+        if not len(rows):
+            return out
+        convex = whole.floor > 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = whole.lowest(whole.cases.x if at is None else at[rows])
+            floor = np.where(convex, whole.floor, 1.0)
+            least, _ = whole.least(self.domain, delta, floor, self.base)
+        least = np.where(convex & np.isfinite(least), np.maximum(least, 0.0), 0.0)
+        out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
         return out
 
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout."""
-        out = np.zeros(len(cases.x), dtype=bool)
-        none = np.zeros((len(self._condition_base),) * 2)
-        rows, plain = self._weighed(cases, multipliers, cut, self._condition_base, none)
-        if len(rows):
-            out[rows] = plain.is_positive(plain.cases.x)
+        """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout.
+
+        A curvature that may be rounding counts as 0. On columns without bounds, positive then means
+        up to a thousand times as far away as the row itself; and by more than 1e-12 of the terms.
+        """
+        out, base = np.zeros(len(cases.x), dtype=bool), self._condition_base
+        rows, plain = self._weighed(cases, multipliers, cut, base, np.zeros((1, *self.form.shape)))
+        if not len(rows):
+            return out
+        x, none = plain.cases.x, np.zeros(len(base))
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = plain.lowest(x)
+            least, size = plain.least(self.domain, delta, np.ones(len(rows)), none)
+            width = plain.cases.high - plain.cases.low
+            reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(x + delta) + np.abs(x)))
+            bent = np.where(plain.floor > 0.0, 0.0, 2.0 * plain.noise) * ((reach * reach) @ base)
+            out[rows] = (least > 1e-12 * size + bent) & (plain.floor >= -2.0 * plain.noise)
         return out
 
     def _weighed(
@@ -510,46 +449,41 @@ class Curvature(NonConvexDuality):
         multipliers: FloatArray,
         cut: Cut,
         base: FloatArray,
-        encoded_cost: FloatArray,
+        cost: FloatArray,
     ) -> tuple[IntArray, Lagrangian]:
-        """The rows with multipliers, and what these and a (d, d) or (n, d, d) price add up to."""
-        count = len(self.quadrics)
+        """The rows with multipliers, and what these and (n, d, d) or (1, d, d) prices add up to."""
+        quadrics, which = self.quadrics, self.bounded
+        count, d = len(quadrics), len(base)
         weights = np.maximum(multipliers[:, :count], 0.0)
         sane = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
         sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
-        chosen = weights.any(axis=1) & sane & ~cases.empty
-        rows, chosen_cases = np.flatnonzero(chosen), cases
-        if not chosen.all():
-            chosen_cases, cut = cases.take(rows), cut.take(rows)
-        terms = cut.weights @ cut.normals
-        form = np.zeros((1, len(base), len(base)))
-        if len(self.bounded):
-            # Σ τ (y − low)(y − high) = δᵀ(τ)δ + slope · y − offset
-            which, d = self.bounded, len(base)
-            one_hot, x = ~self.domain.numeric[which], chosen_cases.x[:, which]
-            tau = multipliers[rows, count : count + len(which)]
-            tau = np.where(one_hot, tau, np.maximum(tau, 0.0))
-            below = x - np.where(one_hot, 0.0, chosen_cases.low[:, which])
-            above = x - np.where(one_hot, 1.0, chosen_cases.high[:, which])
-            slope, constant = tau * (below + above), tau * below * above
-            size = np.abs(tau) * (np.abs(below) + np.abs(above))
-            form = np.zeros((len(rows), d, d))
-            form[:, which, which] = tau
-            normal = np.array(cut.normal)
-            normal[:, which] += slope
-            terms[:, which] += size
-            rounded = (np.abs(constant) + size * np.abs(x)).sum(axis=1)
-            cut = cut._replace(
-                normal=normal,
-                offset=cut.offset + (slope * x - constant).sum(axis=1),
-                roundings=cut.roundings + 6,
-                doubt=cut.doubt + gamma(d + 6) * rounded,
-            )
-        cut = cut._replace(weights=terms, normals=np.eye(len(base)))
-        form = form + (encoded_cost if encoded_cost.ndim == 2 else encoded_cost[rows])
-        return rows, Lagrangian(
-            self.quadrics, self.domain, chosen_cases, weights[rows], cut, form, base
-        )
+        rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
+        if len(rows) < len(sane):
+            cases, cut, weights = cases.take(rows), cut.take(rows), weights[rows]
+            cost = cost if len(cost) == 1 else cost[rows]
+        x, terms = cases.x, cut.weights @ cut.normals
+        value, value_size, slope, slope_size = quadrics.expanded(x, weights)
+        value += dots(cut.normal, x) - cut.offset
+        value_size += dots(terms, np.abs(x)) + np.abs(cut.offset)
+        slope += cut.normal
+        slope_size += terms
+        form = cost + np.tensordot(weights, quadrics.forms, axes=1)
+        form_size = np.abs(cost) + np.tensordot(weights, quadrics.sizes, axes=1)
+        # Σ τ (y − low)(y − high) = Σ τ (δ + below)(δ + above)
+        one_hot, at = ~self.domain.numeric[which], x[:, which]
+        tau = multipliers[rows, count : count + len(which)]
+        tau = np.where(one_hot, tau, np.maximum(tau, 0.0))
+        below = at - np.where(one_hot, 0.0, cases.low[:, which])
+        above = at - np.where(one_hot, 1.0, cases.high[:, which])
+        value += (tau * below * above).sum(axis=1)
+        value_size += np.abs(tau * below * above).sum(axis=1)
+        slope[:, which] += tau * (below + above)
+        slope_size[:, which] += np.abs(tau) * (np.abs(below) + np.abs(above))
+        form[:, which, which] += tau
+        form_size[:, which, which] += np.abs(tau)
+        roundings = cut.roundings + quadrics.depth + 10 * d + 6 + LIBRARY
+        sizes = value_size, slope_size, form_size
+        return rows, Lagrangian(cases, value, slope, form, *sizes, roundings, cut.doubt, base)
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
         d = len(self.encoded_cost.absolute)

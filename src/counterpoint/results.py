@@ -241,8 +241,6 @@ class Counterfactuals:
         Whether each answer is the cheapest of its row, as records need.
     proofs
         Positions of rows with the proofs of their bounds, for records.
-    model
-        The model itself, which `rounded` asks; copies and pickles do not hold it.
     """
 
     table: Table
@@ -258,12 +256,10 @@ class Counterfactuals:
     _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
     is_cheapest: bool = True
     proofs: list[tuple[IntArray, list[BoundProof]]] = field(default_factory=list, repr=False)
-    model: Any = field(default=None, repr=False)
     _roundings: WordArray | None = field(default=None, repr=False)  # (n,) what rounding did
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**fields_only(self), "model": None}
-        return {name: value for name, value in state.items() if value is not None}
+        return {name: value for name, value in fields_only(self).items() if value is not None}
 
     def put(
         self,
@@ -490,13 +486,12 @@ class Counterfactuals:
         from counterpoint.search.rounding import Digits, Unrounded
 
         digits = Digits.checked(significant, decimals, steps, self.features)
-        if self.model is None:
+        if self.query.model.model is None:
             raise InvalidInput(
                 "Rounding asks the model, which copied or unpickled answers do not hold. Round "
                 "them first, or explain the rows again."
             )
-        read_model = replace(self.query.model, model=self.model)
-        inputs = match_columns(self.table, self.features, named=read_model.named)
+        inputs = match_columns(self.table, self.features, named=self.query.model.named)
         after, statuses = np.array(self.after), np.array(self.statuses)
         numbers: dict[str, Any] = {n: np.array(getattr(self.certificates, n)) for n in COLUMNS}
         certificates = replace(self.certificates, **numbers)
@@ -507,7 +502,7 @@ class Counterfactuals:
             groups.setdefault(repr(self.targets[i]), []).append(i)
         for positions in groups.values():
             rows = np.array(positions)
-            query = self.query.asking(model=read_model, target=self.targets[rows[0]])
+            query = self.query.asking(target=self.targets[rows[0]])
             parts = inputs.take(rows), self.before[rows], self.after[rows]
             before = replace(self.certificates, **{k: v[rows] for k, v in numbers.items()})
             after[rows], changed, is_rounded = Unrounded(query, *parts, before).rounded(digits)
@@ -674,7 +669,7 @@ class Counterfactuals:
         """Some answers as they are shown: rounded, unless they are, or hold no model to ask."""
         part = self.part(rows, self.table.take(rows))
         is_rounded = self._roundings is not None
-        return part if self.model is None or is_rounded else part.rounded()
+        return part if self.query.model.model is None or is_rounded else part.rounded()
 
     def displayed(
         self, title: str, summary: str, front_columns: dict[str, NDArray[Any]], most: int = 10

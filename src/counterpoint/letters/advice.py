@@ -24,7 +24,8 @@ def rounded_answers(
     All numbers of a row go to the steps of their features, and others to three digits. Where that
     is no answer, the step of one feature is given up, and then those of all.
     """
-    answers = replace(answers, model=explainer.model)  # which unpickled answers do not hold
+    model = replace(answers.query.model, model=explainer.model)  # which unpickled answers lack
+    answers = replace(answers, query=answers.query.asking(model=model))
     numeric = [f.name for f in answers.features if not isinstance(f, cp.Categorical)]
     steps = {name: step for name in numeric if (step := texts.of(name).step) is not None}
     rounded = answers.rounded(steps=steps)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, Status, certify
-from counterpoint.numerics import BoolArray, FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, as_slice
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, RowBatch
+from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
-from counterpoint.search.search import Union
-from counterpoint.search.validation import NotForeseen, ask_about, first_search, settle
+from counterpoint.search.validation import AnswerSearch
 
 __all__ = ["answers_to"]
 
@@ -29,11 +28,20 @@ a wide frame, whatever the number of its rows."""
 WIDE = 4
 """Columns that a row counts as at least: with few of them, what is known of it takes more."""
 PROOFS = 1 << 25
-"""Multipliers that are kept at once, one for each row, piece and demand: 256 MiB of them."""
+"""Multipliers of a search, one for each row, piece and demand: 256 MiB of them."""
 FEW = 16
 """For so many rows, what the model says of them is foreseen, see `answers_to`: if that is wrong for
-one, all are searched again, so that little is lost. So many rows lie between two steps of the
-progress bar where each may need a solver."""
+one, all are searched again, so that little is lost. So many rows are searched together, and lie
+between two steps of the progress bar, where each may need a solver."""
+TOO_LARGE = (
+    "its numbers, with those of the model and the cost, are too large or too small to compute with "
+    "({error}). Rescale the columns, or the weights of the cost."
+)
+
+
+@final
+class NotForeseen(Exception):
+    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
 def answers_to(
@@ -52,35 +60,35 @@ def answers_to(
     target's; ``held`` (n, p) says which features of which row must stay.
     """
     table, inputs = tables
-    batch = query.read(inputs)
-    n, default = len(batch.codes), query.target.requirement.weight
+    rows = query.read(inputs)
+    n, default = len(rows.codes), query.target.requirement.weight
     is_cheapest = weight is None and held is None and query.piece is None
     if weight is None and default is not None:
         weight = np.full(n, default)
-    batch = replace(batch, weight=weight, held=held)
-    missing = batch.missing[: 1 if batch.missing.strides[0] == 0 else n] != PRESENT
+    if weight is not None or held is not None:
+        rows = replace(rows, weight=weight, held=held)
+    missing = rows.missing[: 1 if rows.missing.strides[0] == 0 else n] != PRESENT
     out = Counterfactuals(
         table,
-        batch.codes,
-        np.array(batch.codes),
-        np.broadcast_to(missing, batch.codes.shape),
+        rows.codes,
+        np.array(rows.codes),
+        np.broadcast_to(missing, rows.codes.shape),
         np.full(n, Status.INVALID.code, np.int8),
         Certificates.blank(n),
         np.zeros(n, dtype=bool),
-        batch.problems,
-        query.without_data(),
+        rows.problems,
+        query,
         np.full(n, query.target, dtype=object),
         is_cheapest=is_cheapest,
-        model=query.model.model,
     )
     usable = np.ones(n, dtype=bool)
-    usable[[*batch.problems]] = False
+    usable[[*rows.problems]] = False
     cells = CELLS // max(query.features.width, WIDE)
     size = max(64, min(max(cells, ROWS), 4 * cells))
     for start in range(0, n, size):
-        rows = start + np.flatnonzero(usable[start : start + size])
-        if len(rows):
-            _answer_surely(query, batch.take(rows).apart(), out, advance)
+        chunk = start + np.flatnonzero(usable[start : start + size])
+        if len(chunk):
+            _answer_surely(query, rows.take(chunk).apart(), out, advance)
     return out
 
 
@@ -92,40 +100,35 @@ def _answer_surely(
     It is found by halves, so that it alone takes time; the progress of these is not told twice.
     What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
     """
-    records, target = len(out.proofs), query.target
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Of a few rows, and where nothing is demanded, the model is asked in the end alone.
-            if not target.demanding:
-                _answer(query, rows, np.zeros(len(rows)), out, advance, foreseen=False)
-                return
-            if len(rows.index) <= FEW and target.requirement.at_least is None:
-                with suppress(NotForeseen):
-                    _answer(query, rows, query.model.form.predict(rows.x), out, None, foreseen=True)
-                    if advance is not None:
-                        advance(len(rows.index))
-                    return
-            predicted = query.model.predict(rows.table)
-            query.model.check(rows.x, predicted)
-            _answer(query, rows, predicted, out, advance, foreseen=False)
-    except (ArithmeticError, np.linalg.LinAlgError) as error:
-        del out.proofs[records:]
-        if len(rows) > 1:
-            for half in np.array_split(np.arange(len(rows)), 2):
-                _answer_surely(query, rows.take(half).apart(), out, None)
-            return
-        closed, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
-        out.put(rows.index, rows.codes, status, Certificates.blank(1), closed)
-        out.problems[int(rows.index[0])] = (
-            "its numbers, with those of the model and the cost, are too large or too small to "
-            f"compute with ({error}). Rescale the columns, or the weights of the cost."
-        )
+    target, records = query.target, len(out.proofs)
+    # Of a few rows, and where nothing is demanded, the model is asked in the end alone.
+    foreseen = target.demanding and target.requirement.at_least is None
+    pending = [(rows, foreseen and len(rows.index) <= FEW)]
+    while pending:
+        rows, foreseen = pending.pop()
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                _answer(query, rows, out, None if foreseen else advance, foreseen=foreseen)
+            if foreseen and advance is not None:
+                advance(len(rows.index))
+        except NotForeseen:
+            pending.append((rows, False))
+        except (ArithmeticError, np.linalg.LinAlgError) as error:
+            del out.proofs[records:]
+            advance = None
+            if len(rows.index) > 1:
+                halves = np.array_split(np.arange(len(rows.index)), 2)
+                pending += [(rows.take(half).apart(), foreseen) for half in reversed(halves)]
+                continue
+            closed, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
+            out.put(rows.index, rows.codes, status, Certificates.blank(1), closed)
+            out.problems[int(rows.index[0])] = TOO_LARGE.format(error=error)
+        records = len(out.proofs)
 
 
 def _answer(
     query: Query,
     rows: RowBatch,
-    predicted: NDArray[Any],
     out: Counterfactuals,
     advance: Callable[[int], None] | None,
     *,
@@ -136,14 +139,12 @@ def _answer(
     Predictions are ``foreseen`` if the form makes them: `NotForeseen` is raised if a row seems to
     meet the target already, or if the model predicts otherwise in the end.
     """
-    answered, progress = np.zeros(predicted.size, dtype=bool), advance or _ignore
-    outputs, whole = predicted, query.target
-    if whole.requirement.at_least is not None:
-        outputs = whole.said(query.model, rows.table)
-    for goals in whole.each(predicted, answered):
-        searches: list[Search] = []
+    answered, progress = np.zeros(len(rows.index), dtype=bool), advance or _ignore
+    predicted, outputs = _predicted(query, rows, foreseen=foreseen)
+    for goals in query.target.each(predicted, answered):
+        searches: list[AnswerSearch] = []
         for target, positions in goals:
-            goal = query if target is whole else query.asking(target=target)
+            goal = query if target is query.target else query.asking(target=target)
             batch = rows.take(positions)
             out.targets[batch.index] = target
             satisfied = goal.already_satisfied(batch.x, outputs[batch.at])
@@ -154,17 +155,15 @@ def _answer(
                 progress(int(satisfied.sum()))
                 batch = batch.take(np.flatnonzero(~satisfied))
             searches += _searches(goal, batch)
-        for group in _groups(searches):
-            states = [first_search(*search) for search in group]
-            ask_about(query, rows, states, predicted if foreseen else None)
+        for answer_search in searches:
+            answer_search.propose()
+            progress(len(answer_search.rows.index))
+        if searches:
+            _ask_about(rows, searches, predicted if foreseen else None)
             foreseen = False
-            for state in states:
-                index = state.rows.index
-                out.put(index, *settle(state))
-                pieces = 1 if state.union.lazy is not None else len(state.union)
-                out.keep(index, state.solution.bound_proofs, pieces)
-                answered[state.rows.at] = out.certificates.valid[index]
-                progress(len(index))
+        for answer_search in searches:
+            answer_search.settle(out)
+            answered[answer_search.rows.at] = out.certificates.valid[answer_search.rows.index]
         progress = _ignore
 
 
@@ -172,48 +171,19 @@ def _ignore(_: int) -> None:
     pass
 
 
-Search = tuple[Query, RowBatch, Union]
-"""What is asked of rows, and the union in which their answers are looked for."""
-
-
-def _searches(query: Query, rows: RowBatch) -> list[Search]:
-    """Split rows into blocks that are searched together; small ones where rows may need a solver.
-
-    Rows on the lattice, for which ties are resolved, come first, in a union of their own.
-    """
-    n, union = len(rows.index), query.union()
-    if not n:
-        return []
-    on_lattice = np.zeros(n, dtype=bool)
-    if query.is_discrete:
-        on_lattice = query.on_lattice(rows.x)
-    resolved = query.union(on_lattice=True) if on_lattice.any() else union
-    is_quick = n > FEW and union.is_quick
-    size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
-    searches: list[Search] = []
-    for mask, pieces in ((on_lattice, resolved), (~on_lattice, union)):
-        positions = np.flatnonzero(mask)
-        searched = pieces if query.piece is None else pieces[query.piece : query.piece + 1]
-        blocks = [positions[start : start + size] for start in range(0, len(positions), size)]
-        searches += [(query, rows.take(block), searched) for block in blocks]
-    return searches
-
-
-def _groups(searches: list[Search]) -> list[list[Search]]:
-    """The searches about whose answers the model is asked at once: closed forms, or few rows."""
-    if len(searches) < 2:
-        return [searches] if searches else []
-    groups: list[list[Search]] = []
-    count, multipliers = 0, 0
-    for search in searches:
-        n, union = len(search[1]), search[2]
-        is_quick = union.is_quick and multipliers + n * union.size <= PROOFS
-        if not groups or (count + n > FEW and not is_quick):
-            groups.append([])
-            count, multipliers = 0, 0
-        groups[-1].append(search)
-        count, multipliers = count + n, multipliers + n * union.size
-    return groups
+def _predicted(
+    query: Query, rows: RowBatch, *, foreseen: bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(n,) what the model predicts, or its form if that is ``foreseen``; what the target asks."""
+    target, model = query.target, query.model
+    if not target.demanding:
+        return (np.zeros(len(rows.index)),) * 2
+    if foreseen:
+        return (model.form.predict(rows.x),) * 2
+    predicted = model.predict(rows.table)
+    model.check(rows.x, predicted)
+    is_probable = target.requirement.at_least is not None
+    return predicted, target.said(model, rows.table) if is_probable else predicted
 
 
 def _put_already(query: Query, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
@@ -223,3 +193,74 @@ def _put_already(query: Query, rows: RowBatch, outputs: NDArray[Any], out: Count
     certificates = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
     status = np.full(n, Status.ALREADY.code, np.int8)
     out.put(rows.index, rows.codes, status, certificates, np.ones(n, dtype=bool))
+
+
+def _searches(query: Query, rows: RowBatch) -> Iterator[AnswerSearch]:
+    """Split rows into blocks that are searched together; small ones where rows may need a solver.
+
+    Rows on the lattice, for which ties are resolved, come first, in a union of their own.
+    """
+    union, everyone = query.union(), np.arange(len(rows.index))
+    is_quick = len(everyone) > FEW and union.is_quick
+    size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
+    sorts = [(everyone, union)]
+    if query.is_discrete:
+        on_lattice = query.on_lattice(rows.x)
+        sorts = [(np.flatnonzero(~on_lattice), union)]
+        if on_lattice.any():
+            sorts.insert(0, (np.flatnonzero(on_lattice), query.union(on_lattice=True)))
+    for positions, pieces in sorts:
+        searched = pieces if query.piece is None else pieces[query.piece : query.piece + 1]
+        for start in range(0, len(positions), size):
+            yield AnswerSearch(query, rows.take(positions[start : start + size]), searched)
+
+
+def _ask_about(rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None) -> None:
+    """Ask the model about the first answers of some searches, in one table.
+
+    If it has not been asked about the factual rows, what is ``foreseen`` of them is compared with
+    what it says in the same call: `NotForeseen` is raised if it gives one the target already.
+    """
+    query, follows = searches[0].query, foreseen is not None
+    proposals = [answer_search.proposal for answer_search in searches]
+    which, codes = proposals[0]
+    answered = as_slice(which)
+    if len(searches) > 1:
+        which, codes = (np.concatenate(values) for values in zip(*proposals, strict=True))
+        answered = which
+    if len(which):
+        before = rows.codes[answered]
+        returned, codes, y = as_returned(
+            rows.table, query.features, answered, before, codes, followed=follows
+        )
+        said = query.model.predict if follows else partial(query.target.said, query.model)
+        outputs = said(*returned)
+    else:  # there is no answer at all
+        returned, y = (), rows.x[:0]
+        outputs = query.model.predict(rows.table) if follows else np.empty(0)
+    if foreseen is not None:
+        _compare(rows, searches, foreseen, outputs[len(which) :])
+    end = 0
+    for answer_search, (positions, _) in zip(searches, proposals, strict=True):
+        block = slice(end, end + len(positions))
+        answer_search.validate(codes[block], y[block], outputs[block])
+        end = block.stop
+    confirmed = all(answer_search.verdict.valid.all() for answer_search in searches)
+    if returned and not (query.target.demanding or confirmed):
+        query.model.check(y, query.model.predict(returned[0]))
+
+
+def _compare(
+    rows: RowBatch,
+    searches: list[AnswerSearch],
+    foreseen: NDArray[Any],
+    predicted: NDArray[Any],
+) -> None:
+    """Compare what was foreseen of the factual rows with what the model predicts."""
+    if (foreseen == predicted).all():
+        return
+    searches[0].query.model.check(rows.x, predicted, foreseen)
+    for answer_search in searches:
+        mine = answer_search.rows
+        if answer_search.query.already_satisfied(mine.x, predicted[mine.at]).any():
+            raise NotForeseen

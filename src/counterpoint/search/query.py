@@ -49,7 +49,10 @@ class Query:
     witnesses: Witnesses | None = None  # rows of the data, if there are any
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in fields_only(self).items() if value is not None}
+        # pickled answers hold what was read of the model, and neither it nor rows of the data
+        model = replace(self.model, model=None, steps=(), unfilled={})
+        state = {**fields_only(self), "model": model, "witnesses": None}
+        return {name: value for name, value in state.items() if value is not None}
 
     @classmethod
     def ask(
@@ -69,12 +72,6 @@ class Query:
         query = replace(self, **changes)
         vars(query).update(caches)
         return query
-
-    def without_data(self) -> Query:
-        """The query as answers hold it: with what was read of the model, and no rows."""
-        return self.asking(
-            model=replace(self.model, model=None, steps=(), unfilled={}), witnesses=None
-        )
 
     @cached_property
     def actionable(self) -> Program:

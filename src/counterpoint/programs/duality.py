@@ -24,7 +24,9 @@ from counterpoint.numerics import (
     UNIT,
     BoolArray,
     FloatArray,
+    IntArray,
     Sizes,
+    as_slice,
     depth,
     dots,
     gamma,
@@ -215,9 +217,9 @@ class Duality:
 
 @final
 class LinearRows:
-    """What single linear rows (s, d) prove of a separable cost over columns without bounds.
+    """What single linear rows (s, d) prove of a separable cost over columns one by one.
 
-    Columns that are not ``free`` stay where they are.
+    Without bounds, columns that are not ``free`` stay where they are.
     """
 
     def __init__(self, encoded_cost: EncodedCost, rows: FloatArray, free: BoolArray | None = None):
@@ -226,7 +228,8 @@ class LinearRows:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             steepest = np.nan_to_num(np.abs(moving[:, flat]) / encoded_cost.absolute[flat])
             self._curved = (moving[:, ~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum(1)
-        self._rows, self._sizes = rows, np.abs(rows)
+        self._cost, self._rows, self._sizes = encoded_cost, rows, np.abs(rows)
+        self._is_absolute = bool(encoded_cost.absolute.all())
         self._steepest = steepest.max(axis=1, initial=0.0)
         self.moves = (self._curved > 0.0) | (
             self._steepest > 0.0
@@ -257,6 +260,51 @@ class LinearRows:
             # what overflows is not a number in the end, and proves nothing.
             bound = weight * _products(x, self._rows) - least - offset - error
             return np.fmax(bound, 0.0)
+
+    def bound_within(
+        self, cases: Batch, weight: FloatArray, offset: FloatArray, row: IntArray | int = 0
+    ) -> FloatArray | None:
+        """(n,) `Duality.bound` within bounds, by weights >= 0 of one row, or one in each, (n,).
+
+        None if a point is outside of its bounds, or a column free of charge. Under an absolute cost
+        only columns count of which the row takes more than they cost: few, for most rows.
+        """
+        x, low, high = cases.x, cases.low, cases.high
+        if low.strides[0] == 0 and high.strides[0] == 0:  # one row that is repeated
+            low, high = low[:1], high[:1]
+        charged = self._is_absolute or self._cost.quadratic.all()
+        if not (charged and ((x >= low) & (x <= high)).all()):
+            return None
+        rows, sizes = np.atleast_2d(self._rows[row]), np.atleast_2d(self._sizes[row])
+        absolute, quadratic = self._cost.absolute, self._cost.quadratic
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = weight * _along(x, rows) - offset
+            terms = weight * _along(np.abs(x), sizes) + np.abs(offset)
+            steepest = sizes.max(axis=0) * weight.max(initial=0.0)
+            columns = as_slice(np.flatnonzero(steepest > SHY * SHY * absolute))
+            absolute, quadratic = absolute[columns], quadratic[columns]
+            pull = weight[:, None] * sizes[:, columns]
+            reach = np.abs(x[:, columns] - np.where(rows > 0.0, low, high)[:, columns])
+            if self._is_absolute:
+                paying = pull > SHY * absolute
+                unlimited = paying & np.isinf(reach)
+                if unlimited.any():
+                    steep = np.where(unlimited, pull / absolute, 0.0).max(axis=1)
+                    shrink = SHY / np.maximum(steep, SHY)
+                    value, terms, pull = value * shrink, terms * shrink, pull * shrink[:, None]
+                reach = np.where(paying & ~unlimited, reach, 0.0)
+                value -= (np.maximum(pull - absolute, 0.0) * reach).sum(axis=1)
+            else:
+                reach = np.minimum(pull / (2.0 * quadratic), reach)
+                value -= (reach * (pull - quadratic * reach)).sum(axis=1)
+            terms += (reach * (pull + absolute)).sum(axis=1)
+            # what overflows is not a number in the end, and proves nothing
+            return np.fmax(value - gamma(x.shape[1] + 16) * terms - TINY, 0.0)
+
+
+def _along(values: FloatArray, rows: FloatArray) -> FloatArray:
+    """(n,) the products of (n, d) values with rows, which may be (1, d) for all."""
+    return dots(values, rows[0]) if len(rows) == 1 else dots(values, rows)
 
 
 @final

@@ -288,7 +288,7 @@ class Program:
 
     @cached_property
     def _shortcut(self) -> LinearRows | LossBound | None:
-        """What its only row, or log-loss, proves of a separable cost without bounds."""
+        """What its only row proves of a separable cost, or its log-loss without bounds."""
         if self.condition_types <= {Manhattan, SquaredEuclidean, Box, LinearBounds, LogLoss}:
             if self.size == self.affine.size == 1:
                 return LinearRows(self.encoded_cost, self.affine.matrix)
@@ -310,11 +310,17 @@ class Program:
         tangent ``at`` any (n, d) points (x itself by default): the nearer to the optimum, the
         better. The margin of the cases is not used. Infinite where the domain alone is empty.
         """
-        if self._shortcut is not None and cases.unbounded:
-            if isinstance(self._shortcut, LossBound):
-                return self._shortcut.bound(cases, multipliers)
-            weights = self.affine.cut_weights(multipliers)
-            return self._shortcut.bound(cases.x, *weights)[:, 0]
+        shortcut = self._shortcut
+        if isinstance(shortcut, LossBound) and cases.unbounded:
+            return shortcut.bound(cases, multipliers)
+        if isinstance(shortcut, LinearRows):
+            weight, offset = self.affine.cut_weights(multipliers)
+            if cases.unbounded:
+                return shortcut.bound(cases.x, weight, offset)[:, 0]
+            one_sided = np.isneginf(self.affine.low[0])
+            bound = shortcut.bound_within(cases, weight[:, 0], offset[:, 0]) if one_sided else None
+            if bound is not None:
+                return bound
         cut = self.cut(multipliers, cases.x)
         row_sizes, column_sizes = self._units  # from them the rounding of the cut is bounded
         sizes = Sizes((cut.weights @ row_sizes)[:, None], column_sizes[None], cut.roundings)

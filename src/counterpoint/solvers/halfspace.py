@@ -301,10 +301,13 @@ class NearestHalfSpace:
                 sides[rows], start[rows], short[rows], cases.take(rows)
             )
         y[cases.empty] = np.nan
-        normal, offset = -weights[:, None] * normals, weights * self.program.affine.high[sides]
-        # The sizes are passed by themselves: each cut is a multiple of another single row.
-        cut = Cut(normal, offset, np.zeros((len(y), 0)), normals[:0], 2, gamma(4) * np.abs(offset))
-        bound = self.program.duality.bound(cases, cut, Sizes(np.abs(normal), None, 2))
+        offset = weights * self.program.affine.high[sides]
+        bound = self.distance.bound_within(cases, weights, offset, sides)
+        if bound is None:
+            normal, none = weights[:, None] * normals, np.zeros((len(y), 0))
+            # The sizes are passed by themselves: each cut is a multiple of another single row.
+            cut = Cut(-normal, offset, none, normals[:0], 2, gamma(4) * np.abs(offset))
+            bound = self.program.duality.bound(cases, cut, Sizes(np.abs(normal), None, 2))
         blocked = np.flatnonzero(np.isnan(y[:, 0]))
         if len(blocked):
             multipliers = np.zeros((len(blocked), self.program.size))

@@ -16,7 +16,7 @@ from counterpoint.programs.conditions import Box, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch, Region
 from counterpoint.search.search import Union, search
-from counterpoint.solvers import Effort, Outcome
+from counterpoint.solvers import Effort, Outcome, applicable
 from counterpoint.solvers.halfspace import HalfSpace
 
 ROWS = 24
@@ -153,7 +153,7 @@ def test_closed_forms_alone_settle_a_whole_batch(square: bool):
         assert findings.closed.all()
 
 
-# Whole steps are rounded outwards
+# Whole steps are those of knapsacks
 
 
 @given(seeds)
@@ -172,7 +172,7 @@ def test_a_knapsack_with_one_kind_of_whole_item_is_settled_at_its_optimum(seed: 
         ),
     )
     x = rng.integers(-4, 5, (ROWS, 1)) * step
-    solution = HalfSpace(program).solve(program.cases(x), Effort())
+    solution = applicable(program)[0](program).solve(program.cases(x), Effort())
     assert (solution.outcomes == Outcome.FOUND).all()
     for i in range(ROWS):
         counts = np.arange(-2000, 2001) * step
@@ -190,5 +190,5 @@ def test_whole_steps_that_are_enough_are_not_taken_twice(sign: float):
         Whole(np.array([0]), np.ones(1)),
     )
     program = Program(EncodedCost(np.zeros(1), np.ones(1)), Region((row, whole)))
-    solution = HalfSpace(program).solve(program.cases(np.zeros((1, 1))), Effort())
+    solution = applicable(program)[0](program).solve(program.cases(np.zeros((1, 1))), Effort())
     assert solution.points.tolist() == [[2.0 * sign]]

@@ -5,8 +5,7 @@ box. That is a relaxation, so its cost is a lower bound; where the point happens
 rows too, it is the optimum. With weighted Manhattan cost the one-row problem is a continuous
 knapsack (fill the features in the order of score gained for a unit of cost); with squared Euclidean
 cost, a root of a monotone function of one multiplier; with Mahalanobis cost, one division.
-What is integral is relaxed too: whole columns are rounded outwards, and points that then miss some
-condition are dropped, but not what their multipliers prove.
+A program with anything integral is a knapsack, see `counterpoint.families.additive`.
 
 Where any one of many half-spaces will do (no longer the own class, of many), `NearestHalfSpace`
 bounds each by its distance without the box, and meets those that may be the nearest.
@@ -23,7 +22,6 @@ import numpy as np
 from counterpoint.numerics import (
     EPS,
     LEAST,
-    STEP_SLACK,
     UNIT,
     FloatArray,
     IntArray,
@@ -32,12 +30,11 @@ from counterpoint.numerics import (
     gamma,
 )
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import INTEGRAL, Box, LinearBounds
+from counterpoint.programs.conditions import Box, LinearBounds
 from counterpoint.programs.duality import LinearRows
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch, Cut, Region
-from counterpoint.rows import lattice
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 
 __all__ = ["HalfSpace", "NearestHalfSpace"]
@@ -56,21 +53,14 @@ to meet it; (n,) the multipliers of its row."""
 class HalfSpace(Solver):
     """Closed forms for one row; complete only where one row decides."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, *INTEGRAL}
-    )
+    accepts: ClassVar[frozenset[type]] = LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis}
     accuracy: ClassVar[float] = 1e-12
     complete: ClassVar[bool] = False
     batched: ClassVar[bool] = True
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        fits = program.condition_types <= cls.accepts and program.affine.size > 0
-        return fits and (program.encoded_cost.kind is Manhattan or not program.domain.groups)
-
-    @cached_property
-    def _is_integral(self) -> bool:
-        return bool(self.program.condition_types & set(INTEGRAL))
+        return program.condition_types <= cls.accepts and program.affine.size > 0
 
     @cached_property
     def _rows(self) -> tuple[IntArray, FloatArray]:
@@ -96,10 +86,7 @@ class HalfSpace(Solver):
         encoded_cost = self.program.encoded_cost
         demands = np.abs(self.normals)
         if encoded_cost.kind is Manhattan:
-            weight = np.where(
-                self.program.domain.numeric, encoded_cost.absolute, 2.0 * encoded_cost.absolute
-            )
-            return np.asarray((demands / np.maximum(weight, LEAST)).max(axis=1))
+            return np.asarray((demands / np.maximum(encoded_cost.absolute, LEAST)).max(axis=1))
         if encoded_cost.quadratic.ndim == 1:
             return np.asarray(np.sqrt((demands**2 / encoded_cost.quadratic).sum(axis=1)))
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.normals, self._directions)))
@@ -122,11 +109,7 @@ class HalfSpace(Solver):
 
         The point is an answer only if it meets the other conditions as well, see `_judge`.
         """
-        start = cases.x
-        if not cases.unbounded:
-            start = np.clip(start, cases.low, cases.high)
-            for group in self.program.domain.groups:  # a forbidden category is left as it is
-                start[:, group] = cases.x[:, group]
+        start = cases.x if cases.unbounded else np.clip(cases.x, cases.low, cases.high)
         short = self.shortfall(start, cases)
         optimal = (short <= 0.0).all(axis=1)
         if self.program.encoded_cost.quadratic.ndim == 2:
@@ -142,8 +125,6 @@ class HalfSpace(Solver):
             multipliers[block, constraint[side]] = -sign[side] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
-        if self.program.domain.steps.any():
-            points = self._rounded(points, cases)
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
         self._judge(out, cases)
         return out
@@ -152,27 +133,15 @@ class HalfSpace(Solver):
         """Keep the points that meet every condition; name the rows that cannot be met."""
         blocked = np.isnan(out.points[:, 0])
         satisfied = ~blocked
-        if len(self.normals) > 1 or self._is_integral:
+        if len(self.normals) > 1:
             points = np.nan_to_num(out.points)
             missed, size = self.shortfall(points, cases), np.abs(points) @ np.abs(self.normals.T)
             satisfied &= (missed <= 8 * EPS * (size + np.abs(self._limits))).all(axis=1)
-        if self._is_integral:
-            satisfied &= self.program.violation(np.nan_to_num(out.points), cases.x) == 0.0
         out.points[~satisfied] = np.nan
         out.outcomes[satisfied] = Outcome.FOUND
         if blocked.any():
             refuted = self.program.refutes(cases.take(blocked), out.multipliers[blocked])
             out.outcomes[np.flatnonzero(blocked)[refuted]] = Outcome.INFEASIBLE
-
-    def _rounded(self, points: FloatArray, cases: Batch) -> FloatArray:
-        """Whole columns away from where they are: that helps to meet the demand."""
-        whole = np.flatnonzero(self.program.domain.steps)
-        step, x = self.program.domain.steps[whole], cases.x[:, whole]
-        count = (points[:, whole] - x) / step
-        count = np.sign(count) * np.ceil(np.abs(count) - STEP_SLACK)
-        low, high = cases.low[:, whole], cases.high[:, whole]
-        points[:, whole] = np.minimum(np.maximum(lattice.number(x, count, step), low), high)
-        return points
 
     def shortfall(self, y: FloatArray, cases: Batch) -> FloatArray:
         """(n, s) by how much each demand is missed, in score units."""
@@ -195,8 +164,6 @@ class HalfSpace(Solver):
     def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Batch) -> Moves:
         if self.program.encoded_cost.kind is Mahalanobis:
             return self._meet_full(side, start, short, cases)
-        if self.program.domain.groups:
-            return _filled_with_categories(self.program, self.normals[side], start, short, cases)
         if not self.normals[side].any():
             return np.full_like(start, np.nan), np.ones(len(start))
         return self.meet_each(slice(side, side + 1), start, short, cases)
@@ -436,48 +403,3 @@ def _filled(
             break
         width *= 4
     return points, worths
-
-
-def _filled_with_categories(
-    program: Program, demand: FloatArray, start: FloatArray, short: FloatArray, cases: Batch
-) -> Moves:
-    """Meet one demand, a knapsack as in `_filled`, where categories can change as well.
-
-    Of each one-hot group only the category with the largest score is considered. It is taken whole,
-    so that the point may not be the cheapest; the multiplier is that of the divisible item.
-    """
-    rows, points, groups = np.arange(len(start)), np.array(start), program.domain.groups
-    useful = program.domain.numeric & (demand != 0.0)
-    gain = np.repeat(np.where(useful, np.abs(demand), 0.0)[None], len(start), axis=0)
-    # The score that each column can add, up to its bound.
-    with np.errstate(invalid="ignore"):
-        room = np.where(demand > 0.0, cases.high - start, start - cases.low).clip(0.0) * gain
-    room[:, ~useful] = 0.0
-    for group in groups:
-        scores = np.where(cases.high[:, group] > 0.5, demand[group], -np.inf)
-        column = group.start + scores.argmax(axis=1)
-        rise = np.maximum(scores.max(axis=1) - start[:, group] @ demand[group], 0.0)
-        gain[rows, column] = room[rows, column] = rise
-    absolute = program.encoded_cost.absolute
-    weight = np.where(
-        program.domain.numeric, absolute, 2.0 * absolute
-    )  # a category moves two columns
-    unit_cost = np.divide(weight, gain, out=np.full(gain.shape, np.inf), where=gain > 0.0)
-    order = np.argsort(unit_cost, axis=1, kind="stable")
-    so_far = np.cumsum(np.take_along_axis(room, order, axis=1), axis=1)
-    enough = so_far >= short[:, None] * (1.0 - ROUNDED)
-    possible = enough[:, -1]
-    last = np.where(possible, enough.argmax(axis=1), len(demand) - 1)
-    column = order[rows, last]
-    full = np.zeros(room.shape, dtype=bool)
-    np.put_along_axis(full, order, np.arange(len(demand)) < last[:, None], axis=1)
-    amount = np.where(full, room, 0.0)
-    amount[rows, column] = np.maximum(short - np.where(last > 0, so_far[rows, last - 1], 0.0), 0.0)
-    points += amount / np.where(demand == 0.0, 1.0, demand)
-    np.minimum(np.maximum(points, cases.low, out=points), cases.high, out=points)
-    for group in groups:
-        chosen = amount[:, group] > 0.0
-        changes = chosen.any(axis=1, keepdims=True)
-        points[:, group] = np.where(changes, chosen, start[:, group])
-    points[~possible] = np.nan
-    return points, np.where(possible, unit_cost[rows, column], 1.0)

@@ -13,15 +13,14 @@ import typer
 
 import counterpoint as cp
 from counterpoint.cli.audit import audit
-from counterpoint.cli.batch import batch
 from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
-from counterpoint.cli.explain import explain, inspect
+from counterpoint.cli.explain import batch, explain, inspect
 from counterpoint.cli.files import require_file
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
 from counterpoint.cli.models import models
-from counterpoint.cli.question import flattened
+from counterpoint.cli.options import sections_of, with_options
 from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
 from counterpoint.cli.words import as_options
@@ -34,22 +33,10 @@ EXIT_CODES = (
     "records rest on the word of a solver."
 )
 
-EXAMPLES = {
-    "demo": "counterpoint demo --save credit",
-    "models": "counterpoint models",
-    "inspect": "counterpoint inspect model.skops --data train.csv",
-    "explain": "counterpoint explain model.skops rows.csv --data train.csv --target granted",
-    "batch": "counterpoint batch model.skops rows.parquet answers --data train.csv "
-    "--target granted --workers 4",
-    "letter": "counterpoint letter model.skops rows.csv --data train.csv --target granted "
-    "--texts texts.toml",
-    "audit": "counterpoint audit model.skops rows.csv --data train.csv --target granted --by sex",
-    "compare": "counterpoint compare model.skops rows.csv dice.json other.csv --data train.csv "
-    "--target granted",
-    "groups": "counterpoint groups rows.csv --groups species",
-    "recheck": "counterpoint recheck answers.parquet model.skops",
-    "serve": "counterpoint serve model.skops --data train.csv --spec policy.toml",
-}
+COMMANDS = (
+    *(demo, models, inspect, explain, batch, letter, audit, compare, groups, recheck, serve),
+)
+EXAMPLES = {c.__name__: " ".join(sections_of(c)[1]["Examples"].split()) for c in COMMANDS}
 """How each command is called, for its help."""
 
 app = typer.Typer(
@@ -114,12 +101,11 @@ def _sentence(message: Warning | str) -> str:
     return as_options(" ".join(str(message).split()))
 
 
-COMMANDS = (
-    *(demo, models, inspect, explain, batch, letter, audit, compare, groups, recheck, serve),
-)
 for command in COMMANDS:
-    epilog = f"Example: {EXAMPLES[command.__name__]}\n\n{EXIT_CODES}"
-    app.command(epilog=epilog)(_in_sentences(flattened(command)))
+    app.command(
+        help=sections_of(command)[0],
+        epilog=f"Example: {EXAMPLES[command.__name__]}\n\n{EXIT_CODES}",
+    )(_in_sentences(with_options(command)))
 
 
 def _version(wanted: bool) -> None:

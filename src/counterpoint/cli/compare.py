@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import out_option, read_rows, with_formulas, write
-from counterpoint.cli.question import Rows, Source, Wish
+from counterpoint.cli.files import check_out, read_rows, with_formulas, write
+from counterpoint.cli.question import Question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 
-def compare(
-    wish: Wish,
-    source: Source,
-    rows: Rows,
-    answers: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="COUNTERFACTUALS...",
-            help="For each tool a file of answers: rows in the same order, empty where none was "
-            "found; or with a column cf_row or row, the number of the row that each answers, from "
-            "0; or a .json file that DiCE wrote.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[Path | None, out_option("the table", "it is shown")] = None,
-) -> None:
+def compare(question: Question, answers: list[Path], out: Path | None = None) -> None:
     """Compare answers of any tools: validity, proximity, violations, distance from the optimum.
 
     All but found and validity are means over valid answers. A gap of 0.5 says that an answer costs
     twice as much as the cheapest.
+
+    Parameters
+    ----------
+    answers : COUNTERFACTUALS...
+        For each tool a file of answers: rows in the same order, empty where none was found; or with
+        a column cf_row or row, the number of the row that each answers, from 0; or a .json file
+        that DiCE wrote.
+    out : FILE
+        Write the table to a .csv, .parquet or .jsonl file; - for JSON lines on standard output.
+        Without it, it is shown.
+
+    Examples
+    --------
+    counterpoint compare model.skops rows.csv dice.json other.csv --data train.csv --target granted
     """
     from counterpoint.metrics import compare as compared
 
-    source.check_out(out, rows, *answers)
-    explainer, wanted = source.explainer(wish)
+    check_out(out, *question.inputs, *answers)
+    explainer, target, X = question.read()
     tools = {path.stem: _answers(path, explainer.features.names) for path in answers}
     if len(tools) < len(answers):
         raise cp.InvalidInput("Two files of answers have the same name; rename one.")
-    train = None if source.data is None else read_rows(source.data)
-    table = compared(explainer, read_rows(rows), tools, wanted, data=train)
+    data = question.source.data
+    train = None if data is None else read_rows(data)
+    table = compared(explainer, X, tools, target, data=train)
     if out is None:
         typer.echo(table.T.to_string(float_format=lambda value: f"{value:.4g}", na_rep="–"))
         return

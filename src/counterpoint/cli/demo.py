@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import counterpoint as cp
 from counterpoint.cli.answers import console, show_answer, show_total
-from counterpoint.cli.files import option
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,16 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 
-def demo(
-    save: Annotated[
-        Path | None,
-        option(
-            "Save the loan model, rows and policy there, to go on with `counterpoint explain`.",
-            "FOLDER",
-        ),
-    ] = None,
-) -> None:
-    """Explain the decisions of two models that are fitted to real data before your eyes."""
+def demo(save: Path | None = None) -> None:
+    """Explain the decisions of two models that are fitted to real data before your eyes.
+
+    Parameters
+    ----------
+    save : FOLDER
+        Save the loan model, rows and policy there, to go on with `counterpoint explain`.
+
+    Examples
+    --------
+    counterpoint demo --save credit
+    """
     out = console()
     loans = _loans()
     answers = _tell(out, loans)

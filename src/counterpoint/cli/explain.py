@@ -1,4 +1,4 @@
-"""`counterpoint explain` and `counterpoint inspect`: the cheapest changes, and what was read."""
+"""`counterpoint explain`, `batch` and `inspect`: the cheapest changes, and what was read."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Literal, cast
+from typing import Any
 
 import numpy as np
 import typer
 
 import counterpoint as cp
 from counterpoint.cli.answers import CHEAPEST, Listing, console, plain, show_answer, show_total
-from counterpoint.cli.files import option, out_option, read_rows, write
-from counterpoint.cli.question import Gap, Optimal, Rows, Source, TimeLimit, Wish, labels_of
+from counterpoint.cli.files import check_out, write
+from counterpoint.cli.options import Count, Effort, NotNegative, Salt
+from counterpoint.cli.question import Question, Source, Wish, labels_of
 from counterpoint.cli.words import as_options
 
-__all__ = ["explain", "inspect"]
-
-OUTPUT = "Answers"
+__all__ = ["batch", "explain", "inspect"]
 
 
 def inspect(source: Source) -> None:
-    """Say what was read of a model: its steps, the features, the cost, the constraints."""
+    """Say what was read of a model: its steps, the features, the cost, the constraints.
+
+    Examples
+    --------
+    counterpoint inspect model.skops --data train.csv
+    """
     loaded, train, problem = source.loaded()
     if train is None and problem.cost is None:
         problem = replace(problem, cost=cp.Manhattan())
@@ -40,82 +44,58 @@ def inspect(source: Source) -> None:
 
 
 def explain(
-    wish: Wish,
-    source: Source,
-    rows: Rows,
-    gap: Gap = 1e-6,
-    time_limit: TimeLimit = None,
-    alternatives: Annotated[
-        int | None,
-        option(
-            "Up to N answers to each row, the cheapest first, that differ as --differ says.",
-            "N",
-            min=1,
-        ),
-    ] = None,
-    differ: Annotated[
-        str,
-        typer.Option(
-            metavar="HOW",
-            help="With --alternatives: in their changed 'features', 'disjoint' for none in common, "
-            "or one for each 'piece' of the target, such as the cell of a prototype.",
-        ),
-    ] = "features",
-    optimality: Optimal = "local",
-    out: Annotated[
-        Path | None,
-        out_option("the answers", "a report to read", OUTPUT),
-    ] = None,
-    records: Annotated[
-        Path | None,
-        option(
-            "Write a record of each answer besides, which `counterpoint recheck` checks: a .jsonl "
-            "or .parquet file.",
-            "FILE",
-            panel=OUTPUT,
-        ),
-    ] = None,
-    salt: Annotated[
-        str | None,
-        option(
-            "With --records: a secret text; records hold hashes in the place of rows.",
-            panel=OUTPUT,
-            envvar="COUNTERPOINT_SALT",
-        ),
-    ] = None,
-    show: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Without --out: how many rows to show.", rich_help_panel=OUTPUT
-        ),
-    ] = 5,
-    exact: Annotated[
-        bool,
-        option(
-            "Without --out: show all digits. Else numbers that change are shown in three or a few "
-            "more, with which the model was asked again; files always hold all digits.",
-            None,
-            "--exact",
-            panel=OUTPUT,
-        ),
-    ] = False,
-    reasons: Annotated[
-        bool,
-        option(
-            "For each row that no change can help, search for the constraints that conflict. "
-            "It can take long.",
-            None,
-            "--reasons",
-            panel=OUTPUT,
-        ),
-    ] = False,
+    question: Question,
+    effort: Effort,
+    alternatives: int | None = None,
+    differ: str = "features",
+    optimality: str = "local",
+    out: Path | None = None,
+    records: Path | None = None,
+    salt: Salt = None,
+    show: NotNegative = 5,
+    exact: bool = False,
+    reasons: bool = False,
 ) -> None:
     """Find the cheapest change of each row that makes the model decide as wanted.
 
     Every answer says what it costs, and whether it is proved to be the cheapest.
+
+    Parameters
+    ----------
+    alternatives : N
+        Up to N answers to each row, the cheapest first, that differ as --differ says.
+    differ : HOW
+        With --alternatives: in their changed 'features', 'disjoint' for none in common, or one for
+        each 'piece' of the target, such as the cell of a prototype.
+    optimality : local|global
+        For the few models where finding the best answer can take long, such as prototypes with
+        metrics of their own: 'local' finds a good one, 'global' the best, with SCIP.
+
+    Answers
+    -------
+    out : FILE
+        Write the answers to a .csv, .parquet or .jsonl file; - for JSON lines on standard output.
+        Without it, a report to read.
+    records : FILE
+        Write a record of each answer besides, which `counterpoint recheck` checks: a .jsonl or
+        .parquet file.
+    salt
+        With --records: a secret text; records hold hashes in the place of rows.
+    show : N
+        Without --out: how many rows to show.
+    exact
+        Without --out: show all digits. Else numbers that change are shown in three or a few more,
+        with which the model was asked again; files always hold all digits.
+    reasons
+        For each row that no change can help, search for the constraints that conflict. It can take
+        long.
+
+    Examples
+    --------
+    counterpoint explain model.skops rows.csv --data train.csv --target granted
     """
-    source.check_out(out, rows)
-    source.check_out(records, rows, out)
+    check_out(out, *question.inputs)
+    check_out(records, *question.inputs, out)
     if records is not None and (
         alternatives is not None or records.suffix not in (".jsonl", ".parquet")
     ):
@@ -123,18 +103,12 @@ def explain(
             "Expected --records as a .jsonl or .parquet file, without --alternatives, for records "
             "are of the cheapest answer of each row."
         )
-    explainer, wanted = source.explainer(wish)
-    X = read_rows(rows)
+    explainer, target, X = question.read()
+    options: dict[str, Any] = {**vars(effort), "optimality": optimality}
+    if alternatives is not None:
+        options |= {"n": alternatives, "by": differ}
     start = perf_counter()
-    answers = explainer.explain(
-        X,
-        wanted,
-        n=cast("int", alternatives),
-        by=differ if alternatives is not None else "features",
-        gap=gap,
-        time_limit=time_limit,
-        optimality=cast("Literal['local', 'global']", optimality),
-    )
+    answers = explainer.explain(X, target, **options)
     seconds = perf_counter() - start
     listing = Listing.of(X, answers)
     if records is not None:
@@ -169,3 +143,64 @@ def _report(
         out.print("Numbers above are in few digits; --exact shows all of them.", style="dim")
     if not reasons and cp.Status.INFEASIBLE in status[visible]:
         out.print("--reasons says why there is no answer.", style="dim")
+
+
+def batch(
+    wish: Wish,
+    source: Source,
+    rows: str,
+    out: str,
+    effort: Effort,
+    optimality: str = "local",
+    workers: Count = 1,
+    scheduler: str | None = None,
+    records: bool = False,
+) -> None:
+    """Explain all rows of a data set, of any size, into another data set.
+
+    The same call takes up what was interrupted.
+
+    Parameters
+    ----------
+    rows : ROWS
+        A .parquet or .csv file, a folder of these, or a URL such as s3://bucket/rows.
+    out : OUT
+        A folder or a URL for the answers, a data set in Parquet files. What is there already is not
+        done again.
+    optimality : local|global
+        For the few models where finding the best answer can take long, such as prototypes with
+        metrics of their own: 'local' finds a good one, 'global' the best, with SCIP.
+    records
+        Write records beside, for `counterpoint recheck`.
+
+    Who works on it
+    ---------------
+    workers : N
+        Processes, each on one core.
+    scheduler : ADDRESS
+        A Dask scheduler, such as tcp://host:8786; 'local' for a cluster of --workers on this
+        machine.
+
+    Examples
+    --------
+    counterpoint batch model.skops rows.parquet answers --data train.csv --target granted
+    --workers 4
+    """
+    from counterpoint.scale import run
+
+    explainer, target = source.explainer(wish)
+    options: dict[str, Any] = {**vars(effort), "optimality": optimality}
+    report = run(
+        explainer,
+        rows,
+        out,
+        target,
+        **options,
+        workers=workers,
+        scheduler=scheduler,
+        records=records,
+    )
+    typer.echo(str(report))
+    typer.echo(f"Wrote {out} ({plain(report.seconds)} s).", err=True)
+    if not report.ok:
+        raise typer.Exit(3)

@@ -12,8 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 import counterpoint as cp
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ __all__ = [
     "FORMATS",
     "STDOUT",
     "check_out",
-    "option",
-    "out_option",
     "read_rows",
     "require_file",
     "with_formulas",
@@ -33,25 +29,6 @@ __all__ = [
 
 FORMATS = (".csv", ".parquet", ".jsonl")
 STDOUT = Path("-")
-
-
-def option(
-    says: str, metavar: str | None = None, *names: str, panel: str | None = None, **settings: Any
-) -> Any:
-    """An option of a command, which shows no default."""
-    return typer.Option(
-        *names, help=says, metavar=metavar, rich_help_panel=panel, show_default=False, **settings
-    )
-
-
-def out_option(what: str, otherwise: str, panel: str | None = None) -> Any:
-    """The option --out of a command that writes a table, or shows something else without it."""
-    return option(
-        f"Write {what} to a .csv, .parquet or .jsonl file; - for JSON lines on standard output. "
-        f"Without it, {otherwise}.",
-        "FILE",
-        panel=panel,
-    )
 
 
 # Rows
@@ -203,9 +180,9 @@ def _read_lines(path: Path) -> pd.DataFrame:
 # What is written
 
 
-def check_out(out: Path, *inputs: Path | None) -> None:
-    """Raise if the file could not be written; called before any work."""
-    if out == STDOUT:
+def check_out(out: Path | None, *inputs: Path | None) -> None:
+    """Raise, before any work, if a file cannot be written, or would replace an input."""
+    if out is None or out == STDOUT:
         return
     if out.suffix not in FORMATS:
         raise cp.InvalidInput(

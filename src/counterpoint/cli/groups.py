@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import check_out, option, out_option, read_rows, write
+from counterpoint.cli.files import check_out, read_rows, write
 from counterpoint.cli.model_files import Trust
+from counterpoint.cli.options import Count
 from counterpoint.errors import some
 
 if TYPE_CHECKING:
@@ -20,104 +21,81 @@ __all__ = ["groups"]
 
 
 def groups(
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            metavar="ROWS",
-            help="The rows (.csv, .parquet, .jsonl), with the group of each in one of the columns.",
-            show_default=False,
-        ),
-    ],
+    rows: Path,
     trusted: Trust,
-    column: Annotated[
-        str,
-        option(
-            "The column that says which group a row is of; where it is empty, of none.",
-            "COLUMN",
-            "--groups",
-        ),
-    ],
-    features: Annotated[
-        int | None,
-        option(
-            "How many features each pair of groups may change. Without it, as few as are about as "
-            "good as any number.",
-            "K",
-            min=1,
-        ),
-    ] = None,
-    count: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT",
-            help="With --features: the features of 'each' pair, of pairs on average ('mean'), "
-            "those that all pairs change together ('shared'), or those of each group and one that "
-            "all are told apart from ('reference').",
-        ),
-    ] = "each",
-    space: Annotated[
-        Path | None,
-        option(
-            "What the groups are seen in: a fitted transformer of scikit-learn, in a .skops file. "
-            "Without it, principal components of all columns, standardised.",
-            "MODEL",
-        ),
-    ] = None,
-    dimensions: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Without --space: how many components.")
-    ] = 5,
-    without: Annotated[
-        list[str] | None,
-        option(
-            "Leave out this column, such as a name or a number of the row. Repeatable.", "COLUMN"
-        ),
-    ] = None,
-    immutable: Annotated[
-        list[str] | None, option("This column stays as it is. Repeatable.", "COLUMN")
-    ] = None,
-    times: Annotated[
-        float,
-        typer.Option(help="The largest change, in units of the range of the groups' means."),
-    ] = 1.5,
-    out: Annotated[
-        Path | None,
-        out_option("the changes, a line for each feature of each pair,", "sentences"),
-    ] = None,
+    groups: Annotated[str, typer.Option()],
+    features: Annotated[int | None, typer.Option(min=1)] = None,
+    count: str = "each",
+    space: Path | None = None,
+    dimensions: Count = 5,
+    without: list[str] | None = None,
+    immutable: list[str] | None = None,
+    times: float = 1.5,
+    out: Path | None = None,
 ) -> None:
     """Say what tells groups of rows apart: few changes that take each to where the others are.
 
     They are consistent: the way back is the opposite change, and ways over other groups add up.
     How good they are is measured on rows that were set aside.
+
+    Parameters
+    ----------
+    rows : ROWS
+        The rows (.csv, .parquet, .jsonl), with the group of each in one of the columns.
+    groups : COLUMN
+        The column that says which group a row is of; where it is empty, of none.
+    features : K
+        How many features each pair of groups may change. Without it, as few as are about as good as
+        any number.
+    count : WHAT
+        With --features: the features of 'each' pair, of pairs on average ('mean'), those that all
+        pairs change together ('shared'), or those of each group and one that all are told apart
+        from ('reference').
+    space : MODEL
+        What the groups are seen in: a fitted transformer of scikit-learn, in a .skops file. Without
+        it, principal components of all columns, standardised.
+    dimensions : N
+        Without --space: how many components.
+    without : COLUMN
+        Leave out this column, such as a name or a number of the row. Repeatable.
+    immutable : COLUMN
+        This column stays as it is. Repeatable.
+    times
+        The largest change, in units of the range of the groups' means.
+    out : FILE
+        Write the changes, a line for each feature of each pair, to a .csv, .parquet or .jsonl file;
+        - for JSON lines on standard output. Without it, sentences.
+
+    Examples
+    --------
+    counterpoint groups rows.csv --groups species
     """
     from counterpoint.groups import GroupTranslations, Limits
 
-    if out is not None:
-        check_out(out, rows, space)
-    frame = _kept(read_rows(rows), column, without or ())
-    if space is None:
-        seen_in = _components(frame.drop(columns=column), dimensions)
-    else:
-        seen_in = trusted.load(space)
+    check_out(out, rows, space)
+    frame = _without(read_rows(rows), groups, without or [])
     model = GroupTranslations(
-        seen_in,
+        trusted.load(space) if space else _components(frame.drop(columns=groups), dimensions),
         k=features,
         count=cast("Any", count),
         limits=Limits(times=times, immutable=immutable or ()),
     )
-    model.fit(frame, column)
+    model.fit(frame, groups)
+    quality = _quality(model, frame, groups)
     if out is None:
-        typer.echo(f"{model.sentences()}\n\n{_quality(model, frame, column)}")
+        typer.echo(f"{model.sentences()}\n\n{quality}")
         return
     changes = model.to_frame()
     to = write(
         out,
         lambda: changes.astype({"from": str, "to": str}) if out.suffix == ".parquet" else changes,
     )
-    typer.echo(f"Wrote the changes to {to}.\n{_quality(model, frame, column)}", err=True)
+    typer.echo(f"Wrote the changes to {to}.\n{quality}", err=True)
 
 
-def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
-    for name in (column, *without):
+def _without(frame: pd.DataFrame, groups: str, without: list[str]) -> pd.DataFrame:
+    """Leave out columns, all of which have to be there; that of the groups stays."""
+    for name in (groups, *without):
         if name not in frame:
             columns = [str(column) for column in frame]
             near = get_close_matches(name, columns, n=3)
@@ -125,9 +103,9 @@ def _kept(frame: pd.DataFrame, column: str, without: Any) -> pd.DataFrame:
             if near:
                 hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise cp.InvalidInput(f"Expected a column of the rows; got {name!r}. {hint}")
-    if column in without:
-        raise cp.InvalidInput(f"{column!r} is the column of the groups; do not leave it out.")
-    return frame.drop(columns=list(without))
+    if groups in without:
+        raise cp.InvalidInput(f"{groups!r} is the column of the groups; do not leave it out.")
+    return frame.drop(columns=without)
 
 
 def _components(frame: pd.DataFrame, dimensions: int) -> Any:

@@ -2,147 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, out_option, read_rows, write
-from counterpoint.cli.question import Rows, Source, Wish
-from counterpoint.letters import Letter, draft, write_letters
-
-if TYPE_CHECKING:
-    import pandas as pd
+from counterpoint.cli.files import check_out, write
+from counterpoint.cli.question import Question
+from counterpoint.letters import draft as draft_texts
+from counterpoint.letters import write_letters
 
 __all__ = ["letter"]
 
 
 def letter(
-    wish: Wish,
-    source: Source,
-    rows: Rows,
-    texts: Annotated[
-        Path | None,
-        option("What to call features and decisions (.toml); see the page on letters.", "TEXTS"),
-    ] = None,
-    draft_to: Annotated[
-        Path | None,
-        option("Write a file of texts to fill in, and no letters.", "FILE", "--draft"),
-    ] = None,
-    language: Annotated[
-        str,
-        typer.Option(metavar="en|de|FILE", help="The language, or a .toml file of its words."),
-    ] = "en",
-    row: Annotated[
-        list[int] | None,
-        option("Only about this row, from 0. Repeatable.", "N"),
-    ] = None,
-    protected: Annotated[
-        list[str] | None,
-        option(
-            "A column that must not decide, and cannot change; the letter says where it counts. "
-            "Repeatable; the policy may say so too.",
-            "COLUMN",
-        ),
-    ] = None,
-    part: Annotated[
-        list[str] | None,
-        option(
-            "A part of each letter: creditor, recipient, date, reference, salutation, rights or "
-            "signature. Repeatable; the texts may say so too.",
-            "NAME=TEXT",
-        ),
-    ] = None,
-    template: Annotated[
-        Path | None,
-        option("A layout of your own, in Jinja2; see the page on letters.", "FILE"),
-    ] = None,
-    html: Annotated[bool, option("Write letters as pages of HTML.", None, "--html")] = False,
-    alternatives: Annotated[
-        int | None, option("Up to N ways for each row, the cheapest first.", "N")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        out_option("a line for each letter", "letters to read"),
-    ] = None,
+    question: Question,
+    texts: Path | None = None,
+    draft: Path | None = None,
+    language: str = "en",
+    row: list[int] | None = None,
+    protected: list[str] | None = None,
+    part: list[str] | None = None,
+    template: Path | None = None,
+    html: bool = False,
+    alternatives: int | None = None,
+    out: Path | None = None,
 ) -> None:
-    """Write letters: principal reasons, and rounded advice that the model was asked about again."""
-    source.check_out(out, rows, texts, template)
-    parts = _parts(part or [])
+    """Write letters: principal reasons, and rounded advice that the model was asked about again.
+
+    Parameters
+    ----------
+    texts : TEXTS
+        What to call features and decisions (.toml); see the page on letters.
+    draft : FILE
+        Write a file of texts to fill in, and no letters.
+    language : en|de|FILE
+        The language, or a .toml file of its words.
+    row : N
+        Only about this row, from 0. Repeatable.
+    protected : COLUMN
+        A column that must not decide, and cannot change; the letter says where it counts.
+        Repeatable; the policy may say so too.
+    part : NAME=TEXT
+        A part of each letter: creditor, recipient, date, reference, salutation, rights or
+        signature. Repeatable; the texts may say so too.
+    template : FILE
+        A layout of your own, in Jinja2; see the page on letters.
+    html
+        Write letters as pages of HTML.
+    alternatives : N
+        Up to N ways for each row, the cheapest first.
+    out : FILE
+        Write a line for each letter to a .csv, .parquet or .jsonl file; - for JSON lines on
+        standard output. Without it, letters to read.
+
+    Examples
+    --------
+    counterpoint letter model.skops rows.csv --data train.csv --target granted --texts texts.toml
+    """
+    check_out(out, *question.inputs, texts, template)
+    supplied = dict(_read_parts(part or []))
     if html and template is not None:
         raise cp.InvalidInput("--html is for the built-in layout; pass it, or --template.")
-    explainer, wanted = source.explainer(wish)
-    if draft_to is not None:
-        _write_draft(draft_to, explainer)
+    if draft is not None:
+        _write_draft(draft, question.source.explainer(question.wish)[0])
         return
-    X = read_rows(rows)
+    explainer, target, X = question.read()
     numbers = [*range(len(X))] if row is None else row
-    outside = [k for k in numbers if not 0 <= k < len(X)]
-    if outside:
-        raise cp.InvalidInput(f"There is no row {outside[0]}; the last is {len(X) - 1}.")
-    X = X.iloc[numbers]
-    answers: Any = (
-        explainer.explain(X, wanted)
-        if alternatives is None
-        else explainer.explain(X, wanted, n=alternatives)
-    )
-    letters = write_letters(
+    for k in numbers:
+        if not 0 <= k < len(X):
+            raise cp.InvalidInput(f"There is no row {k}; the last is {len(X) - 1}.")
+    several: dict[str, Any] = {} if alternatives is None else {"n": alternatives}
+    written = write_letters(
         explainer,
-        answers,
+        explainer.explain(X.iloc[numbers], target, **several),
         texts,
         language=language,
         protected=protected or (),
-        parts=parts,
+        parts=supplied,
         template=template,
     )
-    pages = [entry.html if html else entry.text for entry in letters]
+    lines = [
+        {
+            "row": k,
+            "status": str(entry.status),
+            "codes": ", ".join(reason.code for reason in entry.reasons),
+            "reasons": "; ".join(reason.text for reason in entry.reasons),
+            "letter": entry.html if html else entry.text,
+        }
+        for k, entry in zip(numbers, written, strict=True)
+    ]
     if out is None:
         heads = ("" if html else f"Row {k}\n\n" for k in numbers)
-        typer.echo("\n\n\n".join(f"{head}{page}" for head, page in zip(heads, pages, strict=True)))
+        pages = (f"{head}{line['letter']}" for head, line in zip(heads, lines, strict=True))
+        typer.echo("\n\n\n".join(pages))
     else:
-        to = write(out, lambda: _table(numbers, letters, pages))
-        typer.echo(f"Wrote {len(letters)} letters to {to}.", err=True)
-    if not all(entry.values or entry.status is cp.Status.ALREADY for entry in letters):
+        import pandas as pd
+
+        to = write(out, lambda: pd.DataFrame(lines))
+        typer.echo(f"Wrote {len(lines)} letters to {to}.", err=True)
+    if not all(entry.values or entry.status is cp.Status.ALREADY for entry in written):
         raise typer.Exit(3)
 
 
-def _parts(entries: list[str]) -> dict[str, str]:
-    """Read entries NAME=TEXT."""
-    pairs = [entry.partition("=") for entry in entries]
-    wrong = [entry for entry, (_, mark, _) in zip(entries, pairs, strict=True) if not mark]
-    if wrong:
-        raise cp.InvalidInput(
-            f"Expected --part NAME=TEXT, such as --part 'date=4 March 2026'; got {wrong[0]!r}."
-        )
-    return {name.strip(): text for name, _, text in pairs}
+def _read_parts(entries: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and text of entries NAME=TEXT."""
+    for entry in entries:
+        name, mark, text = entry.partition("=")
+        if not mark:
+            raise cp.InvalidInput(
+                f"Expected --part NAME=TEXT, such as --part 'date=4 March 2026'; got {entry!r}."
+            )
+        yield name.strip(), text
 
 
 def _write_draft(path: Path, explainer: cp.Explainer) -> None:
     """Write a file of texts to fill in, where there is none yet."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(draft(explainer))
+            file.write(draft_texts(explainer))
     except FileExistsError:
         raise cp.InvalidInput(
             f"{path} is there already; name another file for the draft."
         ) from None
     typer.echo(f"Wrote {path}: fill in the names, and pass it as --texts.", err=True)
-
-
-def _table(numbers: list[int], letters: list[Letter], pages: list[str]) -> pd.DataFrame:
-    """Return a line for each letter."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        [
-            {
-                "row": k,
-                "status": str(entry.status),
-                "codes": ", ".join(reason.code for reason in entry.reasons),
-                "reasons": "; ".join(reason.text for reason in entry.reasons),
-                "letter": page,
-            }
-            for k, entry, page in zip(numbers, letters, pages, strict=True)
-        ]
-    )

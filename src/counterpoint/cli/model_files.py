@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Any, final
 from zipfile import BadZipFile, ZipFile
 
 import counterpoint as cp
 from counterpoint.cli.answers import plain
-from counterpoint.cli.files import FORMATS, option, require_file
+from counterpoint.cli.files import FORMATS, require_file
 
 __all__ = ["Trust"]
 
@@ -68,37 +68,24 @@ SAFE_MODULES = (
 @final
 @dataclass(frozen=True)
 class Trust:
-    """The options that say what the file of a model may do."""
+    """The options that say what the file of a model may do.
 
-    trust_pickle: Annotated[
-        bool,
-        option(
-            "Load a .pkl, .pickle or .joblib file, though loading it can run any program that its "
-            "author put in.",
-            None,
-            "--trust-pickle",
-            panel="Model file",
-        ),
-    ] = False
-    trust: Annotated[
-        list[str] | None,
-        option(
-            "Load types that are not known to be safe from a .skops file: those of a package, such "
-            "as xgboost or lightgbm, or one by its full name. Repeatable.",
-            "NAME",
-            panel="Model file",
-        ),
-    ] = None
-    trust_size: Annotated[
-        bool,
-        option(
-            "Load a .skops file though it is packed so tightly that it takes far more memory than "
-            "its size says.",
-            None,
-            "--trust-size",
-            panel="Model file",
-        ),
-    ] = False
+    Model file
+    ----------
+    trust_pickle
+        Load a .pkl, .pickle or .joblib file, though loading it can run any program that its author
+        put in.
+    trust : NAME
+        Load types that are not known to be safe from a .skops file: those of a package, such as
+        xgboost or lightgbm, or one by its full name. Repeatable.
+    trust_size
+        Load a .skops file though it is packed so tightly that it takes far more memory than its
+        size says.
+    """
+
+    trust_pickle: bool = False
+    trust: list[str] | None = None
+    trust_size: bool = False
 
     def load(self, path: Path) -> Any:
         """Load the fitted model of a file.
@@ -137,6 +124,8 @@ class Trust:
 def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
     from skops import io
 
+    from counterpoint.cli.indices import check_indices
+
     _refuse_broad_trust(trust)
     try:
         if not trust_size:
@@ -144,21 +133,15 @@ def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
         untrusted = io.get_untrusted_types(file=path)
         unknown = [name for name in untrusted if not (_is_safe(name) or _is_trusted(name, trust))]
         if not unknown:
-            return _checked(io.load(path, trusted=untrusted))
+            model = io.load(path, trusted=untrusted)
+            check_indices(model)
+            return model
         _refuse_unreadable(path)
     except BROKEN as error:
         if isinstance(error, cp.CounterpointError):
             raise
         raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
     raise _untrusted(path.name, unknown)
-
-
-def _checked(model: Any) -> Any:
-    """Return a loaded model, all of whose indices point to what is there."""
-    from counterpoint.cli.indices import check_indices
-
-    check_indices(model)
-    return model
 
 
 def _is_safe(name: str) -> bool:

@@ -56,6 +56,10 @@ def models() -> None:
     """List the models that can be read, and the steps that may come before them.
 
     A model that is not listed is refused in a sentence. See also the page on supported models.
+
+    Examples
+    --------
+    counterpoint models
     """
     from rich.table import Table
 

@@ -1,120 +1,49 @@
-"""Options that commands share: the model, the policy, the target."""
+"""Options that commands share: the model, its data and a policy; the target."""
 
 from __future__ import annotations
 
-import inspect
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
-import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import check_out, option, read_rows
+from counterpoint.cli.files import read_rows
 from counterpoint.cli.model_files import Trust
 from counterpoint.errors import some
 
-__all__ = [
-    "Gap",
-    "Model",
-    "Optimal",
-    "Rows",
-    "Source",
-    "Spec",
-    "TimeLimit",
-    "Wish",
-    "flattened",
-    "labels_of",
-]
+if TYPE_CHECKING:
+    import pandas as pd
 
-Model = Annotated[
-    Path,
-    typer.Argument(metavar="MODEL", help="The fitted model: a .skops file.", show_default=False),
-]
-Rows = Annotated[
-    Path,
-    typer.Argument(
-        metavar="ROWS",
-        help="The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.",
-        show_default=False,
-    ),
-]
-Spec = Annotated[
-    Path | None,
-    option("A policy file (.toml, .json): target, cost, constraints, features.", "POLICY"),
-]
-Gap = Annotated[
-    float,
-    typer.Option(
-        help="By what share of its cost an answer may be dearer than the cheapest: 0.01 is 1 %. "
-        "Larger is faster."
-    ),
-]
-TimeLimit = Annotated[
-    float | None,
-    option("For each row; a row that runs out of time keeps its best answer so far.", "SECONDS"),
-]
-Optimal = Annotated[
-    str,
-    typer.Option(
-        metavar="local|global",
-        help="For the few models where finding the best answer can take long, such as prototypes "
-        "with metrics of their own: 'local' finds a good one, 'global' the best, with SCIP.",
-    ),
-]
-
-
-def flattened(command: Any) -> Callable[..., Any]:
-    """Wrap a command, or a class, so that it takes the fields of dataclasses instead of these.
-
-    Typer reads options from a signature: ``f(rows: Rows, out: Path)``, with a dataclass ``Rows`` of
-    ``path`` and ``skip``, becomes ``f(*, path, skip, out)``.
-    """
-    parameters = inspect.signature(command, eval_str=True).parameters.values()
-    makers = {p.name: flattened(p.annotation) for p in parameters if is_dataclass(p.annotation)}
-    fields = {name: inspect.signature(make).parameters for name, make in makers.items()}
-
-    @wraps(command, updated=())
-    def wrapper(**values: Any) -> Any:
-        for name, make in makers.items():
-            values[name] = make(**{field: values.pop(field) for field in fields[name]})
-        return command(**values)
-
-    flat = [field for p in parameters for field in fields.get(p.name, {p.name: p}).values()]
-    flat.sort(key=lambda p: p.default is not p.empty)  # arguments before options
-    options = [p.replace(kind=p.KEYWORD_ONLY) for p in flat]
-    wrapper.__annotations__ = {p.name: p.annotation for p in options}
-    wrapper.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    return wrapper
+__all__ = ["Question", "Source", "Wish", "labels_of"]
 
 
 @final
 @dataclass(frozen=True)
 class Source:
-    """The options that name a model, its data and a policy."""
+    """The options that name a model, its data and a policy.
 
-    model: Model
+    Parameters
+    ----------
+    model : MODEL
+        The fitted model: a .skops file.
+    data : TRAIN
+        Rows like those the model was fitted on (.csv, .parquet, .jsonl). They say which columns are
+        whole numbers, what ranges are usual, and what a change costs.
+    extrapolate
+        With --data: numbers may leave the range that the data show.
+    spec : POLICY
+        A policy file (.toml, .json): target, cost, constraints, features.
+    """
+
+    model: Path
     trusted: Trust
-    data: Annotated[
-        Path | None,
-        option(
-            "Rows like those the model was fitted on (.csv, .parquet, .jsonl). They say which "
-            "columns are whole numbers, what ranges are usual, and what a change costs.",
-            "TRAIN",
-        ),
-    ] = None
-    extrapolate: Annotated[
-        bool,
-        option(
-            "With --data: numbers may leave the range that the data show.", None, "--extrapolate"
-        ),
-    ] = False
-    spec: Spec = None
+    data: Path | None = None
+    extrapolate: bool = False
+    spec: Path | None = None
 
     def loaded(self) -> tuple[Any, Any, cp.Problem]:
         """Return the model; the data, or None; the policy."""
@@ -129,134 +58,132 @@ class Source:
         explainer = problem.explainer(model, data=train)  # says so if it is none, or not fitted
         return explainer, wish.target_for(model, problem.target)
 
-    def check_out(self, out: Path | None, *inputs: Path | None) -> None:
-        """Raise, before any work, if a file cannot be written or would replace an input."""
-        if out is not None:
-            check_out(out, self.model, self.data, self.spec, *inputs)
-
-
-TARGET = "Target: one of these, or in the policy file"
-
 
 @final
 @dataclass(frozen=True)
 class Wish:
-    """The options that say which target is wanted."""
+    """The options that say which target is wanted.
 
-    target: Annotated[
-        list[str] | None,
-        option(
-            "The decision that is wanted, such as granted. Repeat it to allow several.",
-            "LABEL",
-            panel=TARGET,
-        ),
-    ] = None
-    other: Annotated[
-        bool,
-        option("Any class other than the current prediction.", None, "--other", panel=TARGET),
-    ] = False
-    probability: Annotated[
-        float | None,
-        option(
-            "With --target: the model's probability of the label is at least P.", "P", panel=TARGET
-        ),
-    ] = None
-    tradeoff: Annotated[
-        float | None,
-        option(
-            "With --target: the best of W/2 · cost − log of the model's probability of the label; "
-            "a small W buys more probability for more change.",
-            "W",
-            panel=TARGET,
-        ),
-    ] = None
-    robust: Annotated[
-        float | None,
-        option(
-            "With --target, for a model with uncertain weights: the true weights are for the label "
-            "with probability P.",
-            "P",
-            panel=TARGET,
-        ),
-    ] = None
-    guarantee: Annotated[
-        str | None,
-        option(
-            "With --robust: 'selection' for an answer that is so sure although it was chosen by "
-            "looking at the weights, 'fixed' for one that would be, had it been fixed beforehand, "
-            "or 'best', the default, for the first where it is attainable, else the second.",
-            "HOW",
-            panel=TARGET,
-        ),
-    ] = None
-    margin: Annotated[
-        float | None,
-        option(
-            "With --target or --other: by how much the score exceeds all others, in score units.",
-            "M",
-            panel=TARGET,
-        ),
-    ] = None
-    low: Annotated[
-        float | None, option("For a regressor: the prediction is at least this.", panel=TARGET)
-    ] = None
-    high: Annotated[
-        float | None, option("For a regressor: the prediction is at most this.", panel=TARGET)
-    ] = None
+    Target: one of these, or in the policy file
+    -------------------------------------------
+    target : LABEL
+        The decision that is wanted, such as granted. Repeat it to allow several.
+    other
+        Any class other than the current prediction.
+    probability : P
+        With --target: the model's probability of the label is at least P.
+    tradeoff : W
+        With --target: the best of W/2 · cost − log of the model's probability of the label; a small
+        W buys more probability for more change.
+    robust : P
+        With --target, for a model with uncertain weights: the true weights are for the label with
+        probability P.
+    guarantee : HOW
+        With --robust: 'selection' for an answer that is so sure although it was chosen by looking
+        at the weights, 'fixed' for one that would be, had it been fixed beforehand, or 'best', the
+        default, for the first where it is attainable, else the second.
+    margin : M
+        With --target or --other: by how much the score exceeds all others, in score units.
+    low
+        For a regressor: the prediction is at least this.
+    high
+        For a regressor: the prediction is at most this.
+    """
+
+    target: list[str] | None = None
+    other: bool = False
+    probability: float | None = None
+    tradeoff: float | None = None
+    robust: float | None = None
+    guarantee: str | None = None
+    margin: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
         """Return the target that the options state; ``otherwise`` is that of the policy file."""
-        model_labels = labels_of(model)
-        makers = dict(self._makers())
-        self._refuse_contradictions(list(makers))
-        if (self.low, self.high) != (None, None):
-            if model_labels is not None:
-                raise cp.InvalidInput(
-                    "--low and --high are for models that predict numbers; this one decides "
-                    f"between {_some(model_labels)}. Say --target or --other."
-                )
-            low = -np.inf if self.low is None else self.low
-            return cp.Interval(low, np.inf if self.high is None else self.high)
-        if self.other:
-            return cp.OtherLabel(margin=self.margin or 0.0)
-        labels = tuple(_label(text, model_labels) for text in self.target or ())
-        for make in makers.values():  # there is at most one
-            return make(labels[0])
-        if labels:
-            return cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
-        return otherwise or _nothing(model_labels)
-
-    def _makers(self) -> Iterator[tuple[str, Callable[[Any], cp.Target]]]:
-        """Yield the options about one label, each with a function that makes the target of it."""
-        if self.probability is not None:
-            yield "--probability", partial(cp.Probability, at_least=self.probability)
-        if self.tradeoff is not None:
-            yield "--tradeoff", partial(cp.Tradeoff, weight=self.tradeoff)
-        if self.robust is not None:
+        labels = labels_of(model)
+        self._refuse_contradictions()
+        wanted = tuple(_label(text, labels) for text in self.target or ())
+        target: cp.Target
+        if self._is_range:
+            target = self._interval(labels)
+        elif self.other:
+            target = cp.OtherLabel(margin=self.margin or 0.0)
+        elif self.probability is not None:
+            target = cp.Probability(wanted[0], self.probability)
+        elif self.tradeoff is not None:
+            target = cp.Tradeoff(wanted[0], self.tradeoff)
+        elif self.robust is not None:
             how = cast("Any", self.guarantee or "best")
-            yield "--robust", partial(cp.Robust, probability=self.robust, guarantee=how)
-        elif self.guarantee is not None:
-            raise cp.InvalidInput("--guarantee goes with --robust.")
+            target = cp.Robust(wanted[0], probability=self.robust, guarantee=how)
+        elif wanted:
+            target = cp.Label(wanted if len(wanted) > 1 else wanted[0], self.margin or 0.0)
+        else:
+            target = otherwise or _nothing(labels)
+        return target
 
-    def _refuse_contradictions(self, about: list[str]) -> None:
-        """Refuse options that state two targets; those in ``about`` need exactly one label."""
-        texts = self.target or ()
-        is_range = (self.low, self.high) != (None, None)
-        options = {"--target": bool(texts), "--other": self.other, "--low or --high": is_range}
-        ways = [name for name, is_given in options.items() if is_given]
+    def _interval(self, labels: list[Any] | None) -> cp.Interval:
+        if labels is not None:
+            raise cp.InvalidInput(
+                "--low and --high are for models that predict numbers; this one decides "
+                f"between {_some(labels)}. Say --target or --other."
+            )
+        low = -np.inf if self.low is None else self.low
+        return cp.Interval(low, np.inf if self.high is None else self.high)
+
+    @property
+    def _is_range(self) -> bool:
+        return (self.low, self.high) != (None, None)
+
+    def _refuse_contradictions(self) -> None:
+        """Refuse options that state two targets, or do not go together."""
+        options = {"target": self.target, "other": self.other, "low or --high": self._is_range}
+        ways = [f"--{name}" for name, value in options.items() if value]
+        names = ("probability", "tradeoff", "robust")
+        about = [f"--{name}" for name in names if getattr(self, name) is not None]
+        count = len(self.target or ())
+        if self.guarantee is not None and self.robust is None:
+            raise cp.InvalidInput("--guarantee goes with --robust.")
         if len(ways) > 1:
             raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
         if len(about) > 1:
             raise cp.InvalidInput(f"Expected one of {' and '.join(about)}; got both. Keep one.")
-        if about and len(texts) != 1:
+        if about and count != 1:
             raise cp.InvalidInput(
-                f"{about[0]} is about one label; got {len(texts)}. Say which with --target."
+                f"{about[0]} is about one label; got {count}. Say which with --target."
             )
-        if self.margin is not None and (about or not (self.other or texts)):
+        if self.margin is not None and (about or not (self.other or count)):
             raise cp.InvalidInput(
                 "--margin goes with --target or --other, without --probability, --tradeoff or "
                 "--robust."
             )
+
+
+@final
+@dataclass(frozen=True)
+class Question:
+    """The options that say what is asked: a target of a model, for the rows of a file.
+
+    Parameters
+    ----------
+    rows : ROWS
+        The rows to explain (.csv, .parquet, .jsonl), with the model's columns by name.
+    """
+
+    wish: Wish
+    source: Source
+    rows: Path
+
+    @property
+    def inputs(self) -> tuple[Path | None, ...]:
+        """Return the files that are read."""
+        return self.rows, self.source.model, self.source.data, self.source.spec
+
+    def read(self) -> tuple[cp.Explainer, cp.Target, pd.DataFrame]:
+        """Return the explainer, the target and the rows."""
+        explainer, target = self.source.explainer(self.wish)
+        return explainer, target, read_rows(self.rows)
 
 
 def labels_of(model: Any) -> list[Any] | None:

@@ -3,62 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.files import option, read_rows, require_file
+from counterpoint.cli.files import read_rows, require_file
 from counterpoint.cli.model_files import Trust
-from counterpoint.cli.question import Model
+from counterpoint.cli.options import Salt
 
 __all__ = ["recheck"]
 
+SHOWN = 20
+"""Problems that are shown."""
+
 
 def recheck(
-    records: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RECORDS",
-            help="The records of answers (.jsonl, .parquet).",
-            show_default=False,
-        ),
-    ],
-    model: Model,
+    records: Path,
+    model: Path,
     trusted: Trust,
-    rows: Annotated[
-        Path | None, option("The rows, in order, if the records hold hashes in their place.")
-    ] = None,
-    salt: Annotated[
-        str | None,
-        option("The salt that the hashes were made with.", envvar="COUNTERPOINT_SALT"),
-    ] = None,
-    accept_reported: Annotated[
-        bool,
-        option("Accept records that rest on the word of a solver, which nothing in them proves."),
-    ] = False,
+    rows: Path | None = None,
+    salt: Salt = None,
+    accept_reported: bool = False,
 ) -> None:
     """Check records of answers against a model, without solving anything.
 
     Exit code 3 if a record has a problem; 5 if none has, but for resting on the word of a solver,
     which --accept-reported accepts.
+
+    Parameters
+    ----------
+    records : RECORDS
+        The records of answers (.jsonl, .parquet).
+    model : MODEL
+        The fitted model: a .skops file.
+    rows
+        The rows, in order, if the records hold hashes in their place.
+    salt
+        The salt that the hashes were made with.
+    accept_reported
+        Accept records that rest on the word of a solver, which nothing in them proves.
+
+    Examples
+    --------
+    counterpoint recheck answers.parquet model.skops
     """
     require_file(records)
     loaded = trusted.load(model)
     table = None if rows is None else read_rows(rows)
     result = cp.recheck(records, loaded, rows=table, salt=salt, accept_reported=accept_reported)
-    most = 20  # problems that are shown
-    for problem in result.problems[:most]:
+    for problem in result.problems[:SHOWN]:
         typer.echo(problem)
-    if len(result.problems) > most:
-        typer.echo(f"and {len(result.problems) - most} more problems")
-    proved = int(np.count_nonzero(result.proved))
+    if len(result.problems) > SHOWN:
+        typer.echo(f"and {len(result.problems) - SHOWN} more problems")
     reported = int(np.count_nonzero(result.reported))
     words = f", {reported} on the word of a solver" if reported else ""
     typer.echo(
-        f"{result.count} records: {result.count - len(result.found)} without a problem, {proved} "
-        f"with their optimality or impossibility proved{words}.",
+        f"{result.count} records: {result.count - len(result.found)} without a problem, "
+        f"{np.count_nonzero(result.proved)} with their optimality or impossibility proved{words}.",
         err=True,
     )
     if not result.ok:

@@ -13,52 +13,61 @@ import typer
 
 import counterpoint as cp
 from counterpoint.app import make_app
-from counterpoint.cli.files import option, read_rows
+from counterpoint.cli.files import read_rows
 from counterpoint.cli.model_files import Trust
-from counterpoint.cli.question import Model, Spec
+from counterpoint.cli.options import Count
 
 __all__ = ["serve"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TOKEN = "COUNTERPOINT_TOKEN"  # noqa: S105 (the name of a variable)
-LIMITS = "Limits of one request"
 
 
 def serve(
-    model: Model,
+    model: Path,
     trusted: Trust,
-    data: Annotated[
-        Path,
-        option("Rows like those the model was fitted on (.csv, .parquet, .jsonl).", "TRAIN"),
-    ],
-    spec: Spec = None,
-    people: Annotated[
-        Path | None,
-        option("The rows that the page offers; without it, those of --data.", "ROWS"),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST",
-            help=f"Where to listen. For any host but this one, requests need a token: that of "
-            f"{TOKEN}, or one that is drawn and shown.",
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535)] = 8765,
-    rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rows.", rich_help_panel=LIMITS)
-    ] = 256,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, help="Seconds of search.", rich_help_panel=LIMITS)
-    ] = 10.0,
-    size: Annotated[
-        int, typer.Option(metavar="BYTES", min=1024, help="Bytes.", rich_help_panel=LIMITS)
-    ] = 2**20,
+    data: Annotated[Path, typer.Option()],
+    spec: Path | None = None,
+    people: Path | None = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
+    rows: Count = 256,
+    seconds: Annotated[float, typer.Option(min=0.1)] = 10.0,
+    size: Annotated[int, typer.Option(min=1024)] = 2**20,
 ) -> None:
     """Serve a page to try what-ifs of a model on, and the same answers over HTTP.
 
     The page is at the address that is shown; POST /explain and /recheck, GET /model, /health and
     /openapi.json are for programs. Stop it with Ctrl+C.
+
+    Parameters
+    ----------
+    model : MODEL
+        The fitted model: a .skops file.
+    data : TRAIN
+        Rows like those the model was fitted on (.csv, .parquet, .jsonl).
+    spec : POLICY
+        A policy file (.toml, .json): target, cost, constraints, features.
+    people : ROWS
+        The rows that the page offers; without it, those of --data.
+    host : HOST
+        Where to listen. For any host but this one, requests need a token: that of
+        COUNTERPOINT_TOKEN, or one that is drawn and shown.
+    port : PORT
+        The port there.
+
+    Limits of one request
+    ---------------------
+    rows : N
+        Rows.
+    seconds
+        Seconds of search.
+    size : BYTES
+        Bytes.
+
+    Examples
+    --------
+    counterpoint serve model.skops --data train.csv --spec policy.toml
     """
     problem = cp.Problem() if spec is None else cp.Problem.load(spec)
     loaded = trusted.load(model)

@@ -623,6 +623,14 @@ class Question:
         return self.X[name].dtype == np.float32
 
     @property
+    def in_double(self) -> dict[str, Any]:
+        """The dtypes of the columns with float64 in the place of float32."""
+        return {
+            name: np.float64 if self.is_single(name) else dtype
+            for name, dtype in self.X.dtypes.items()
+        }
+
+    @property
     def is_rough(self) -> bool:
         """Whether the model may compute in float32."""
         return self.cell.family == "XGBoost" or any(map(self.is_single, self.numbers))
@@ -650,7 +658,7 @@ class Question:
         return np.array([*ends, *self.X[name].dropna().iloc[:5].tolist()])
 
     def may_be_invalid(self, i: int) -> bool:
-        """Whether a row lacks a cell that a constraint needs, or one that is scaled before a tree."""
+        """Whether a row lacks a cell that a constraint needs, or one that is scaled for a tree."""
         of_both = {c: ["a", "b"] for c in ("linear relation", "same change", "ellipsoid")}
         names = of_both | {"clearance": ["a"]}
         needed = names.get(self.cell.constraint, [])

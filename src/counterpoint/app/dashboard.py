@@ -20,7 +20,7 @@ from counterpoint.app.people import People
 from counterpoint.app.words import clipped
 from counterpoint.cli.answers import CERTIFICATE, as_json
 
-__all__ = ["Busy", "Cell", "Dashboard", "ExplainRequest", "answer_of"]
+__all__ = ["Busy", "Cell", "Dashboard", "ExplainRequest"]
 
 
 def _cell(value: Any) -> Any:
@@ -83,8 +83,6 @@ class Dashboard:
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
         self.names: list[str] = list(map(str, self.policy.features.names))
-        if people is not None:
-            _check_people(people, self.names)
         # Of people all columns are shown, and of data, which were not chosen for it, the model's.
         self.people = People(data[self.names] if people is None else people, self.names, model)
         self._explainer = lru_cache(16)(self._made)
@@ -112,32 +110,37 @@ class Dashboard:
             raise cp.InvalidInput("Expected a target: the policy has none. Send one.")
         return target
 
-    def ask(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, Sequence[int]]:
-        """Return answers, and the position of the row of each; all invalid is `InvalidInput`."""
+    def as_json(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, list[dict[str, Any]]]:
+        """Return answers, and each as JSON has it; all invalid is `InvalidInput`."""
         answers, rows = self.answers(request)
         if all(status is cp.Status.INVALID for status in answers.status):
             raise cp.InvalidInput(f"Row {rows[0]}: {answers[0].message}")
-        return answers, rows
+        entries = []
+        for answer, row in zip(answers, rows, strict=True):
+            message = clipped(answer.message)
+            certificate = {name: getattr(answer.certificate, name) for name in CERTIFICATE}
+            entry = as_json(str(answer.status), message, answer.changes, certificate)
+            entries.append({"row": row, **entry})
+        return answers, entries
 
     def answers(self, request: ExplainRequest) -> tuple[cp.Counterfactuals, Sequence[int]]:
         """Return answers, and the position of the row of each; a row may be invalid."""
-        explainer, X, seconds = self._prepared(request, request.n or 1)
+        explainer, X, options = self._prepared(request, request.n or 1)
         target = self.target(request)
         if request.n is None:
-            answers = explainer.explain(X, target, time_limit=seconds, progress=False)
-            return answers, range(len(X))
-        several = explainer.explain(X, target, n=request.n, time_limit=seconds, progress=False)
+            return explainer.explain(X, target, **options), range(len(X))
+        several = explainer.explain(X, target, n=request.n, **options)
         return several.answers, several.row.tolist()
 
     def trace(self, request: ExplainRequest, targets: Sequence[cp.Target]) -> cp.Path:
         """The answers to one target after the other."""
-        explainer, X, seconds = self._prepared(request, len(targets))
-        return explainer.trace(X, targets, time_limit=seconds, progress=False)
+        explainer, X, options = self._prepared(request, len(targets))
+        return explainer.trace(X, targets, **options)
 
     def _prepared(
         self, request: ExplainRequest, answers_a_row: int
-    ) -> tuple[cp.Explainer, list[Any], float]:
-        """Return the explainer, rows of the model's columns, and the seconds for each answer."""
+    ) -> tuple[cp.Explainer, list[Any], dict[str, Any]]:
+        """Return the explainer, rows of the model's columns, and the time that each answer has."""
         if len(request.rows) > self.rows:
             raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(request.rows)}.")
         for i, row in enumerate(request.rows):
@@ -148,45 +151,21 @@ class Dashboard:
                     "where the value is missing."
                 )
         X = [{name: row[name] for name in self.names} for row in request.rows]
-        additions = {"constraints": request.constraints, "cost": request.cost}
-        entries = {key: value for key, value in additions.items() if value is not None}
-        return self._explainer(json.dumps(entries)), X, self.seconds / len(X) / answers_a_row
+        cost = {} if request.cost is None else {"cost": request.cost}
+        additions = {"constraints": request.constraints, **cost}
+        options = {"time_limit": self.seconds / len(X) / answers_a_row, "progress": False}
+        return self._explainer(json.dumps(additions)), X, options
 
     def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
         """Return the model's prediction for each row, and its probabilities of labels, if any."""
         cells = {f: [row[f.name] for row in rows] for f in self.policy.features}
-        words = cp.Categorical
-        X: Any = {
-            f.name: c if isinstance(f, words) else np.array(c, float) for f, c in cells.items()
-        }
-        X, model = pd.DataFrame(X), self.model
+        is_kind = cp.Categorical
+        X: Any = pd.DataFrame(
+            {f.name: c if isinstance(f, is_kind) else np.array(c, float) for f, c in cells.items()}
+        )
+        model = self.model
         if isinstance(model, Pipeline) and len(model) > 1:  # what costs most is done once
             X, model = model[:-1].transform(X), model[-1]
         predict_proba = getattr(model, "predict_proba", None)
         probabilities = [[]] * len(rows) if predict_proba is None else predict_proba(X).tolist()
         return list(zip(model.predict(X).tolist(), probabilities, strict=True))
-
-
-def _check_people(people: Any, names: Sequence[str]) -> None:
-    """Refuse people of whom a column of the model is missing, or who are none."""
-    missing = [name for name in names if name not in people.columns]
-    if missing:
-        raise cp.InvalidInput(
-            f"The people to choose from have no column {missing[0]!r}; the model needs it."
-        )
-    if not len(people):
-        raise cp.InvalidInput("Expected at least one row of people to choose from; got none.")
-
-
-def answer_of(answer: cp.Counterfactual, row: int) -> dict[str, Any]:
-    """An answer as JSON has it; numbers that are not finite are null."""
-    return {
-        "row": row,
-        "status": str(answer.status),
-        "message": clipped(answer.message),
-        "changes": {
-            str(name): {"from": as_json(old), "to": as_json(new)}
-            for name, (old, new) in answer.changes.items()
-        },
-        "certificate": {name: as_json(getattr(answer.certificate, name)) for name in CERTIFICATE},
-    }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, final
 
+import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 import counterpoint as cp
-from counterpoint.app.dashboard import Cell, Dashboard, ExplainRequest, answer_of
+from counterpoint.app.dashboard import Cell, Dashboard, ExplainRequest
 
 __all__ = ["kserve"]
 
@@ -79,13 +80,11 @@ def kserve(dashboard: Dashboard) -> APIRouter:
     @routes.get(version)
     def metadata() -> dict[str, Any]:
         """The tensors that go in and come out."""
-        columns = [
-            {"name": f.name, "datatype": _datatype(f), "shape": [-1]}
-            for f in dashboard.policy.features
-        ]
-        outputs = [{"name": n, "datatype": "BYTES", "shape": [-1]} for n in OUTPUTS]
+        tensors = [(f.name, _datatype(f)) for f in dashboard.policy.features]
+        inputs = [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in tensors]
+        outputs = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in OUTPUTS]
         names = {"name": NAME, "versions": [VERSION], "platform": "counterpoint"}
-        return {**names, "inputs": columns, "outputs": outputs}
+        return {**names, "inputs": inputs, "outputs": outputs}
 
     @routes.post(f"{model}/infer")
     @routes.post(f"{version}/infer")
@@ -105,17 +104,12 @@ def _inferred(dashboard: Dashboard, request: Inference) -> dict[str, Any]:
     n = len(request.inputs[0].data)
     if len(columns) < len(request.inputs) or {*map(len, columns.values())} != {n}:
         raise cp.InvalidInput("Expected tensors of one length, each with a name of its own.")
-    cells = zip(*columns.values(), strict=True)
-    rows = [dict(zip(columns, row, strict=True)) for row in cells]
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    question = ExplainRequest(rows=rows, target=request.parameters.get("target"))
     with dashboard.turn():
-        answers, at = dashboard.ask(
-            ExplainRequest(rows=rows, target=request.parameters.get("target"))
-        )
-        entries = [answer_of(a, row) for a, row in zip(answers, at, strict=True)]
-    data = {"status": [entry["status"] for entry in entries], "answer": [*map(json.dumps, entries)]}
-    outputs = [
-        {"name": name, "shape": [n], "datatype": "BYTES", "data": data[name]} for name in names
-    ]
+        entries = dashboard.as_json(question)[1]
+    data = {"status": [e["status"] for e in entries], "answer": [*map(json.dumps, entries)]}
+    outputs = [{"name": k, "shape": [n], "datatype": "BYTES", "data": data[k]} for k in names]
     response = {"model_name": NAME, "model_version": VERSION, "outputs": outputs}
     return response if request.id is None else {**response, "id": request.id}
 
@@ -156,6 +150,5 @@ def _is_of(value: Any, datatype: str) -> bool:
         return False
     if datatype.startswith("FP"):
         return True
-    bits = int(datatype.partition("INT")[2])
-    least = 0 if datatype.startswith("U") else -(2 ** (bits - 1))
-    return isinstance(value, int) and least <= value < least + 2**bits
+    limits = np.iinfo(datatype.lower())
+    return isinstance(value, int) and limits.min <= value <= limits.max

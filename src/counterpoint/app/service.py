@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast, final
@@ -16,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import counterpoint as cp
-from counterpoint.app.dashboard import Busy, Cell, Dashboard, ExplainRequest, answer_of
+from counterpoint.app.dashboard import Busy, Cell, Dashboard, ExplainRequest
 from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
@@ -134,12 +133,11 @@ def service(dashboard: Dashboard) -> FastAPI:
             result = cp.recheck(
                 request.records, dashboard.model, accept_reported=request.accept_reported
             )
-        return Checked(
-            ok=result.ok,
-            problems=_first(result.problems),
-            proved=result.proved.tolist(),
-            reported=result.reported.tolist(),
-        )
+        problems = [clipped(problem) for problem in result.problems[:PROBLEMS]]
+        if len(result.problems) > PROBLEMS:  # a wrong file has one for each of its lines
+            problems.append(f"There are {len(result.problems) - PROBLEMS} more problems.")
+        proved, reported = result.proved.tolist(), result.reported.tolist()
+        return Checked(ok=result.ok, problems=problems, proved=proved, reported=reported)
 
     static = Path(__file__).with_name("static")
     app.mount("/static", StaticFiles(directory=static))
@@ -149,22 +147,13 @@ def service(dashboard: Dashboard) -> FastAPI:
 
 
 def _explained(dashboard: Dashboard, request: ExplainRequest) -> Answers:
-    answers, rows = dashboard.ask(request)
-    entries = [answer_of(a, row) for a, row in zip(answers, rows, strict=True)]
+    answers, entries = dashboard.as_json(request)
     if request.records:
         for entry, answer in zip(entries, answers, strict=True):
             entry["record"] = answer.to_record()
     if len(request.rows) == 1 and (why := answers[0].conflict) is not None:
         entries[0]["conflict"] = str(why)
     return Answers(answers=cast("Any", entries), summary=answers.summary())
-
-
-def _first(problems: Sequence[str]) -> list[str]:
-    """Return so many problems, and of how many: a wrong file has one for each of its lines."""
-    sentences = [clipped(problem) for problem in problems[:PROBLEMS]]
-    if len(problems) > PROBLEMS:
-        sentences.append(f"There are {len(problems) - PROBLEMS} more problems.")
-    return sentences
 
 
 # Faults, in sentences; what is sent back never quotes more than its place
@@ -187,14 +176,12 @@ def _http_error(request: Request, error: Any) -> Response:
 
 
 def _refused(request: Request, error: Any) -> Response:
+    path, sentence = request.url.path, str(error)
     if isinstance(error, Busy):
-        answer = refusal(503, str(error), request.url.path)
-        answer.headers["Retry-After"] = "5"
-        return answer
+        return refusal(503, sentence, path, {"Retry-After": "5"})
     failed = isinstance(error, cp.SolverFailure | cp.ReaderMismatch)
-    is_page = request.url.path.startswith("/desk/")
-    sentence = readable(str(error)) if is_page else str(error)
-    return refusal(500 if failed else 422, sentence, request.url.path)
+    sentence = readable(sentence) if path.startswith("/desk/") else sentence
+    return refusal(500 if failed else 422, sentence, path)
 
 
 def _broken(request: Request, _: Exception) -> Response:

@@ -20,10 +20,9 @@ from counterpoint.cli.files import require_file
 from counterpoint.cli.groups import groups
 from counterpoint.cli.letter import letter
 from counterpoint.cli.models import models
-from counterpoint.cli.options import sections_of, with_options
+from counterpoint.cli.options import as_options, sections_of, with_options
 from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
-from counterpoint.cli.words import as_options
 
 __all__ = ["app", "main"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, final
@@ -57,10 +57,8 @@ class Listing:
         """One answer to each row, or several."""
         if isinstance(answers, cp.Counterfactuals):
             return cls(X, answers, {"row": np.arange(len(X))}, answers.summary())
-        rows = X.iloc[answers.row].reset_index(drop=True)
-        return cls(
-            rows, answers.answers, {"row": answers.row, "rank": answers.rank}, answers.summary()
-        )
+        rows, places = X.iloc[answers.row], {"row": answers.row, "rank": answers.rank}
+        return cls(rows.reset_index(drop=True), answers.answers, places, answers.summary())
 
     def title(self, k: int) -> str:
         """Name an answer by its row, its rank if there are several, and its status."""
@@ -90,23 +88,14 @@ class Listing:
 
     def lines(self, *, reasons: bool) -> Iterator[str]:
         """Yield a JSON object for each answer: row, rank if there are several, status and so on."""
-        changes = self._changes()
+        report, changes = self.answers.report().to_dict("records"), self._changes()
         why = self._reasons() if reasons else [None] * len(self.X)
-        for i, line in enumerate(self.answers.report().to_dict("records")):
-            record = {
-                **{name: int(place[i]) for name, place in self.places.items()},
-                "status": line["status"],
-                "message": line["message"],
-                "changes": {
-                    name: {"from": as_json(a), "to": as_json(b)}
-                    for name, (a, b) in changes[i].items()
-                },
-                "certificate": {key: as_json(line[key]) for key in CERTIFICATE},
-            }
-            reason = why[i]
+        for i, (line, pairs, reason) in enumerate(zip(report, changes, why, strict=True)):
+            place = {name: int(values[i]) for name, values in self.places.items()}
+            record = place | as_json(line["status"], line["message"], pairs, line)
             if reason is not None:
                 fields = ("constraints", "relaxations", "attainable")
-                record["reason"] = {name: as_json(getattr(reason, name)) for name in fields}
+                record["reason"] = {name: _finite(getattr(reason, name)) for name in fields}
             yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
@@ -128,8 +117,25 @@ class Listing:
         ]
 
 
-def as_json(value: Any) -> Any:
-    """Return a cell as JSON has it: numbers that are not finite are null."""
+def as_json(
+    status: str,
+    message: str,
+    changes: Mapping[Any, tuple[Any, Any]],
+    certificate: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return an answer as JSON has it: numbers that are not finite are null."""
+    return {
+        "status": status,
+        "message": message,
+        "changes": {
+            str(name): {"from": _finite(old), "to": _finite(new)}
+            for name, (old, new) in changes.items()
+        },
+        "certificate": {name: _finite(certificate[name]) for name in CERTIFICATE},
+    }
+
+
+def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -157,11 +163,20 @@ def show_answer(
     Numbers are rounded to where the model still agrees, unless all digits are asked for. Return
     whether any was. ``best`` is what an answer is called that is proved to be optimal.
     """
+    from rich import box
+    from rich.table import Table
+
     out.print(title, style="bold")
-    answer_in_digits = answer if exact or not answer.found else answer.rounded(DIGITS)
+    rounded = answer if exact or not answer.found else answer.rounded(DIGITS)
     if answer.changes:
-        _show_changes(out, answer_in_digits.changes, exact=exact)
-        out.print(_certificate(answer.certificate, answer_in_digits.certificate, best))
+        table = Table(box=box.ROUNDED, border_style="dim")
+        table.add_column("feature", overflow="fold")
+        table.add_column("now", justify="right", overflow="fold")
+        table.add_column("instead", justify="right", style="bold green", overflow="fold")
+        for name, (before, after) in rounded.changes.items():
+            table.add_row(str(name), *_cells(before, after, exact=exact))
+        out.print(table)
+        out.print(_certificate(answer.certificate, rounded.certificate, best))
         if answer.certificate.guarantee is not cp.Guarantee.NONE:
             _show(out, answer.message)
     else:
@@ -169,7 +184,13 @@ def show_answer(
     if reason and answer.conflict is not None:
         _show_conflict(out, answer.conflict)
     out.print()
-    return answer_in_digits.changes != answer.changes
+    return rounded.changes != answer.changes
+
+
+def _cells(*values: Any, exact: bool) -> list[str]:
+    """Return values in few digits, unless these look alike."""
+    few = [f"{v:.6g}" if isinstance(v, float) and not exact else str(v) for v in values]
+    return few if len({*few}) > 1 else [*map(str, values)]
 
 
 def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
@@ -177,26 +198,6 @@ def _show(out: Console, sentence: str, first: str = "", then: str | None = None)
     then = first if then is None else then
     for line in wrap(sentence, out.width, initial_indent=first, subsequent_indent=then):
         out.print(line)
-
-
-def _show_changes(out: Console, changes: dict[Hashable, tuple[Any, Any]], *, exact: bool) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.ROUNDED, border_style="dim")
-    table.add_column("feature", overflow="fold")
-    table.add_column("now", justify="right", overflow="fold")
-    table.add_column("instead", justify="right", style="bold green", overflow="fold")
-    for name, (before, after) in changes.items():
-        old, new = _cell(before, exact=exact), _cell(after, exact=exact)
-        if old == new:  # in few digits they look alike
-            old, new = str(before), str(after)
-        table.add_row(str(name), old, new)
-    out.print(table)
-
-
-def _cell(value: Any, *, exact: bool) -> str:
-    return f"{value:.6g}" if isinstance(value, float) and not exact else str(value)
 
 
 def _show_conflict(out: Console, conflict: cp.Conflict) -> None:

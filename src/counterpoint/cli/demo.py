@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -143,7 +143,7 @@ def _heading(out: Console, text: str) -> None:
     out.print()
 
 
-def _facts(out: Console, facts: dict[str, Sequence[str]]) -> None:
+def _facts(out: Console, facts: Mapping[str, Sequence[str]]) -> None:
     """Print a name at the left, and its lines beside it."""
     from rich.table import Table
 

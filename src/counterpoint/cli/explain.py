@@ -14,9 +14,8 @@ import typer
 import counterpoint as cp
 from counterpoint.cli.answers import CHEAPEST, Listing, console, plain, show_answer, show_total
 from counterpoint.cli.files import check_out, write
-from counterpoint.cli.options import Count, Effort, NotNegative, Salt
+from counterpoint.cli.options import Count, Effort, NotNegative, Salt, as_options
 from counterpoint.cli.question import Question, Source, Wish, labels_of
-from counterpoint.cli.words import as_options
 
 __all__ = ["batch", "explain", "inspect"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import counterpoint as cp
 
@@ -27,11 +27,7 @@ __all__ = [
     "write",
 ]
 
-FORMATS = (".csv", ".parquet", ".jsonl")
 STDOUT = Path("-")
-
-
-# Rows
 
 
 def read_rows(path: Path) -> pd.DataFrame:
@@ -44,8 +40,6 @@ def read_rows(path: Path) -> pd.DataFrame:
     MissingExtra
         If reading it needs a package that is not installed.
     """
-    import pandas as pd
-
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         sheet = suffix in (".xlsx", ".xls", ".ods")
@@ -54,22 +48,17 @@ def read_rows(path: Path) -> pd.DataFrame:
             f"Expected rows in a .csv, .parquet or .jsonl file; got {path.name}.{advice}"
         )
     require_file(path)
-    if suffix == ".parquet":
-        _need_parquet(path)
-    readers: dict[str, Callable[[Path], pd.DataFrame]]
-    readers = {".csv": _read_csv, ".parquet": pd.read_parquet, ".jsonl": _read_lines}
     try:
-        frame = readers[suffix](path)
+        return FORMATS[suffix](path).reset_index(drop=True)
+    except cp.CounterpointError:
+        raise
     except UnicodeDecodeError:
         raise cp.InvalidInput(
             f"{path.name} is not in UTF-8. Save it as that; a spreadsheet calls it 'CSV UTF-8'."
         ) from None
     except (ValueError, OSError) as error:
-        if isinstance(error, cp.CounterpointError):
-            raise
         reason = " ".join(str(error).split()).removesuffix(".")
         raise cp.InvalidInput(f"{path.name} cannot be read: {reason}.") from error
-    return frame.reset_index(drop=True)
 
 
 def require_file(path: Path) -> None:
@@ -125,18 +114,22 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def _note_decimal_commas(name: str, frame: pd.DataFrame) -> None:
-    import pandas as pd
-
-    for column in frame:
-        cells = frame[column].dropna()
-        if pd.api.types.is_numeric_dtype(cells) or cells.empty:
-            continue
-        if cells.astype(str).str.fullmatch(DECIMAL_COMMA).all():
+    texts = frame.select_dtypes(exclude=["number", "bool"])
+    for column in texts:
+        cells = texts[column].dropna().astype(str)
+        if len(cells) and cells.str.fullmatch(DECIMAL_COMMA).all():
             warnings.warn(
                 f"{name}: column {column!r} has numbers with a decimal comma, such as "
                 f"{cells.iloc[0]}, which are read as text. Write points.",
                 stacklevel=2,
             )
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    _need_parquet(path)
+    return pd.read_parquet(path)
 
 
 def _need_parquet(path: Path) -> None:
@@ -153,31 +146,35 @@ def _read_lines(path: Path) -> pd.DataFrame:
     """Read rows of JSON lines: pandas would not say which line is wrong, nor keep all types."""
     import pandas as pd
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
+        place = f"{path.name}, line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line) if line.strip() else {}
         except json.JSONDecodeError as error:
-            raise cp.InvalidInput(f"{path.name}, line {number}, is not JSON: {error}.") from error
+            raise cp.InvalidInput(f"{place}, is not JSON: {error}.") from error
         except RecursionError:
             raise cp.InvalidInput(
-                f"{path.name}, line {number}: lists stand in one another too deeply; expected an "
-                "object of column names and values."
+                f"{place}: lists stand in one another too deeply; expected an object of column "
+                "names and values."
             ) from None
         if not isinstance(row, dict):
             raise cp.InvalidInput(
-                f"{path.name}, line {number}: expected an object of column names and values; "
-                f"got {line.strip()[:40]}."
+                f"{place}: expected an object of column names and values; got {line.strip()[:40]}."
             )
-        rows.append(row)
+        if line.strip():
+            rows.append(row)
     if not rows:
         raise cp.InvalidInput(f"{path.name} has no rows.")
     return pd.DataFrame(rows)
 
 
-# What is written
+FORMATS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".jsonl": _read_lines,
+}
+"""Endings of files of rows, and what reads them."""
 
 
 def check_out(out: Path | None, *inputs: Path | None) -> None:
@@ -206,24 +203,26 @@ def write(
 
     JSON lines are those of the table by default. A file is written completely or not at all.
     """
-    if lines is None:
 
-        def lines() -> list[str]:
-            return [table().to_json(orient="records", lines=True, force_ascii=False)]
+    def write_lines(file: TextIO) -> None:
+        if lines is not None:
+            file.writelines(lines())
+        else:
+            file.write(table().to_json(orient="records", lines=True, force_ascii=False))
 
     if out == STDOUT:
-        sys.stdout.writelines(lines())
+        write_lines(sys.stdout)
         return "standard output"
     temporary = out.with_name(f".{out.name}.part")
     try:
         try:
-            if out.suffix == ".jsonl":
-                with temporary.open("w", encoding="utf-8") as file:
-                    file.writelines(lines())
-            elif out.suffix == ".csv":
+            if out.suffix == ".csv":
                 _without_formulas(table()).to_csv(temporary, index=False)
-            else:
+            elif out.suffix == ".parquet":
                 table().to_parquet(temporary, index=False)
+            else:
+                with temporary.open("w", encoding="utf-8") as file:
+                    write_lines(file)
             temporary.replace(out)
         finally:
             temporary.unlink(missing_ok=True)
@@ -255,11 +254,12 @@ def with_formulas(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _is_formula(text: str) -> bool:
-    return bool(FORMULA.match(text)) and not NUMBER.fullmatch(text)
+def _is_formula(cell: Any) -> bool:
+    return bool(FORMULA.match(cell)) and not NUMBER.fullmatch(cell)
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """Change all texts of a table, names of columns too."""
 
     def changed(cell: Any) -> Any:
         return change(cell) if isinstance(cell, str) else cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -97,51 +97,56 @@ class Trust:
         UnsupportedModel
             If it holds what is not trusted in a model that could not be explained anyway.
         """
+        import pickle
+
+        import joblib
+
         require_file(path)
-        if path.suffix == ".skops":
-            return _load_skops(path, self.trust or (), trust_size=self.trust_size)
-        if path.suffix not in (".pkl", ".pickle", ".joblib"):
+        is_skops = path.suffix == ".skops"
+        if not (is_skops or path.suffix in (".pkl", ".pickle", ".joblib")):
             advice = "Save yours with skops.io.dump(model, 'model.skops')."
             if path.suffix in FORMATS:
                 advice = "The model comes first, then its rows."
             raise cp.InvalidInput(f"Expected a model in a .skops file; got {path.name}. {advice}")
-        if not self.trust_pickle:
+        if not (is_skops or self.trust_pickle):
             raise cp.InvalidInput(
                 f"{path.name} is a pickle, and loading a pickle can run any program that its "
                 "author put in. Save the model with skops.io.dump(model, 'model.skops') instead; "
                 "if you know where the file comes from, add --trust-pickle."
             )
-        import pickle
-
-        import joblib
-
         try:
-            return joblib.load(path)
+            return self._load_skops(path) if is_skops else joblib.load(path)
         except (*BROKEN, pickle.UnpicklingError) as error:
-            raise cp.InvalidInput(f"{path.name} is not a readable pickle: {error}.") from error
+            if isinstance(error, cp.CounterpointError):
+                raise
+            kind = "skops file" if is_skops else "pickle"
+            raise cp.InvalidInput(f"{path.name} is not a readable {kind}: {error}.") from error
 
+    def _load_skops(self, path: Path) -> Any:
+        from skops import io
 
-def _load_skops(path: Path, trust: Sequence[str], *, trust_size: bool) -> Any:
-    from skops import io
+        from counterpoint.cli.indices import check_indices
 
-    from counterpoint.cli.indices import check_indices
-
-    _refuse_broad_trust(trust)
-    try:
-        if not trust_size:
+        trusted = self.trust or []
+        for name in trusted:
+            if name in ("builtins", *sys.stdlib_module_names):
+                raise cp.InvalidInput(
+                    f"--trust {name} would let a file call anything that Python can do. Name the "
+                    "one type that you trust."
+                )
+        if not self.trust_size:
             _refuse_bomb(path)
-        untrusted = io.get_untrusted_types(file=path)
-        unknown = [name for name in untrusted if not (_is_safe(name) or _is_trusted(name, trust))]
-        if not unknown:
-            model = io.load(path, trusted=untrusted)
-            check_indices(model)
-            return model
-        _refuse_unreadable(path)
-    except BROKEN as error:
-        if isinstance(error, cp.CounterpointError):
-            raise
-        raise cp.InvalidInput(f"{path.name} is not a readable skops file: {error}.") from error
-    raise _untrusted(path.name, unknown)
+        types = io.get_untrusted_types(file=path)
+        prefixes = tuple(f"{entry}." for entry in trusted)
+        unknown = [
+            name for name in types if not (_is_safe(name) or f"{name}.".startswith(prefixes))
+        ]
+        if unknown:
+            _refuse_unreadable(path)
+            raise _untrusted(path.name, unknown)
+        model = io.load(path, trusted=types)
+        check_indices(model)
+        return model
 
 
 def _is_safe(name: str) -> bool:
@@ -151,28 +156,14 @@ def _is_safe(name: str) -> bool:
     return thing in SAFE.get(module, ())
 
 
-def _is_trusted(name: str, trust: Sequence[str]) -> bool:
-    return any(name == entry or name.startswith(f"{entry}.") for entry in trust)
-
-
-def _refuse_broad_trust(trust: Sequence[str]) -> None:
-    """Raise if a module of Python itself is to be trusted, whose functions can do anything."""
-    for name in trust:
-        if name in ("builtins", *sys.stdlib_module_names):
-            raise cp.InvalidInput(
-                f"--trust {name} would let a file call anything that Python can do. Name the one "
-                "type that you trust."
-            )
-
-
 def _untrusted(file: str, unknown: Sequence[str]) -> cp.InvalidInput:
     """Return the error that names unknown types, and packages for those of a known one."""
     from counterpoint.models import packages
 
     supported = packages()
-    names = {name.partition(".")[0] for name in unknown}
-    short = {package for package in names if package in supported}
-    entries = [*sorted(short), *(t for t in unknown if t.partition(".")[0] not in short)]
+    entries = dict.fromkeys(
+        package if (package := name.partition(".")[0]) in supported else name for name in unknown
+    )
     options = " ".join(f"--trust {entry}" for entry in entries)
     return cp.InvalidInput(
         f"{file} holds types that could run code of their own: {', '.join(unknown)}. If you know "
@@ -193,8 +184,9 @@ def _refuse_bomb(path: Path) -> None:
         node = nodes.pop()
         if isinstance(node, dict):
             size += sizes.get(str(node.get("file")), 0)
-        if isinstance(node, dict | list):
-            nodes += node.values() if isinstance(node, dict) else node
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
     if size > most:
         raise cp.InvalidInput(
             f"{path.name} has {plain(path.stat().st_size / 1e6)} MB, and takes about "
@@ -207,17 +199,10 @@ def _refuse_unreadable(path: Path) -> None:
     """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
     from counterpoint.models import require_reader
 
-    for module, name in _last_step(json.loads(ZipFile(path).read("schema.json"))):
-        if module.startswith("sklearn."):
-            kind = getattr(import_module(module), name)
-            if hasattr(kind, "predict"):
-                require_reader(kind)
-
-
-def _last_step(node: Any) -> Iterator[tuple[str, str]]:
-    """Module and class of what a file holds; of a pipeline, of its last step."""
-    module, name = node["__module__"], node["__class__"]
-    if name == "Pipeline":
-        yield from _last_step(node["content"]["content"]["steps"]["content"][-1]["content"][-1])
-    else:
-        yield module, name
+    node = json.loads(ZipFile(path).read("schema.json"))
+    while node["__class__"] == "Pipeline":  # its last step decides
+        node = node["content"]["content"]["steps"]["content"][-1]["content"][-1]
+    if node["__module__"].startswith("sklearn."):
+        kind = getattr(import_module(node["__module__"]), node["__class__"])
+        if hasattr(kind, "predict"):
+            require_reader(kind)

@@ -79,12 +79,17 @@ def models() -> None:
 def readable() -> dict[str, list[tuple[str, str, str]]]:
     """Return by section the name of each class, its package, and a line about it."""
     from counterpoint.models import LastLayer
+    from counterpoint.models.dispatch import inputs_of, named_readers, read_step
 
     entries: dict[str, list[tuple[str, str, str]]] = {section: [] for section in SECTIONS}
-    for name, kind in _of_scikit_learn():
-        for section in _sections(name, kind):
-            entries[section].append((name, "scikit-learn", _line(name, kind)))
-    for package, name, is_step in _by_name():
+    for section, name, kind in _of_scikit_learn():
+        entries[section].append((name, "scikit-learn", _line(name, kind)))
+    by_name = {
+        (package, name, question is read_step)
+        for question, package, name in named_readers()
+        if question is not inputs_of
+    }
+    for package, name, is_step in by_name:
         regresses = name.endswith("Regressor") or name == "Scorecard"
         section = SECTIONS[3] if is_step else SECTIONS[1 if regresses else 0]
         entries[section].append((name, package, _line(name, None)))
@@ -92,40 +97,24 @@ def readable() -> dict[str, list[tuple[str, str, str]]]:
     return entries
 
 
-def _of_scikit_learn() -> Iterator[tuple[str, type]]:
+def _of_scikit_learn() -> Iterator[tuple[str, str, type]]:
+    """Yield section, name and class of all that is read."""
+    from sklearn.base import ClassifierMixin
     from sklearn.utils import all_estimators
 
     from counterpoint.models.dispatch import finish, has_reader, read, read_step
     from counterpoint.models.estimators import NOT_READ
 
     for name, kind in all_estimators():
-        answered = any(has_reader(question, kind) for question in (read, finish, read_step))
-        if answered and (kind not in NOT_READ or has_reader(finish, kind)):
-            yield name, kind
-
-
-def _by_name() -> set[tuple[str, str, bool]]:
-    from counterpoint.models.dispatch import inputs_of, named_readers, read_step
-
-    return {
-        (package, name, question is read_step)
-        for question, package, name in named_readers()
-        if question is not inputs_of
-    }
-
-
-def _sections(name: str, kind: type) -> Iterator[str]:
-    from sklearn.base import ClassifierMixin
-
-    from counterpoint.models.dispatch import finish, has_reader, read, read_step
-
-    if name in AROUND:
-        yield SECTIONS[2]
-        return
-    if has_reader(read, kind) or has_reader(finish, kind):
-        yield SECTIONS[0 if issubclass(kind, ClassifierMixin) else 1]
-    if has_reader(read_step, kind):
-        yield SECTIONS[3]
+        is_model = has_reader(finish, kind) or (kind not in NOT_READ and has_reader(read, kind))
+        is_step = kind not in NOT_READ and has_reader(read_step, kind)
+        if name in AROUND and (is_model or is_step):
+            yield SECTIONS[2], name, kind
+            continue
+        if is_model:
+            yield SECTIONS[0 if issubclass(kind, ClassifierMixin) else 1], name, kind
+        if is_step:
+            yield SECTIONS[3], name, kind
 
 
 def _line(name: str, kind: Any) -> str:

@@ -1,4 +1,4 @@
-"""Options of commands: read from their signatures, and told in their docstrings."""
+"""Options of commands: read from signatures and docstrings; sentences of the library with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, final, get_args, get_origin
 
 import typer
 
-__all__ = ["Count", "Effort", "NotNegative", "Salt", "sections_of", "with_options"]
+__all__ = ["Count", "Effort", "NotNegative", "Salt", "as_options", "sections_of", "with_options"]
 
 Count = Annotated[int, typer.Option(min=1)]
 NotNegative = Annotated[int, typer.Option(min=0)]
@@ -103,3 +103,20 @@ def _described(
         settings.param_decls = (f"--{parameter.name.replace('_', '-')}",)
     annotation: Any = Annotated[kind, settings]
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=annotation)
+
+
+PYTHON = {
+    r"Pass data= \(--data\), or a cost such as cp\.Manhattan\(\) \(\[cost\] in a policy file\), "
+    "which weighs all features alike": "Say --data with rows like those the model was fitted on, "
+    "or write [cost] in a policy file",
+    r"pass extrapolate=True to lift it": "--extrapolate lifts it",
+    r"\b([a-z_]+)=(?=[\s,:;)]|\.(?!\.))": r"--\1",
+}
+"""What the library says to those who call it from Python, and what it is called here."""
+
+
+def as_options(sentence: str) -> str:
+    """Return a sentence with options in the place of parameters."""
+    for pattern, words in PYTHON.items():
+        sentence = re.sub(pattern, words, sentence)
+    return sentence

@@ -14,8 +14,8 @@ import typer
 import counterpoint as cp
 from counterpoint.app import make_app
 from counterpoint.cli.files import read_rows
-from counterpoint.cli.model_files import Trust
 from counterpoint.cli.options import Count
+from counterpoint.cli.question import Source
 
 __all__ = ["serve"]
 
@@ -24,10 +24,7 @@ TOKEN = "COUNTERPOINT_TOKEN"  # noqa: S105 (the name of a variable)
 
 
 def serve(
-    model: Path,
-    trusted: Trust,
-    data: Annotated[Path, typer.Option()],
-    spec: Path | None = None,
+    source: Source,
     people: Path | None = None,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8765,
@@ -42,12 +39,6 @@ def serve(
 
     Parameters
     ----------
-    model : MODEL
-        The fitted model: a .skops file.
-    data : TRAIN
-        Rows like those the model was fitted on (.csv, .parquet, .jsonl).
-    spec : POLICY
-        A policy file (.toml, .json): target, cost, constraints, features.
     people : ROWS
         The rows that the page offers; without it, those of --data.
     host : HOST
@@ -69,22 +60,15 @@ def serve(
     --------
     counterpoint serve model.skops --data train.csv --spec policy.toml
     """
-    problem = cp.Problem() if spec is None else cp.Problem.load(spec)
-    loaded = trusted.load(model)
-    train = read_rows(data)
+    model, train, problem = source.loaded()
+    if train is None:
+        raise cp.InvalidInput("Expected --data, whose rows the page offers; got none.")
+    limits: dict[str, Any] = {"rows": rows, "seconds": seconds, "size": size}
     token = None
     if host not in LOOPBACK:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
-    app = make_app(
-        loaded,
-        train,
-        problem,
-        people=None if people is None else read_rows(people),
-        token=token,
-        rows=rows,
-        seconds=seconds,
-        size=size,
-    )
+    shown = None if people is None else read_rows(people)
+    app = make_app(model, train, problem, people=shown, token=token, **limits)
     import uvicorn
 
     from counterpoint.app.connections import MOST_IDLE, Connection

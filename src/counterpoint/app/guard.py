@@ -34,14 +34,16 @@ HEADERS = {
 }
 
 
-def refusal(status: int, sentence: str, path: str = "") -> Response:
+def refusal(
+    status: int, sentence: str, path: str = "", headers: dict[str, str] | None = None
+) -> Response:
     """Return a sentence for a client, cut where it is long; what UTF-8 cannot hold is replaced.
 
     Under ``/v2`` it stands where the open inference protocol has it, too.
     """
     text = clipped(sentence).encode("utf-8", "replace").decode()
-    is_v2 = path == "/v2" or path.startswith("/v2/")
-    return JSONResponse({"detail": text, **({"error": text} if is_v2 else {})}, status)
+    is_v2 = f"{path}/".startswith("/v2/")
+    return JSONResponse({"detail": text, **({"error": text} if is_v2 else {})}, status, headers)
 
 
 @final
@@ -55,17 +57,14 @@ class Guard:
     def __init__(
         self, app: ASGIApp, token: str | None, hosts: Collection[str], *, size: int, seconds: float
     ) -> None:
-        self.app = app
-        self.token = token
-        self.hosts = frozenset(hosts)
-        self.size = size
-        self.seconds = seconds
+        self.app, self.token, self.hosts = app, token, frozenset(hosts)
+        self.size, self.seconds = size, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
         if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
             return
         start = perf_counter()
         entry: dict[str, Any] = {"status": 500, "bytes": 0}
@@ -76,53 +75,47 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        responder: ASGIApp | None = self._early_response(scope)
-        if responder is None:
+        try:
+            responder: ASGIApp | None = self._early_response(scope)
             # A health check sends no body, and does not wait for one to be read.
-            body = b"" if scope["path"] == OPEN else await self._body(scope, receive)
-            if isinstance(body, bytes):
+            body: bytes | Response = b""
+            if responder is None and scope["path"] != OPEN:
+                body = await self._body(scope, receive)
+            if isinstance(body, Response):
+                responder = body
+            elif responder is None:
                 entry["bytes"] = len(body)
                 responder, receive = self.app, _replayed(body, receive)
-            else:
-                responder = body
-        try:
             await responder(scope, receive, sent)
         finally:
-            self._log(scope, entry, start)
-
-    @staticmethod
-    def _log(scope: Scope, entry: dict[str, Any], start: float) -> None:
-        entry["route"] = getattr(scope.get("route"), "path", None)  # not what was sent
-        entry["ms"] = round(1e3 * (perf_counter() - start), 1)
-        LOG.info("answered", extra={"request": {"method": scope["method"], **entry}})
+            entry["route"] = getattr(scope.get("route"), "path", None)  # not what was sent
+            entry["ms"] = round(1e3 * (perf_counter() - start), 1)
+            LOG.info("answered", extra={"request": {"method": scope["method"], **entry}})
 
     def _early_response(self, scope: Scope) -> Response | None:
         """Return a refusal, or the redirect that stores the token; None if the app may answer."""
-        headers = Headers(scope=scope)
+        headers, path = Headers(scope=scope), scope["path"]
         if self.token is None:
-            host = re.sub(r":\d*$", "", headers.get("host", ""))
-            if host in self.hosts:
+            if re.sub(r":\d*$", "", headers.get("host", "")) in self.hosts:
                 return None
-            sentence = "This service answers this machine alone, as localhost."
-            return refusal(421, sentence, scope["path"])
-        if scope["path"] == OPEN and scope["method"] in ("GET", "HEAD"):
+            return refusal(421, "This service answers this machine alone, as localhost.", path)
+        if path == OPEN and scope["method"] in ("GET", "HEAD"):
             return None
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if token and scope["path"] == "/" and self._fits(token):
+        if token and path == "/" and self._fits(token):
             redirect = RedirectResponse("/", 303)
             redirect.set_cookie(COOKIE, token, httponly=True, samesite="strict")
             return redirect
         kind, _, credentials = headers.get("authorization", "").partition(" ")
         if self._fits(credentials if kind.lower() == "bearer" else _cookie(headers)):
             return None
-        unauthorized = refusal(
+        return refusal(
             401,
             "This needs the token that the service was started with: open the page with "
             "/?token=..., or send the header 'Authorization: Bearer ...'.",
-            scope["path"],
+            path,
+            {"WWW-Authenticate": "Bearer"},
         )
-        unauthorized.headers["WWW-Authenticate"] = "Bearer"
-        return unauthorized
 
     def _fits(self, token: str) -> bool:
         return secrets.compare_digest(token.encode(), (self.token or "").encode())
@@ -132,26 +125,25 @@ class Guard:
         # Up to 16 times as much is read and thrown away, for clients that listen for an answer only
         # after they have sent everything.
         path, most = scope["path"], 16 * self.size
-        sentence = f"The request is larger than {self.size} bytes; send fewer rows."
-        large = refusal(413, sentence, path)
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
             return refusal(400, "The header Content-Length is not a number.", path)
-        if int(length) > most:
-            return large
-        body, received = bytearray(), 0
-        with anyio.move_on_after(self.seconds):
-            while received <= most:
+        body, received, more = bytearray(), int(length) if int(length) > most else 0, True
+        with anyio.move_on_after(self.seconds) as patience:
+            while more and received <= most:
                 message = await receive()
                 chunk = message.get("body", b"")
                 received += len(chunk)
                 if received <= self.size:
                     body += chunk
-                if not message.get("more_body"):
-                    return bytes(body) if received <= self.size else large
-            return large
-        sentence = f"The request did not arrive within {self.seconds:g} seconds."
-        return refusal(408, sentence, path)
+                more = message.get("more_body", False)
+        if patience.cancelled_caught:
+            sentence = f"The request did not arrive within {self.seconds:g} seconds."
+            return refusal(408, sentence, path)
+        if received > self.size:
+            sentence = f"The request is larger than {self.size} bytes; send fewer rows."
+            return refusal(413, sentence, path)
+        return bytes(body)
 
 
 def _cookie(headers: Headers) -> str:

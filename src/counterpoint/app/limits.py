@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -38,44 +37,37 @@ class SliderLimits:
     """
 
     name: str
-    low: float = -math.inf
-    high: float = math.inf
-    fall: float = math.inf
-    rise: float = math.inf
-    lowest: float = -math.inf
-    highest: float = math.inf
-    step: float = 1.0
+    low: float
+    high: float
+    fall: float
+    rise: float
+    lowest: float
+    highest: float
+    step: float
 
     @classmethod
     def of(
         cls, feature: cp.Continuous | cp.Integer | cp.Categorical, policy: cp.Explainer
     ) -> SliderLimits:
         """Return the limits that constraints put on a feature alone."""
-        name = feature.name
-        rules = (*policy.constraints, *policy.implied)
-        bounds = [rule for rule in rules if isinstance(rule, cp.Bounds) and rule.feature == name]
-        directions = {
-            rule.direction
-            for rule in rules
-            if isinstance(rule, cp.Monotone) and rule.feature == name
-        }
-        lowest, highest = _observed(feature, rules)
-        return cls(
-            name=str(name),
-            low=max([rule.low for rule in bounds], default=-math.inf),
-            high=min([rule.high for rule in bounds], default=math.inf),
-            fall=min(
-                [rule.fall for rule in bounds] + [0.0] * ("increasing" in directions),
-                default=math.inf,
-            ),
-            rise=min(
-                [rule.rise for rule in bounds] + [0.0] * ("decreasing" in directions),
-                default=math.inf,
-            ),
-            lowest=lowest,
-            highest=highest,
-            step=_step(feature),
-        )
+        name, inf = feature.name, math.inf
+        observed = None if isinstance(feature, cp.Categorical) else feature.observed
+        low, high, fall, rise, lowest, highest = -inf, inf, inf, inf, -inf, inf
+        for rule in (*policy.constraints, *policy.implied):
+            if isinstance(rule, cp.Bounds) and rule.feature == name:
+                low, high = max(low, rule.low), min(high, rule.high)
+                fall, rise = min(fall, rule.fall), min(rise, rule.rise)
+            elif isinstance(rule, cp.Monotone) and rule.feature == name:
+                is_up = rule.direction == "increasing"
+                fall, rise = (0.0, rise) if is_up else (fall, 0.0)
+            elif isinstance(rule, cp.WithinObserved) and name in (rule.features or (name,)):
+                stated = [bounds for bounds in rule.stated if bounds.feature == name]
+                if observed and not any(math.isfinite(bounds.low) for bounds in stated):
+                    lowest = observed[0]
+                if observed and not any(math.isfinite(bounds.high) for bounds in stated):
+                    highest = observed[1]
+        unit = float(feature.step) if isinstance(feature, cp.Integer) else 0.0
+        return cls(str(name), low, high, fall, rise, lowest, highest, _slider_step(unit, observed))
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -86,32 +78,26 @@ class SliderLimits:
     def is_slider(self) -> bool:
         """Return whether both ends are known, and differ."""
         low, high = self.ends
-        return math.isfinite(low) and math.isfinite(high) and low < high
+        return -math.inf < low < high < math.inf
 
     def __str__(self) -> str:
         """Say it in words, such as ``may be 1 to 60, may only rise``."""
-        low, high = self.ends
-        clauses = []
-        if math.isfinite(low) and math.isfinite(high):
-            clauses.append(f"may be {number(low)} to {number(high)}")
-        elif math.isfinite(low) or math.isfinite(high):
-            end = f"at least {number(low)}" if math.isfinite(low) else f"at most {number(high)}"
-            clauses.append(f"may be {end}")
-        clauses += self._moves()
-        return ", ".join(clauses)
-
-    def _moves(self) -> list[str]:
+        low, high = (number(end) if math.isfinite(end) else "" for end in self.ends)
+        clauses = [f"may be {low} to {high}"] if low and high else []
+        if not clauses and (low or high):
+            clauses = [f"may be at least {low}" if low else f"may be at most {high}"]
         fall, rise = (
             f"by at most {number(m)}" if math.isfinite(m) else "" for m in (self.fall, self.rise)
         )
-        if self.fall == 0.0:
-            return ["may only rise", *filter(None, [rise])]
-        if self.rise == 0.0:
-            return ["may only fall", *filter(None, [fall])]
-        if fall and fall == rise:
-            return [f"may rise or fall {fall}"]
-        clauses = [f"{verb} {end}" for verb, end in (("rise", rise), ("fall", fall)) if end]
-        return [f"may {' and '.join(clauses)}"] if clauses else []
+        if self.fall == 0.0 or self.rise == 0.0:
+            verb, most = ("rise", rise) if self.fall == 0.0 else ("fall", fall)
+            clauses += [f"may only {verb}", *filter(None, [most])]
+        elif fall and fall == rise:
+            clauses.append(f"may rise or fall {fall}")
+        elif fall or rise:
+            moves = [f"{verb} {end}" for verb, end in (("rise", rise), ("fall", fall)) if end]
+            clauses.append(f"may {' and '.join(moves)}")
+        return ", ".join(clauses)
 
     def reach(self, value: float) -> tuple[float, float]:
         """Return the smallest and the largest value that a person with this value may get to."""
@@ -125,45 +111,19 @@ class SliderLimits:
         """Return why ``low`` to ``high`` contradicts the policy for a person; None if it agrees."""
         least, most = self.reach(value)
         first, last = min(self.ends[0], value), max(self.ends[1], value)
-        contrary = next(
-            (end for end in (low, high) if math.isfinite(end) and not first <= end <= last), None
-        )
-        if contrary is None and low <= most and high >= least:
+        for end in (low, high):
+            if math.isfinite(end) and not first <= end <= last:
+                return f"{self.name} {self}; {number(end)} is beyond that."
+        if low <= most and high >= least:
             return None
-        if contrary is not None:
-            end = f"{number(contrary)} is beyond that."
-        elif low > most:
-            end = f"it is {number(value)} now, so it cannot be at least {number(low)}."
-        else:
-            end = f"it is {number(value)} now, so it cannot be at most {number(high)}."
-        return f"{self.name} {self}; {end}"
+        demand = f"at least {number(low)}" if low > most else f"at most {number(high)}"
+        return f"{self.name} {self}; it is {number(value)} now, so it cannot be {demand}."
 
 
-def _observed(
-    feature: cp.Continuous | cp.Integer | cp.Categorical, rules: Iterable[cp.Constraint]
-) -> tuple[float, float]:
-    """Return the range of the data, where a number has to stay within it."""
-    lowest, highest = -math.inf, math.inf
-    if isinstance(feature, cp.Categorical) or feature.observed is None:
-        return lowest, highest
-    for rule in rules:
-        if isinstance(rule, cp.WithinObserved) and feature.name in (
-            rule.features or (feature.name,)
-        ):
-            stated = [bounds for bounds in rule.stated if bounds.feature == feature.name]
-            if not any(math.isfinite(bounds.low) for bounds in stated):
-                lowest = feature.observed[0]
-            if not any(math.isfinite(bounds.high) for bounds in stated):
-                highest = feature.observed[1]
-    return lowest, highest
-
-
-def _step(feature: cp.Continuous | cp.Integer | cp.Categorical) -> float:
+def _slider_step(unit: float, observed: tuple[float, float] | None) -> float:
     """Return the step of a slider: 1, 2 or 5 times a power of ten, or the whole steps if few."""
-    unit = float(feature.step) if isinstance(feature, cp.Integer) else 0.0
-    if isinstance(feature, cp.Categorical) or feature.observed is None:
-        return unit or 1.0
-    size = (feature.observed[1] - feature.observed[0]) / STEPS
+    low, high = observed or (0.0, 0.0)
+    size = (high - low) / STEPS
     if not size > unit:
         return unit or 1.0
     size /= unit or 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -14,22 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse
 
 import counterpoint as cp
+from counterpoint.app import words
 from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import SliderLimits
-from counterpoint.app.people import People
-from counterpoint.app.words import (
-    cost_in_words,
-    few,
-    least,
-    listing,
-    percent,
-    plain,
-    ranking,
-    readable,
-    rule_in_words,
-    standing,
-    weights_of,
-)
 
 __all__ = ["page"]
 
@@ -54,106 +41,54 @@ class Search(BaseModel):
 def page(dashboard: Dashboard) -> APIRouter:
     """The routes of the page."""
     routes = APIRouter(include_in_schema=False)
-    view, rendered = View(dashboard), _renderer(dashboard)
+    people, view = dashboard.people, View(dashboard)
 
     @routes.get("/")
     def home() -> HTMLResponse:
-        return rendered("page.html", view=view, inf=math.inf)
-
-    _add_people(routes, dashboard.people)
-    _add_answers(routes, dashboard, view, rendered)
-    return routes
-
-
-def _add_people(routes: APIRouter, people: People) -> None:
-    """Add the routes that say who may be asked about."""
+        return _rendered("page.html", {"dashboard": dashboard, "view": view, "inf": math.inf})
 
     @routes.get("/desk/rows/{i}")
     def row(i: int) -> dict[str, Any]:
-        cells = people.row(i)
-        return {"cells": cells, "title": people.title(i), "summary": people.summary(i)}
+        return {"cells": people.row(i), "title": people.title(i), "summary": people.summary(i)}
 
     @routes.post("/desk/people")
     def search(request: Search) -> dict[str, Any]:
-        rows, count = people.search(request.query)
-        matches = [
-            {"row": i, "title": people.title(i), "decision": decision}
-            | {"summary": people.summary(i, request.query)}
-            for i, decision in zip(rows, people.decisions(rows), strict=True)
-        ]
-        return {"matches": matches, "count": count}
-
-
-def _add_answers(routes: APIRouter, dashboard: Dashboard, view: View, rendered: Any) -> None:
-    """Add the routes that answer."""
+        return people.matches(request.query)
 
     @routes.post("/desk/answer")
     def answer(request: ExplainRequest) -> HTMLResponse:
-        refusals = view.refusals(request)
-        if refusals:
-            return rendered("refused.html", refusals=refusals)
-        with dashboard.turn():
-            (best, exact), *_ = _answers(dashboard, request)
-            if best.status is cp.Status.INVALID:
-                return rendered("answer.html", answer=best, decisions=[])
-            label = view.label(dashboard.target(request))
-            rows: list[Any] = [request.rows[0], *([best.row] if best.found else [])]
-            decisions, (claim, sentence) = view.decisions(rows, label), standing(best, exact)
-            values = {"answer": best, "decisions": decisions, "label": label}
-            return rendered("answer.html", **values, claim=claim, sentence=sentence)
+        return _rendered(*view.answer(request))
 
     @routes.post("/desk/why")
     def why(request: ExplainRequest) -> HTMLResponse:
         with dashboard.turn():
-            conflict = dashboard.answers(request)[0][0].conflict
-        reasons = [] if conflict is None else view.reasons(request, conflict)
-        return rendered("why.html", conflict=conflict, reasons=reasons)
+            return _rendered("why.html", view.why(request))
 
     @routes.post("/desk/plans")
     def plans(request: ExplainRequest) -> HTMLResponse:
         with dashboard.turn():
-            pairs = _answers(dashboard, request.model_copy(update={"n": PLANS}))
-            pairs = [(answer, exact) for answer, exact in pairs if answer.found]
-            cards = [
-                (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, FURTHER))
-                for answer, exact in pairs[1:]
-            ]
-            way = view.way(request) if pairs else None
-            return rendered("plans.html", cards=cards, way=way)
+            return _rendered("plans.html", view.plans(request))
 
     @routes.post("/desk/receipt")
     def receipt(request: ExplainRequest) -> dict[str, Any]:
         with dashboard.turn():
-            return _answers(dashboard, request)[0][0].to_record()
+            return view.answers(request)[0][0].to_record()
+
+    return routes
 
 
-def _answers(
-    dashboard: Dashboard, request: ExplainRequest
-) -> list[tuple[cp.Counterfactual, cp.Counterfactual]]:
-    """Return the answers that the page shows, in few digits, and each in all its digits."""
-    exact = dashboard.answers(request)[0]
-    return [*zip(exact.rounded(DIGITS), exact, strict=True)]
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+FILTERS = (words.few, words.least, words.listing, words.percent, words.plain, words.readable)
+TEMPLATES.filters |= {words_of.__name__: words_of for words_of in FILTERS}
 
 
-def _renderer(dashboard: Dashboard) -> Any:
-    """Return a function that renders a template with values."""
-    folder = Path(__file__).with_name("templates")
-    templates = Environment(
-        loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    templates.filters |= {
-        "few": few,
-        "least": least,
-        "listing": listing,
-        "percent": percent,
-        "plain": plain,
-        "readable": readable,
-    }
-
-    def rendered(name: str, **values: Any) -> HTMLResponse:
-        return HTMLResponse(templates.get_template(name).render(dashboard=dashboard, **values))
-
-    return rendered
+def _rendered(name: str, values: dict[str, Any]) -> HTMLResponse:
+    return HTMLResponse(TEMPLATES.get_template(name).render(values))
 
 
 @final
@@ -171,12 +106,18 @@ class View:
         self.limits = {f.name: SliderLimits.of(f, policy) for f in self.movable}
         self.aim = self.label(target)  # of the policy
         self.is_plain = isinstance(target, cp.Label) and not target.margin
-        self.weights = weights_of(policy.cost, policy.features.names)
-        self.cost = cost_in_words(policy.cost, self.weights, self.movable)
+        self.weights = words.weights_of(policy.cost, policy.features.names)
+        self.cost = words.cost_in_words(policy.cost, self.weights, self.movable)
         self.kind = "manhattan" if isinstance(policy.cost, cp.Manhattan) else "squared_euclidean"
         self.probable = bool(dashboard.labels) and self._is_probable()
-        self.interval = _interval(target)  # of the policy, for a regressor
+        # of the policy, for a regressor
+        ends = (target.low, target.high) if isinstance(target, cp.Interval) else (-np.inf, np.inf)
+        self.interval = [words.plain(float(e)) if math.isfinite(e) else "any" for e in ends]
         self.first = dashboard.people.first(self._is_open)
+        # what the policy says of several features at once, or of how many change
+        alone = cp.Immutable | cp.Bounds | cp.Monotone | cp.WithinObserved
+        several = [rule for rule in policy.constraints if not isinstance(rule, alone)]
+        self.rules = [words.rule_in_words(rule) for rule in several]
 
     def _is_open(self, prediction: Any) -> bool:
         """Return whether the policy's target asks somebody of this prediction for a change."""
@@ -205,56 +146,40 @@ class View:
         labels = [label for label in self.dashboard.labels if label in wanted]
         return labels[0] if len(labels) == len(wanted) == 1 else None
 
-    def rules(self) -> list[str]:
-        """Return what the policy says of several features at once, or of how many change."""
-        alone = cp.Immutable | cp.Bounds | cp.Monotone | cp.WithinObserved
-        policy = self.dashboard.policy
-        return [rule_in_words(rule) for rule in policy.constraints if not isinstance(rule, alone)]
+    def answers(self, request: ExplainRequest) -> list[tuple[cp.Counterfactual, cp.Counterfactual]]:
+        """Return the answers that the page shows, in few digits, and each in all its digits."""
+        exact = self.dashboard.answers(request)[0]
+        return [*zip(exact.rounded(DIGITS), exact, strict=True)]
 
-    def refusals(self, request: ExplainRequest) -> dict[str, str]:
-        """Name → why the bounds that a person sets contradict the policy, where they do."""
-        row, refusals = request.rows[0], dict[str, str]()
-        for rule in request.constraints:
-            if not isinstance(rule, dict) or rule.get("kind") != "bounds":
-                continue
-            name, low, high = rule.get("feature"), rule.get("low"), rule.get("high")
-            low, high = -math.inf if low is None else low, math.inf if high is None else high
-            value = row.get(str(name))
-            if name not in self.limits or not all(isinstance(v, int | float) for v in (low, high)):
-                continue
-            sentence = None
-            if low > high:
-                ends = f"at least {plain(float(low))} and at most {plain(float(high))}"
-                sentence = f"{name} cannot be {ends}."
-            elif isinstance(value, int | float):
-                sentence = self.limits[name].refusal(float(low), float(high), float(value))
-            refusals |= {str(name): sentence} if sentence else {}
-        return refusals
-
-    def reasons(self, request: ExplainRequest, conflict: cp.Conflict) -> list[tuple[str, str]]:
-        """Return the constraints of a conflict in words, and whose they are."""
-        stated = cp.Problem.from_dict({"constraints": request.constraints}).constraints
-        fixed = {n for rule in stated if isinstance(rule, cp.Immutable) for n in rule.features}
-        reasons = []
-        for rule in conflict.constraints:
-            if isinstance(rule, cp.Immutable):  # one for the features of all of them
-                names = {
-                    "yours": [name for name in rule.features if name in fixed],
-                    "the policy": [name for name in rule.features if name not in fixed],
-                }
-                reasons += [(str(cp.Immutable(*n)), whose) for whose, n in names.items() if n]
-            else:
-                reasons.append((rule_in_words(rule), "yours" if rule in stated else "the policy"))
-        return reasons
-
-    def decisions(
-        self, rows: Sequence[Mapping[Any, Any]], label: Any
-    ) -> list[tuple[str, float | None]]:
-        """Return the model's decision for each row, and its probability of a label."""
+    def answer(self, request: ExplainRequest) -> tuple[str, dict[str, Any]]:
+        """Return a template and its values: the cheapest answer, with the model's decisions."""
+        refusals = self.refusals(request)
+        if refusals:
+            return "refused.html", {"refusals": refusals}
+        with self.dashboard.turn():
+            best, exact = self.answers(request)[0]
+            if best.status is cp.Status.INVALID:
+                return "answer.html", {"answer": best}
+            label = self.label(self.dashboard.target(request))
+            rows: list[Mapping[Any, Any]] = [request.rows[0], *([best.row] if best.found else [])]
+            says = self.dashboard.says(rows)
+            claim, sentence = words.standing(best, exact)
         at = self.dashboard.labels.index(label) if self.probable and label is not None else None
-        return [(plain(s), None if at is None else p[at]) for s, p in self.dashboard.says(rows)]
+        decisions = [(words.plain(class_), None if at is None else p[at]) for class_, p in says]
+        values = {"answer": best, "decisions": decisions, "label": label}
+        return "answer.html", {**values, "claim": claim, "sentence": sentence}
 
-    def way(self, request: ExplainRequest) -> dict[str, Any] | None:
+    def plans(self, request: ExplainRequest) -> dict[str, Any]:
+        """Return the plans beside the cheapest, and the path to higher probabilities."""
+        pairs = self.answers(request.model_copy(update={"n": PLANS}))
+        pairs = [(answer, exact) for answer, exact in pairs if answer.found]
+        cards = [
+            (answer, words.ranking(answer, pairs[0][0]), *words.standing(answer, exact, FURTHER))
+            for answer, exact in pairs[1:]
+        ]
+        return {"cards": cards, "way": self._way(request) if pairs else None}
+
+    def _way(self, request: ExplainRequest) -> dict[str, Any] | None:
         """Return the path of a person to higher probabilities, as points of a picture."""
         label = self.label(self.dashboard.target(request))
         if not self.probable or label is None:
@@ -269,9 +194,41 @@ class View:
         points = np.column_stack([x.round(1), y.round(1), cost, p]).tolist()
         return {"points": points, "ends": cp.Status.INFEASIBLE in path.status[0], "label": label}
 
+    def refusals(self, request: ExplainRequest) -> dict[str, str]:
+        """Name → why the bounds that a person sets contradict the policy, where they do."""
+        row, refusals = request.rows[0], dict[str, str]()
+        for rule in request.constraints:
+            if not isinstance(rule, dict) or rule.get("kind") != "bounds":
+                continue
+            name, ends = rule.get("feature"), [rule.get("low"), rule.get("high")]
+            numbers = all(end is None or isinstance(end, int | float) for end in ends)
+            if name not in self.limits or not numbers:
+                continue
+            low = -math.inf if ends[0] is None else float(ends[0])
+            high = math.inf if ends[1] is None else float(ends[1])
+            value, sentence = row.get(str(name)), None
+            if low > high:
+                demand = f"at least {words.plain(low)} and at most {words.plain(high)}"
+                sentence = f"{name} cannot be {demand}."
+            elif isinstance(value, int | float):
+                sentence = self.limits[name].refusal(low, high, float(value))
+            if sentence:
+                refusals[str(name)] = sentence
+        return refusals
 
-def _interval(target: cp.Target | None) -> tuple[str, str]:
-    """Return the ends of a target for numbers in words; "any" where there is none."""
-    ends = (target.low, target.high) if isinstance(target, cp.Interval) else (-math.inf, math.inf)
-    low, high = (plain(float(end)) if math.isfinite(end) else "any" for end in ends)
-    return low, high
+    def why(self, request: ExplainRequest) -> dict[str, Any]:
+        """Return why there is no answer: constraints in words, and whose they are."""
+        conflict = self.dashboard.answers(request)[0][0].conflict
+        stated = cp.Problem.from_dict({"constraints": request.constraints}).constraints
+        fixed = {n for rule in stated if isinstance(rule, cp.Immutable) for n in rule.features}
+        reasons = []
+        for rule in () if conflict is None else conflict.constraints:
+            if isinstance(rule, cp.Immutable):  # one for the features of all of them
+                yours = [name for name in rule.features if name in fixed]
+                policy = [name for name in rule.features if name not in fixed]
+                sides = (("yours", yours), ("the policy", policy))
+                reasons += [(str(cp.Immutable(*names)), whose) for whose, names in sides if names]
+            else:
+                whose = "yours" if rule in stated else "the policy"
+                reasons.append((words.rule_in_words(rule), whose))
+        return {"conflict": conflict, "reasons": reasons}

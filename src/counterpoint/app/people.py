@@ -24,33 +24,25 @@ SEARCHED = 100_000
 """Rows that are searched by words within a moment; any row is found by its number."""
 
 
-@final
-class SearchedColumn:
-    """A column as a search reads it.
+def _matcher(column: Any, values: Any) -> Callable[[str], NDArray[np.bool_]]:
+    """Return a function that says for a word which cells of a column, (n,), it is about.
 
-    Parameters
-    ----------
-    name
-        The column's name.
-    values
-        (n,) its cells.
+    It is part of a text, or all of a number; ``name=text`` is all of a cell of that column.
     """
+    cells = pd.Series(values)
+    codes, different = pd.factorize(cells, use_na_sentinel=False)
+    texts = [plain(value).lower() for value in different]
+    is_number = pd.api.types.is_numeric_dtype(cells.dtype)
 
-    def __init__(self, name: Any, values: Any) -> None:
-        cells = pd.Series(values)
-        codes, different = pd.factorize(cells, use_na_sentinel=False)
-        self.name, self.codes = str(name).lower(), codes
-        self.texts = [plain(value).lower() for value in different]
-        self.is_number = pd.api.types.is_numeric_dtype(cells.dtype)
+    def matches(word: str) -> NDArray[np.bool_]:
+        name, equals, text = word.partition("=")
+        if not equals:
+            hits = [word == t if is_number else word in t for t in texts]
+        else:
+            hits = [name == str(column).lower() and text == t for t in texts]
+        return np.array(hits, dtype=bool)[codes]
 
-    def meets(self, term: str) -> NDArray[np.bool_]:
-        """(n,) whether a term is part of a text, or all of a number; ``name=text`` is exact."""
-        name, equals, value = term.partition("=")
-        if equals and name != self.name:
-            return np.zeros(len(self.codes), dtype=bool)
-        exact = bool(equals) or self.is_number
-        text = value if equals else term
-        return np.array([t == text if exact else text in t for t in self.texts])[self.codes]
+    return matches
 
 
 @final
@@ -68,12 +60,17 @@ class People:
     """
 
     def __init__(self, frame: pd.DataFrame, names: list[str], model: Any) -> None:
+        missing = [name for name in names if name not in frame.columns]
+        if missing:
+            raise cp.InvalidInput(
+                f"The people to choose from have no column {missing[0]!r}; the model needs it."
+            )
+        if frame.empty:
+            raise cp.InvalidInput("Expected at least one row of people to choose from; got none.")
         self.frame, self.names, self.model = frame, names, model
         self.columns = [*(name for name in frame.columns if name not in names), *names]
-        self.first_rows = frame.head(SEARCHED)
-
-    def __len__(self) -> int:
-        return len(self.frame)
+        self.kind = "Row" if frame.index.name is None else str(frame.index.name)
+        self.is_numbered = isinstance(frame.index, pd.RangeIndex)
 
     @cached_property
     def version(self) -> str:
@@ -82,53 +79,34 @@ class People:
         return sha256(codes.to_numpy().tobytes()).hexdigest()[:8]
 
     @cached_property
-    def _searched(self) -> dict[Any, SearchedColumn]:
-        return {name: SearchedColumn(name, self.first_rows[name]) for name in self.columns}
-
-    @cached_property
-    def _decisions(self) -> SearchedColumn:
-        return SearchedColumn("decision", self.model.predict(self.first_rows[self.names]))
+    def _matchers(self) -> dict[Any, Callable[[str], NDArray[np.bool_]]]:
+        """Column → what searches it, and None → what searches the decisions."""
+        rows = self.frame.head(SEARCHED)
+        decisions = _matcher("decision", self.model.predict(rows[self.names]))
+        return {None: decisions, **{name: _matcher(name, rows[name]) for name in self.columns}}
 
     def first(self, is_wanted: Callable[[Any], bool]) -> int:
         """Return the first of 1 000 rows with such a prediction; 0 if there is none."""
         predictions = self.model.predict(self.frame[self.names].head(1000)).tolist()
         return next((i for i, value in enumerate(predictions) if is_wanted(value)), 0)
 
-    def check(self, i: int) -> None:
-        """Raise `InvalidInput` unless there is such a row."""
-        if not 0 <= i < len(self):
-            raise cp.InvalidInput(f"Expected a row from 0 to {len(self) - 1}; got {i}.")
-
     def row(self, i: int) -> dict[str, Any]:
         """Return the cells of the model's columns as JSON has them."""
-        self.check(i)
+        if not 0 <= i < len(self.frame):
+            raise cp.InvalidInput(f"Expected a row from 0 to {len(self.frame) - 1}; got {i}.")
         cells = self.frame[self.names].iloc[i].astype(object)
         values = cells.where(cells.notna(), None).to_dict()  # as Python's own numbers
         return {str(name): value for name, value in values.items()}
 
     def title(self, i: int) -> str:
         """Return what a row is called: by its label where the table has labels, else its number."""
-        index = self.frame.index
-        label = i if isinstance(index, pd.RangeIndex) else index[i]
-        return f"{self._kind} {plain(label)}"
-
-    @property
-    def _kind(self) -> str:
-        name = self.frame.index.name
-        return "Row" if name is None else str(name)
-
-    def decisions(self, rows: list[int]) -> list[str]:
-        """Return the model's decision for each of some rows."""
-        labels = self.model.predict(self.frame[self.names].iloc[rows]).tolist() if rows else []
-        return [plain(label) for label in labels]
+        return f"{self.kind} {plain(i if self.is_numbered else self.frame.index[i])}"
 
     def summary(self, i: int, query: str = "") -> str:
         """Return some cells of a row in words; first those that a search met."""
-        terms, cells = query.lower().split(), self.frame.iloc[i]
+        words, cells = query.lower().split() if i < SEARCHED else [], self.frame.iloc[i]
         met = {
-            name
-            for name in self.columns
-            if i < SEARCHED and any(self._searched[name].meets(term)[i] for term in terms)
+            name for name in self.columns if any(self._matchers[name](word)[i] for word in words)
         }
         names = sorted(self.columns, key=lambda name: name not in met)[:CELLS]
         return ", ".join(f"{name} {plain(cells[name])}" for name in names)
@@ -136,24 +114,32 @@ class People:
     def search(self, query: str) -> tuple[list[int], int]:
         """Return the first rows that every word of a query is about, and how many there are.
 
-        A word is about a row if `SearchedColumn.meets` says so of a cell or of the decision; a
-        number or a label alone is that of a row.
+        A word is about a row if it is about a cell or the decision; a number or a label alone is
+        that of a row.
         """
-        is_match = np.ones(len(self.first_rows), dtype=bool)
-        for term in query.lower().split():
-            columns = [self._decisions, *self._searched.values()]
-            is_match &= np.logical_or.reduce([column.meets(term) for column in columns])
-        rows = np.flatnonzero(is_match).tolist()
+        is_match = np.ones(min(len(self.frame), SEARCHED), dtype=bool)
+        for word in query.lower().split():
+            is_match &= np.logical_or.reduce([matches(word) for matches in self._matchers.values()])
         named = self._named(query.strip().lower())
-        rows = [*named, *(i for i in rows if i not in named)]
-        return rows[:SHOWN], len(rows)
+        rows = dict.fromkeys([*named, *np.flatnonzero(is_match).tolist()])
+        return [*rows][:SHOWN], len(rows)
+
+    def matches(self, query: str) -> dict[str, Any]:
+        """Return the rows of a search for the page: title, decision and summary of each."""
+        rows, count = self.search(query)
+        labels = self.model.predict(self.frame[self.names].iloc[rows]).tolist() if rows else []
+        matches = [
+            {"row": i, "title": self.title(i), "decision": plain(label)}
+            | {"summary": self.summary(i, query)}
+            for i, label in zip(rows, labels, strict=True)
+        ]
+        return {"matches": matches, "count": count}
 
     def _named(self, text: str) -> list[int]:
         """Return the rows that are called so, with or without what their label is."""
-        index = self.frame.index
-        label = text.removeprefix(f"{self._kind} ".lower())
-        if isinstance(index, pd.RangeIndex):
-            is_row = label.isdecimal() and len(label) < 16 and int(label) < len(self)
+        label = text.removeprefix(f"{self.kind} ".lower())
+        if self.is_numbered:
+            is_row = label.isdecimal() and len(label) < 16 and int(label) < len(self.frame)
             return [int(label)] if is_row else []
-        labels = index.astype(str).str.lower()
+        labels = self.frame.index.astype(str).str.lower()
         return np.flatnonzero(labels == label)[:SHOWN].tolist()

@@ -140,14 +140,12 @@ def weights_of(cost: cp.Cost, names: Sequence[Hashable]) -> dict[Hashable, float
     """Name → weight of a cost that has one for each of all features; empty for others."""
     if not isinstance(cost, cp.Manhattan | cp.SquaredEuclidean):
         return {}
-    weights: Any = cost.weights
-    if weights is None or isinstance(weights, Mapping | pd.Series):
-        by_name = {} if weights is None else dict(weights.items())
-        entries = [by_name.get(name, 1.0) for name in names]
-        if any(isinstance(weight, Mapping) for weight in entries):
-            return {}
-        return dict(zip(names, map(float, entries), strict=True))
-    return dict(zip(names, np.asarray(weights, dtype=float).tolist(), strict=True))
+    weights: Any = {} if cost.weights is None else cost.weights
+    if isinstance(weights, Mapping | pd.Series):
+        weights = [weights.get(name, 1.0) for name in names]
+    if any(isinstance(weight, Mapping) for weight in weights):
+        return {}
+    return dict(zip(names, map(float, weights), strict=True))
 
 
 def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: Iterable[Any]) -> str:
@@ -158,18 +156,17 @@ def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: It
         return "The cost is a distance in which features that go together count once."
     if not weights:
         return "The cost adds up what the policy says of each change."
-    examples = [_example(f, weights[f.name], cost) for f in features if weights[f.name] > 0.0]
+    is_squared, examples = isinstance(cost, cp.SquaredEuclidean), []
+    for feature in features:
+        weight = weights[feature.name]
+        if isinstance(feature, cp.Categorical):
+            examples.append(f"{few(weight)} for another {feature.name}")
+        else:
+            amount = few(1.0 / (math.sqrt(weight) if is_squared else weight))
+            unit = "unit" if amount == "1" else amount
+            examples.append(f"1 for every {unit} of {feature.name}")
     if not examples:
         return "No change costs anything."
-    end = " and so on" if len(examples) > 3 else ""
-    total = "the squares of its changes" if isinstance(cost, cp.SquaredEuclidean) else "its changes"
-    first = ", ".join(examples[:3]) + "," if end else listing(examples)
-    return f"The cost of a plan adds up {total}: {first}{end}."
-
-
-def _example(feature: Any, weight: float, cost: cp.Cost) -> str:
-    if isinstance(feature, cp.Categorical):
-        return f"{few(weight)} for another {feature.name}"
-    unit = math.sqrt(weight) if isinstance(cost, cp.SquaredEuclidean) else weight
-    amount = few(1.0 / unit)
-    return f"1 for every {'unit' if amount == '1' else amount} of {feature.name}"
+    total = "the squares of its changes" if is_squared else "its changes"
+    first = ", ".join([*examples[:3], "and so on"]) if len(examples) > 3 else listing(examples)
+    return f"The cost of a plan adds up {total}: {first}."

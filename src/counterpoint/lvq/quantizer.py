@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from counterpoint.errors import InvalidInput, among, check_parameters, is_listed
+from counterpoint.errors import InvalidInput, among, check_parameters, is_listed, shown
 from counterpoint.lvq.training import (
     Training,
     TrainingCost,
@@ -287,28 +287,16 @@ class Likelihood(VectorQuantizer, ABC):
 
 def _counts_of(requested: Any, labels: list[Any]) -> IntArray:
     """(C,) the number of prototypes of each class, in the order of the sorted labels."""
-    wanted = "prototypes_per_class"
     if isinstance(requested, Mapping):
-        missing = [label for label in labels if label not in requested]
-        if missing:
-            raise InvalidInput(
-                f"Expected {wanted} to say how many prototypes each class gets, and it says "
-                f"nothing of class {missing[0]!r}: add it to the mapping."
-            )
-        numbers = [requested[label] for label in labels]
+        numbers: list[Any] = [requested.get(label) for label in labels]
     else:
         numbers = list(requested) if is_listed(requested) else [requested] * len(labels)
-    if len(numbers) != len(labels):
+    wrong = (isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 1 for n in numbers)
+    if len(numbers) != len(labels) or any(wrong):
         raise InvalidInput(
-            f"Expected {wanted} to have one number for each of {len(labels)} classes, and it "
-            f"has {len(numbers)}: pass them in the order of the sorted labels, or a mapping."
+            "Expected prototypes_per_class to be a whole number of at least 1, or one for each of "
+            f"the classes {shown(labels)}, in this order or in a mapping; got {shown(requested)}."
         )
-    for count in numbers:
-        if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
-            raise InvalidInput(
-                f"Expected {wanted} to be a whole number of at least 1, or one for each class; "
-                f"got {count!r}: pass another value."
-            )
     return np.array(numbers, dtype=np.intp)
 
 
@@ -318,19 +306,10 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
-    if weight.shape != (n,):
+    if weight.shape != (n,) or (weight < 0.0).any() or not weight.any():
         raise InvalidInput(
-            f"Expected sample_weight to be one number for each of {n} rows, and its shape is "
-            f"{weight.shape}: pass a flat array of that length."
-        )
-    if (weight < 0.0).any():
-        raise InvalidInput(
-            f"Expected sample_weight to be non-negative; got {weight.min():g}: pass 0 to leave "
-            "a row out."
-        )
-    if not weight.any():
-        raise InvalidInput(
-            "Expected a positive sample_weight, and the weight of every row is zero: pass 1 for "
-            "the rows that count."
+            f"Expected sample_weight to be non-negative, a number for each of {n} rows, and not "
+            f"zero for every row; got the shape {weight.shape} and a least weight of "
+            f"{weight.min(initial=0.0):g}: pass 0 to leave a row out."
         )
     return np.asarray(weight)

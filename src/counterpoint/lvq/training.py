@@ -19,6 +19,7 @@ from scipy.linalg import eigh
 from scipy.optimize import OptimizeResult, minimize
 from scipy.spatial.distance import cdist
 from scipy.special import expit
+from sklearn.cluster import kmeans_plusplus
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
@@ -115,7 +116,8 @@ def centres(
     x: FloatArray, weight: FloatArray, count: int, random: np.random.RandomState
 ) -> FloatArray:
     """(count, d) centres of weighted k-means of distinct rows (n, d), n ≥ count."""
-    means = _spread_out(x, weight, count, random)
+    # Not scikit-learn's `KMeans`: its sums depend on the order in which threads end.
+    means, _ = kmeans_plusplus(x, count, sample_weight=weight, random_state=random)
     nearest = np.full(len(x), -1)
     for _ in range(20):  # it is a start, not the answer
         previous, nearest = nearest, cdist(x, means, "sqeuclidean").argmin(axis=1)
@@ -125,25 +127,6 @@ def centres(
         mass = share.sum(axis=1, keepdims=True)
         means = np.where(mass > 0.0, share @ x / np.where(mass > 0.0, mass, 1.0), means)
     return means
-
-
-def _spread_out(
-    x: FloatArray, weight: FloatArray, count: int, random: np.random.RandomState
-) -> FloatArray:
-    """(count, d) rows that are far from each other."""
-    chosen = [int(random.choice(len(x), p=weight / weight.sum()))]
-    distance = cdist(x[chosen], x, "sqeuclidean")[0]
-    tries = 2 + int(np.log(count))
-    while len(chosen) < count:
-        mass = (
-            weight * distance if distance.any() else weight
-        )  # rows may differ by less than rounding
-        drawn = random.choice(len(x), size=tries, p=mass / mass.sum())
-        distances = np.minimum(distance, cdist(x[drawn], x, "sqeuclidean"))
-        best = int((distances @ weight).argmin())
-        chosen.append(int(drawn[best]))
-        distance = distances[best]
-    return x[chosen]
 
 
 def squared_distances(
@@ -256,20 +239,12 @@ def likelihood_ratio(spread: float) -> TrainingCost:
         distances: FloatArray, same: BoolArray, weight: FloatArray
     ) -> tuple[float, FloatArray]:
         exponent = distances / (-2.0 * spread)
-        every, share = _log_sum(exponent)
-        right, right_share = _log_sum(np.where(same, exponent, -np.inf))
-        slope = (right_share - share) * (weight / (2.0 * spread))[:, None]
-        return float(weight @ (every - right)), slope
+        own = np.where(same, exponent, -np.inf)
+        every, right = (np.logaddexp.reduce(e, axis=1, keepdims=True) for e in (exponent, own))
+        slope = np.exp(own - right) - np.exp(exponent - every)
+        return float(weight @ (every - right)[:, 0]), slope * (weight / (2.0 * spread))[:, None]
 
     return cost
-
-
-def _log_sum(exponent: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(n,) log Σ_j exp, and (n, P) the share of each term."""
-    top = exponent.max(axis=1, keepdims=True)
-    terms = np.exp(exponent - top)
-    total = terms.sum(axis=1, keepdims=True)
-    return (top + np.log(total))[:, 0], terms / total
 
 
 @final

@@ -8,7 +8,6 @@ from pathlib import Path
 import typer
 
 import counterpoint as cp
-from counterpoint.audits.drawing import check_drawing
 from counterpoint.cli.files import check_out, write
 from counterpoint.cli.options import Effort, NotNegative
 from counterpoint.cli.question import Question
@@ -103,4 +102,6 @@ def _check(files: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> N
         if not file.parent.is_dir():
             raise cp.InvalidInput(f"There is no folder {str(file.parent)!r}; make it first.")
     if files["picture"] or files["page"]:
+        from counterpoint.audits.drawing import check_drawing
+
         check_drawing()

@@ -641,6 +641,10 @@ def test_the_open_inference_protocol_to_the_letter(client, refused):
     assert "'age' has shape" in refusal(data=[[1, 2]] * n)
     assert "a name of its own" in refusal(name="home")
     assert "of one length" in refusal(data=[[1]], shape=[1, 1])
+    empty = {"inputs": [{**tensor, "data": [], "shape": [0]} for tensor in inputs]}
+    said = client.post(f"{model}/infer", json=empty)
+    assert said.status_code == 422
+    assert said.json()["error"].startswith("inputs, 0, data: list should have at least 1 item")
     strange = {"inputs": inputs, "outputs": [{"name": "reason"}]}
     said = client.post(f"{model}/infer", json=strange).json()
     assert said["error"].startswith("There is no output 'reason'")

@@ -28,7 +28,7 @@ class Tensor(BaseModel):
     shape: list[int] = Field(description="[n] or [n, 1].")
     datatype: Datatype
     data: list[Cell | list[Cell]] = Field(
-        description="Flat, or nested as the shape; null where a value is missing."
+        min_length=1, description="Flat, or nested as the shape; null where a value is missing."
     )
 
 

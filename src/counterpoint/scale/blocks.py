@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from counterpoint import (
-    Categorical,
-    Counterfactuals,
-    Explainer,
-    Integer,
-    InvalidInput,
-)
+from counterpoint import Categorical, Counterfactuals, Explainer, Integer, InvalidInput
 from counterpoint.errors import some
 
 if TYPE_CHECKING:
@@ -110,6 +104,7 @@ def answered(
     explainer: Explainer, batch: pa.RecordBatch, target: Any, options: Mapping[str, Any]
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
     """Return the answers to a batch, as a batch and as `Counterfactuals`."""
+    import pandas as pd
     import pyarrow as pa
 
     features = {str(feature.name): feature for feature in explainer.features}
@@ -117,7 +112,8 @@ def answered(
     if missing:
         raise InvalidInput(f"The rows have no column {some(missing)}, which the model needs.")
     cells = {name: _plain(batch.column(name)) for name in features}
-    answers = explainer.explain(_frame(cells, features), target, progress=False, **options)
+    frame = pd.DataFrame({f.name: _cells(cells[name], f) for name, f in features.items()})
+    answers = explainer.explain(frame, target, progress=False, **options)
     after, report = answers.to_frame(), answers.report()
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name, feature in features.items():
@@ -148,10 +144,10 @@ def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
 
     buffer: list[pa.RecordBatch] = []
     for batch in batches:
-        remaining = batch
-        while len(remaining):
-            buffer.append(remaining.slice(0, rows - sum(map(len, buffer))))
-            remaining = remaining.slice(len(buffer[-1]))
+        start = 0
+        while start < len(batch):
+            buffer.append(batch.slice(start, rows - sum(map(len, buffer))))
+            start += len(buffer[-1])
             if sum(map(len, buffer)) == rows:
                 yield pa.concat_batches(buffer)
                 buffer = []
@@ -171,27 +167,25 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
 
 
-def _frame(cells: Mapping[str, pa.Array], features: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the model's columns as a pandas frame; text is read as the numbers that it says."""
+def _is_read(kind: pa.DataType, feature: Any) -> bool:
+    """Return whether a column holds text in the place of numbers, or of booleans."""
     import pyarrow as pa
 
-    texts = {
-        name for name in cells if _is_text(cells[name].type) and not _has_words(features[name])
-    }
-    typed = {name: values for name, values in cells.items() if name not in texts}
-    size = len(next(iter(cells.values())))
-    frame = pa.RecordBatch.from_pydict(typed or {"": pa.nulls(size)}).to_pandas()
-    for name in texts:
-        frame[name] = _read(cells[name], features[name])
-    return frame[[*features]].set_axis([f.name for f in features.values()], axis="columns")
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    has_words = isinstance(feature, Categorical) and all(
+        isinstance(category, str) for category in feature.categories
+    )
+    return is_text and not has_words
 
 
-def _read(values: pa.Array, feature: Any) -> pd.Series[Any]:
-    """Read text as numbers, or as boolean categories; a cell that is neither stays text."""
+def _cells(values: pa.Array, feature: Any) -> pd.Series[Any]:
+    """Return a column as pandas has it; text as the numbers that it says, or as it is."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not _is_read(values.type, feature):
+        return values.to_pandas()
     trimmed = pc.utf8_trim_whitespace(values)
     if isinstance(feature, Categorical) and any(isinstance(c, bool) for c in feature.categories):
         by_text = {str(category): category for category in feature.categories}
@@ -205,27 +199,15 @@ def _read(values: pa.Array, feature: Any) -> pd.Series[Any]:
         return numbers.astype(object).where(numbers.notna() | texts.isna(), texts)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _has_words(feature: Any) -> bool:
-    """Return whether the categories of a feature are text."""
-    is_kind = isinstance(feature, Categorical)
-    return is_kind and all(isinstance(category, str) for category in feature.categories)
-
-
 def _type(feature: Any, raw: pa.DataType) -> pa.DataType:
     """Return the type of a column of answers, whatever they are."""
     import pyarrow as pa
 
     if isinstance(feature, Categorical):
-        is_read = _is_text(raw) and not _has_words(feature)
-        return pa.array(list(feature.categories)).type if is_read else raw
+        return pa.array(list(feature.categories)).type if _is_read(raw, feature) else raw
     is_whole = isinstance(feature, Integer) and float(feature.step).is_integer()
-    return raw if pa.types.is_floating(raw) or (is_whole and not _is_text(raw)) else pa.float64()
+    is_kept = pa.types.is_floating(raw) or (is_whole and not _is_read(raw, feature))
+    return raw if is_kept else pa.float64()
 
 
 def _array(values: pd.Series[Any], kind: pa.DataType | None) -> pa.Array:

@@ -8,10 +8,10 @@ import pickle
 import re
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -169,13 +169,18 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     answered(explainer, no_rows(schema), target, options)  # says what is wrong
     with _refusals_in_words(out):
         _make_folder(job)
-    with _locked(job):
-        with _refusals_in_words(out):
+        with _locked(job):
             _begin(job, question)
-        report, manifest = _answer_all(
-            job, fragments, int(workers), scheduler, start, progress=progress
-        )
-        with _refusals_in_words(out):
+            work = _outcomes(job, fragments, int(workers), scheduler)
+            summaries, failed = _answer_all(work, len(fragments), progress=progress)
+            report = _report(summaries.values(), failed, perf_counter() - start)
+            shards = [
+                {"shard": f.shard, "file": f.name, "first": f.first}
+                | {key: summaries[f.shard][key] for key in ("rows", "statuses")}
+                for f in fragments
+                if f.shard in summaries
+            ]
+            manifest = {"rows": report.rows, "shards": shards, "failed": failed}
             _tidy(job, fragments)
             put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
     return report
@@ -235,20 +240,16 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
 # The folder of the answers
 
 
-def _unwritable(out: str | PathLike[str], reason: str) -> InvalidInput:
-    return InvalidInput(
-        f"{out} cannot be written: {reason}. Finished shards stay: once that is mended, the "
-        "same call goes on."
-    )
-
-
 @contextmanager
 def _refusals_in_words(out: str | PathLike[str]) -> Iterator[None]:
     """Turn what the file system of the answers refuses into a sentence."""
     try:
         yield
     except OSError as error:
-        raise _unwritable(out, error.strerror or str(error)) from error
+        raise InvalidInput(
+            f"{out} cannot be written: {error.strerror or error}. Finished shards stay: once that "
+            "is mended, the same call goes on."
+        ) from error
 
 
 def _make_folder(job: Job) -> None:
@@ -278,9 +279,7 @@ def _locked(job: Job) -> Iterator[None]:
     if fcntl is None or "file" not in job.sink.protocol:
         yield
         return
-    with _refusals_in_words(job.out):
-        Path(job.out, LOCK).touch()
-    with Path(job.out, LOCK).open("w", encoding="utf-8") as lock:
+    with Path(job.out, LOCK).open("a", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -293,31 +292,25 @@ def _locked(job: Job) -> Iterator[None]:
         yield
 
 
-def _question_before(job: Job) -> dict[str, Any]:
-    """Return the question that the answers in the folder are to."""
-    try:
-        with job.sink.open(f"{job.out}/_question.json") as file:
-            return dict(json.load(file))
-    except (ValueError, TypeError, RecursionError):
-        raise InvalidInput(
-            f"{job.out}/_question.json is damaged, and nothing else says to which question the "
-            "answers there are. Choose another folder, or remove this one."
-        ) from None
-
-
 def _begin(job: Job, question: dict[str, Any]) -> None:
     """Refuse a folder with answers to another question; remove the manifest of the last run."""
-    fs, file = job.sink, f"{job.out}/_question.json"
-    if fs.exists(file):
-        before = _question_before(job)
-        differing = [k for k in {**before, **question} if before.get(k) != question.get(k)]
-        if differing:
-            raise InvalidInput(
-                f"{job.out} holds answers to another question: there, {some(differing, 8, str)} "
-                "differs. Choose another folder, or remove this one."
-            )
-    else:
+    fs, file, before = job.sink, f"{job.out}/_question.json", question
+    if not fs.exists(file):
         put(fs, file, question)
+    try:
+        with fs.open(file) as opened:
+            before = dict(json.load(opened))
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidInput(
+            f"{file} is damaged, and nothing else says to which question the answers there are. "
+            "Choose another folder, or remove this one."
+        ) from None
+    differing = [k for k in {**before, **question} if before.get(k) != question.get(k)]
+    if differing:
+        raise InvalidInput(
+            f"{job.out} holds answers to another question: there, {some(differing, 8, str)} "
+            "differs. Choose another folder, or remove this one."
+        )
     if fs.exists(f"{job.out}/_manifest.json"):
         fs.rm(f"{job.out}/_manifest.json")
 
@@ -337,66 +330,63 @@ def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
 
 
 def _answer_all(
-    job: Job,
-    fragments: Sequence[Fragment],
-    workers: int,
-    scheduler: str | None,
-    start: float,
-    *,
-    progress: bool | None,
-) -> tuple[BatchReport, dict[str, Any]]:
-    """Answer all fragments, and return the report of the run and the manifest of its shards."""
-    total, costs, failed = Counter[str](), Counter[str](), dict[str, str]()
-    statuses, shards, skipped = Counter[str](), dict[str, Any](), 0
-    with _shown(fragments, show=progress) as advance:
-        for fragment, outcome in _outcomes(job, fragments, workers, scheduler):
+    work: Generator[Outcome], shards: int, *, progress: bool | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Answer all fragments; return shard → summary, and file → why it failed."""
+    summaries: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+    with closing(work) as outcomes, _shown(shards, show=progress) as advance:
+        for fragment, outcome in outcomes:
             if isinstance(outcome, str):
                 failed[fragment.name] = outcome
+                advance(0)
             elif "unwritable" in outcome:
-                raise _unwritable(job.out, outcome["unwritable"])
+                raise OSError(outcome["unwritable"])
             else:
-                total.update(rows=outcome["rows"], found=outcome["found"])
-                statuses.update(outcome["statuses"])
-                costs.update(outcome["costs"])
-                skipped += outcome.pop("skipped", False)
-                place = {"file": fragment.name, "first": fragment.first, "rows": outcome["rows"]}
-                shards[fragment.shard] = place | {"statuses": outcome["statuses"]}
-            advance(0 if isinstance(outcome, str) else outcome["rows"])
-    by_name = dict(sorted(failed.items()))
-    report = BatchReport(
-        total["rows"],
-        total["found"],
-        dict(sorted(statuses.items())),
-        {share: cost_of(costs, share) for share in (0.1, 0.5, 0.9, 1.0)},
-        len(shards),
-        skipped,
-        by_name,
-        perf_counter() - start,
+                summaries[fragment.shard] = outcome
+                advance(outcome["rows"])
+    return summaries, dict(sorted(failed.items()))
+
+
+def _report(
+    summaries: Collection[Mapping[str, Any]], failed: dict[str, str], seconds: float
+) -> BatchReport:
+    """Add up the summaries of all shards."""
+    statuses, costs = Counter[str](), Counter[str]()
+    for summary in summaries:
+        statuses.update(summary["statuses"])
+        costs.update(summary["costs"])
+    return BatchReport(
+        rows=sum(summary["rows"] for summary in summaries),
+        found=sum(summary["found"] for summary in summaries),
+        statuses=dict(sorted(statuses.items())),
+        cost={share: cost_of(costs, share) for share in (0.1, 0.5, 0.9, 1.0)},
+        shards=len(summaries),
+        skipped=sum("skipped" in summary for summary in summaries),
+        failed=failed,
+        seconds=seconds,
     )
-    order = (fragment.shard for fragment in fragments if fragment.shard in shards)
-    entries = [{"shard": shard, **shards[shard]} for shard in order]
-    return report, {"rows": report.rows, "shards": entries, "failed": by_name}
 
 
 @contextmanager
-def _shown(fragments: Sequence[Fragment], *, show: bool | None) -> Iterator[Any]:
+def _shown(shards: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
     """Show progress on a terminal; yield the function to call with the rows of each shard done."""
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    rate = TextColumn("shards, {task.fields[rate]:.3g} rows/s,")
-    columns = (BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), TextColumn("left"))
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600) as bar:
-        task, start, done = bar.add_task("", total=len(fragments), rate=0.0), perf_counter(), 0
+    columns = (
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("shards, {task.fields[rate]:.3g} rows/s,"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("left"),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, speed_estimate_period=600) as bar:
+        task, start, done = bar.add_task("", total=shards, rate=0.0), perf_counter(), 0
 
         def advance(rows: int) -> None:
             nonlocal done
@@ -408,7 +398,7 @@ def _shown(fragments: Sequence[Fragment], *, show: bool | None) -> Iterator[Any]
 
 def _outcomes(
     job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str | None
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """Yield the outcome of each fragment, in the order in which they are done."""
     if scheduler is not None:
         yield from _on_dask(job, fragments, workers, scheduler)

@@ -99,7 +99,7 @@ def fragments_of(
         folders = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder]
         keys = {unquote(key): unquote(value) for key, _, value in folders}
         for groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
-            first = 0 if groups is None else sum(counts[: groups[0]]) if groups else 0
+            first = sum(counts[: groups[0]]) if groups else 0
             rows = sum(counts[k] for k in groups or ())
             shard = hashed(question, name, version, groups)
             fragments.append(Fragment(path, name, keys, first, rows, groups, shard))
@@ -198,6 +198,7 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
 
 
 def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch with the columns of the data set, of which the model's have to be there."""
     import pyarrow as pa
 
     needed, columns = {str(name) for name in job.explainer.features.names}, []
@@ -240,77 +241,73 @@ def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
         return f"{type(error).__name__} at {fragment.name}: {error}"  # of the model, say
 
 
-def _place(job: Job, fragment: Fragment) -> str:
-    return f"{job.out}/{fragment.shard}.parquet"
-
-
 def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
     """Return the summary of a shard, if it and its records are there, to the last bit."""
     import pyarrow.parquet as pq
 
+    shard = f"{fragment.shard}.parquet"
     try:
-        with job.sink.open(_sums(job, fragment)) as file:
+        with job.sink.open(f"{job.out}/{SUMS}/{fragment.shard}.json") as file:
             sums = json.load(file)
-        is_whole = all(_sum(job.sink, f"{job.out}/{n}") == digest for n, digest in sums.items())
-        if not (is_whole and f"{fragment.shard}.parquet" in sums):
+        is_whole = all(_sum(job, name) == digest for name, digest in sums.items())
+        if not (is_whole and shard in sums):
             return None
-        with job.sink.open(_place(job, fragment)) as file:
+        with job.sink.open(f"{job.out}/{shard}") as file:
             summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[SUMMARY])
     except (OSError, ValueError, LookupError, AttributeError):
         return None
     return summary | {"skipped": True}
 
 
-def _sums(job: Job, fragment: Fragment) -> str:
-    return f"{job.out}/{SUMS}/{fragment.shard}.json"
-
-
-def _sum(fs: Any, path: str) -> str:
-    with fs.open(path, "rb") as file:
+def _sum(job: Job, name: str) -> str:
+    with job.sink.open(f"{job.out}/{name}", "rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
 def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
+    """Answer a fragment; return the summary of its shard, which is named when it is complete."""
+    partial = f"_{fragment.shard}-{uuid4().hex}.part"
+    try:
+        summary = _write(job, fragment, f"{job.out}/{partial}")
+        sums = {name: _sum(job, name) for name in summary["records"]}
+        sums[f"{fragment.shard}.parquet"] = _sum(job, partial)
+        job.sink.makedirs(f"{job.out}/{SUMS}", exist_ok=True)
+        put(job.sink, f"{job.out}/{SUMS}/{fragment.shard}.json", sums)
+        # last: a shard that is there is finished
+        job.sink.mv(f"{job.out}/{partial}", f"{job.out}/{fragment.shard}.parquet")
+    finally:
+        if job.sink.exists(f"{job.out}/{partial}"):
+            job.sink.rm(f"{job.out}/{partial}")
+    return summary
+
+
+def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    summary: dict[str, Any] = {"rows": 0, "found": 0, "records": []}
-    statuses, costs = Counter[str](), Counter[str]()
-    empty = no_rows(job.schema)
-    schema = _answers(job, fragment, empty, 0)[0].schema
+    statuses, costs, records, done, found = Counter[str](), Counter[str](), list[str](), 0, 0
+    schema = _answers(job, fragment, no_rows(job.schema), 0)[0].schema
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    partial = f"{job.out}/_{fragment.shard}-{uuid4().hex}.part"
-    try:
-        with (
-            job.sink.open(partial, "wb") as file,
-            pq.ParquetWriter(
-                file, schema, use_dictionary=texts, write_page_checksum=True
-            ) as writer,
-        ):
-            for block in _blocks(job, fragment):
-                answers, counterfactuals = _answers(job, fragment, block, summary["rows"])
-                if job.records:
-                    name = f"{fragment.shard}-{len(summary['records']):05}.parquet"
-                    _put_records(job, counterfactuals, name)
-                    summary["records"].append(name)
-                writer.write_batch(answers)
-                summary["rows"] += len(block)
-                summary["found"] += int(counterfactuals.found.sum())
-                for count in pc.value_counts(answers["cf_status"]).to_pylist():
-                    statuses[count["values"]] += count["counts"]
-                costs.update(_costs(counterfactuals))
-            summary |= {"statuses": dict(statuses), "costs": dict(sorted(costs.items()))}
-            writer.add_key_value_metadata({SUMMARY: json.dumps(summary, sort_keys=True)})
-        record_files = [f"_records/{name}" for name in summary["records"]]
-        sums = {name: _sum(job.sink, f"{job.out}/{name}") for name in record_files}
-        sums[f"{fragment.shard}.parquet"] = _sum(job.sink, partial)
-        job.sink.makedirs(f"{job.out}/{SUMS}", exist_ok=True)
-        put(job.sink, _sums(job, fragment), sums)
-        job.sink.mv(partial, _place(job, fragment))  # last: a shard that is there is finished
-    finally:
-        if job.sink.exists(partial):
-            job.sink.rm(partial)
+    options: dict[str, Any] = {"use_dictionary": texts, "write_page_checksum": True}
+    with job.sink.open(path, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
+        for block in _blocks(job, fragment):
+            answers, counterfactuals = _answers(job, fragment, block, done)
+            if job.records:
+                records.append(f"_records/{fragment.shard}-{len(records):05}.parquet")
+                _put_records(job, counterfactuals, records[-1])
+            writer.write_batch(answers)
+            done += len(block)
+            found += int(counterfactuals.found.sum())
+            statuses.update(answers["cf_status"].to_pylist())
+            costs.update(_costs(counterfactuals))
+        summary = {
+            "rows": done,
+            "found": found,
+            "records": records,
+            "statuses": dict(statuses),
+            "costs": dict(sorted(costs.items())),
+        }
+        writer.add_key_value_metadata({SUMMARY: json.dumps(summary, sort_keys=True)})
     return summary
 
 
@@ -321,20 +318,23 @@ def _answers(
     import pyarrow as pa
 
     answers, counterfactuals = answered(job.explainer, block, job.target, job.options)
-    for name in ("cf_file", "cf_row"):
+    start = fragment.first + done
+    places = {
+        "cf_file": pa.repeat(fragment.name, len(block)),
+        "cf_row": pa.array(np.arange(start, start + len(block))),
+    }
+    for name, column in places.items():
         if name in answers.schema.names:
             raise InvalidInput(f"The rows already have a column {name!r}; rename it.")
-    start = fragment.first + done
-    answers = answers.append_column("cf_file", pa.repeat(fragment.name, len(block)))
-    answers = answers.append_column("cf_row", pa.array(np.arange(start, start + len(block))))
+        answers = answers.append_column(name, column)
     return answers, counterfactuals
 
 
 def _put_records(job: Job, answers: Counterfactuals, name: str) -> None:
     with TemporaryDirectory() as folder:
-        local = Path(folder, name)
+        local = Path(folder, "records.parquet")
         answers.to_records(local)
-        job.sink.put(str(local), f"{job.out}/_records/{name}")
+        job.sink.put(str(local), f"{job.out}/{name}")
 
 
 def put(fs: Any, path: str, content: Any) -> None:

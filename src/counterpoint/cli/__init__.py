@@ -7,21 +7,19 @@ import warnings
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import counterpoint as cp
-from counterpoint.cli.audit import audit
-from counterpoint.cli.compare import compare
 from counterpoint.cli.demo import demo
 from counterpoint.cli.explain import batch, explain, inspect
 from counterpoint.cli.files import require_file
 from counterpoint.cli.groups import groups
+from counterpoint.cli.judging import audit, compare, recheck
 from counterpoint.cli.letter import letter
 from counterpoint.cli.models import models
 from counterpoint.cli.options import as_options, sections_of, with_options
-from counterpoint.cli.recheck import recheck
 from counterpoint.cli.serve import serve
 
 __all__ = ["app", "main"]
@@ -51,7 +49,7 @@ def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command, so that errors and warnings become sentences on stderr, and exit codes."""
 
     @wraps(command)
-    def run(**options: object) -> None:
+    def run(**options: Any) -> None:
         fault, code = "", 2
         with warnings.catch_warnings(record=True) as heard:
             warnings.simplefilter("default")
@@ -80,7 +78,7 @@ INPUTS = ("model", "rows", "data", "spec", "people", "answers", "texts", "space"
 """The options of all commands that name a file to read."""
 
 
-def _require_inputs(options: dict[str, object]) -> None:
+def _require_inputs(options: dict[str, Any]) -> None:
     """Raise if a file is not there, before a model is loaded, which can take long."""
     for name in INPUTS:
         value = options.get(name)

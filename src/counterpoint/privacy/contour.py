@@ -23,7 +23,7 @@ Weideman & Trefethen (2007), Parabolic and hyperbolic contours for computing the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,12 +68,11 @@ class Contour:
         z = r[:, None] * np.cosh(v)
         weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * within
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
-        for block in _columns(z, squares):
-            scale = 1.0 / _inside(block, c)[:, None, :]
-            factor = (block[:, None, :] * scale) * (z * z)[:, :, None]
-            np.subtract(scale, factor, out=factor)
-            weight /= factor.prod(axis=2) if power == 1.0 else (factor**power).prod(axis=2)
-        return cls(c, -power * np.log(_inside(squares, c)).sum(axis=1), z, weight)
+        inside = _inside(squares, c)
+        shrunk = _factors(squares, z)
+        shrunk /= inside[:, None, :]
+        weight /= shrunk.prod(axis=2) ** power
+        return cls(c, -power * np.log(inside).sum(axis=1), z, weight)
 
     def log_tail(self, t: FloatArray) -> FloatArray:
         """(n,) log P(S > t)."""
@@ -86,16 +85,10 @@ class Contour:
 
     def slopes(self, squares: FloatArray, t: FloatArray) -> FloatArray:
         """(n, F) the derivatives by b_j of the quantile t at a fixed probability, for power 1."""
-        terms = self._terms(t)
-        z = self.z * self.z
-        pulls = []
-        for block in _columns(z, squares):
-            factor = block[:, None, :] * z[:, :, None]
-            np.subtract(1.0, factor, out=factor)
-            np.divide((terms * z)[:, :, None], factor, out=factor)
-            pulls.append(factor.imag.sum(axis=1))
-        density = (terms * self.z).imag.sum(axis=1)[:, None]
-        return 2.0 * np.sqrt(squares) * np.concatenate(pulls, axis=1) / density
+        terms = self._terms(t) * self.z
+        factors = _factors(squares, self.z)
+        pulls = np.divide((terms * self.z)[:, :, None], factors, out=factors).imag.sum(axis=1)
+        return 2.0 * np.sqrt(squares) * pulls / terms.imag.sum(axis=1)[:, None]
 
     def _terms(self, t: FloatArray) -> ComplexArray:
         return self.weight * np.exp(-(self.z - self.crossing[:, None]) * t[:, None])
@@ -146,10 +139,10 @@ def _newton(contour: Contour, start: FloatArray, goal: float) -> FloatArray:
     return t
 
 
-def _columns(z: ComplexArray, squares: FloatArray) -> list[FloatArray]:
-    """Squares (n, F) in parts (n, f) with which complex arrays (n, J, f) fit a cache of 80 kB."""
-    width = max(1, 5000 // z.size)
-    return [squares[:, i : i + width] for i in range(0, squares.shape[1], width)]
+def _factors(squares: FloatArray, z: NDArray[Any]) -> NDArray[Any]:
+    """(n, J, F) 1 − b² z²."""
+    factors = squares[:, None, :] * (z * z)[:, :, None]
+    return np.subtract(1.0, factors, out=factors)
 
 
 def _inside(squares: FloatArray, c: FloatArray) -> FloatArray:
@@ -202,20 +195,15 @@ def _log_size(
 ) -> FloatArray:
     """(n, m) the logarithm of the integrand where the hyperbola of an angle (n, m) crosses."""
     z = r[:, None] * np.cos(angle)
-    factor = np.abs(1.0 - squares[:, None, :] * (z * z)[:, :, None])
-    return np.log(np.tan(angle)) - t[:, None] * z - power * np.log(factor).sum(axis=2)
+    shrunk = np.log(np.abs(_factors(squares, z))).sum(axis=2)
+    return np.log(np.tan(angle)) - t[:, None] * z - power * shrunk
 
 
 def _cut(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
-    """(n,) the v, at most 45, from which on the integrand is negligible: cut in eight, thrice."""
-    low, width, inside = np.zeros_like(c), 45.0, _inside(squares, c)
-    for _ in range(3):
-        width /= 8.0
-        v = low[:, None] + width * np.arange(1, 8)
-        z = (c / np.cos(ANGLE))[:, None] * np.cosh(v + 1j * ANGLE)
-        factor = 1.0 - squares[:, None, :] * (z * z)[:, :, None]
-        shrunk = np.log(np.abs(factor) / inside[:, None, :]).sum(axis=2)
-        # the integrand of the density has z once more
-        fall = t[:, None] * (z.real - c[:, None]) + power * shrunk - np.log(np.abs(z) / c[:, None])
-        low = low + width * (fall < NEGLIGIBLE).sum(axis=1)
-    return low + width
+    """(n,) a v, at most 45, from which on the integrand is negligible: the first of 24."""
+    v = np.geomspace(0.3, 45.0, 24)
+    z = (c / np.cos(ANGLE))[:, None] * np.cosh(v + 1j * ANGLE)
+    shrunk = np.log(np.abs(_factors(squares, z)) / _inside(squares, c)[:, None, :]).sum(axis=2)
+    # the integrand of the density has z once more
+    fall = t[:, None] * (z.real - c[:, None]) + power * shrunk - np.log(np.abs(z) / c[:, None])
+    return np.asarray(v[(fall[:, :-1] < NEGLIGIBLE).sum(axis=1)])

@@ -172,7 +172,8 @@ class ProjectedLaplace(NoiseLaw):
         values, slopes = np.zeros(len(rows)), np.zeros_like(rows)
         for block in blocks((unit > 0.0) & (q < 0.5), self.n_features):
             scaled = squares[block]
-            values[block], contour = upper_quantiles(scaled, q, _guesses(scaled, q))
+            normal = np.sqrt(2.0 * scaled.sum(axis=1)) * normal_quantile(q)
+            values[block], contour = upper_quantiles(scaled, q, normal)
             if sloped:
                 slopes[block] = contour.slopes(scaled, values[block])
         return values * unit, slopes * self.scale * np.sign(rows)
@@ -337,16 +338,6 @@ def _log_tails(
     for block in blocks((unit > 0.0) & (t > 0.0), squares.shape[1]):
         values[block] = log_tails(squares[block], t[block] / unit[block], power)
     return np.where((unit == 0.0) & (t >= 0.0), -np.inf, values)
-
-
-def _guesses(squares: FloatArray, q: float) -> FloatArray:
-    """(n,) upper quantiles by the first terms of Cornish and Fisher, within what can be."""
-    z = normal_quantile(q)
-    total = squares.sum(axis=1)
-    excess = 3.0 * np.square(squares).sum(axis=1) / total**2
-    spread = np.sqrt(2.0 * total)
-    most = np.sqrt(total) * max(np.sqrt(2.0) * z, -np.log(2.0 * q))
-    return np.minimum(spread * z * (1.0 + excess * (z * z - 3.0) / 24.0), most).clip(0.1 * most)
 
 
 @lru_cache(maxsize=256)

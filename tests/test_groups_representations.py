@@ -216,7 +216,7 @@ def test_scalers_before_a_network_are_folded_into_its_first_layer():
 
 
 @pytest.mark.parametrize("count", [7, 200])
-def test_finite_differences_take_all_rows_in_a_call_or_two(count: int):
+def test_finite_differences_take_all_rows_in_two_calls(count: int):
     rng = np.random.default_rng(0)
     net = Network([rng.normal(size=(5, 4)), rng.normal(size=(4, 2))], [np.ones(4), np.zeros(2)])
     calls = []
@@ -228,7 +228,7 @@ def test_finite_differences_take_all_rows_in_a_call_or_two(count: int):
     X, C = rng.normal(size=(count, 5)), rng.normal(size=(count, 2))
     _, pull = FiniteDifferences(function, 5, step=np.geomspace(1e-6, 1e-5, 5)).vjp(X)
     found, _ = pull(C), pull(2.0 * C)
-    assert calls == ([11 * 7] if count == 7 else [200, 10 * 200])
+    assert calls == [count, 10 * count]
     values, back = net.vjp(X)
     np.testing.assert_allclose(found, back(C / np.cosh(values) ** 2), rtol=1e-5, atol=1e-8)
 
@@ -244,7 +244,8 @@ def test_a_function_is_called_seldom_for_fits_as_good():
         GroupTranslations(space, k=2, strengths=4).fit(X, Y)
         for space in (network, FiniteDifferences(function, 4))
     )
-    assert blind.path_.objective == pytest.approx(exact.path_.objective, rel=1e-3)
+    ended, expected = ([one.objective for one in m.path_.fits] for m in (blind, exact))
+    assert ended == pytest.approx(expected, rel=1e-3)
     assert len(calls) < 600
 
 
@@ -277,7 +278,8 @@ def test_groups_are_explained_through_a_transformer_that_bends_by_differences(na
     quality = explained.judge(X, Y)
     assert quality.mean(quality.correctness) > quality.mean(quality.unchanged) + 0.5
     assert explained.translations_.counts.max() <= 3
-    assert explained.path_.loss[-1] < 0.05 * explained.path_.loss[0]
+    losses = explained.path_.to_frame()["loss"].to_numpy()
+    assert losses[-1] < 0.05 * losses[0]
 
 
 def test_features_without_loadings_count_as_0():

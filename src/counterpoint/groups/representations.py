@@ -310,21 +310,15 @@ class FiniteDifferences(Representation):
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         d = self.features
         steps = np.diag(np.broadcast_to(np.asarray(self.step, dtype=np.float64), (d,)))
-        shifts = np.concatenate([np.zeros((1, d)), steps, -steps])[:, None]
-
-        def values(shifts: FloatArray) -> FloatArray:
-            moved = _in_chunks(self._values, (X + shifts).reshape(-1, d))
-            return moved.reshape(len(shifts), len(X), -1)
-
-        # A call costs much by itself: for few rows, the moved ones for slopes() are computed along.
-        first = values(shifts if shifts.shape[0] * len(X) <= 1000 else shifts[:1])
 
         @cache
         def slopes() -> FloatArray:  # (d, n, m)
-            moved = first[1:] if len(first) > 1 else values(shifts[1:])
-            return (moved[:d] - moved[d:]) / (2.0 * steps.diagonal()[:, None, None])
+            rows = (X + np.stack([steps, -steps])[:, :, None]).reshape(-1, d)
+            up, down = _in_chunks(self._values, rows).reshape(2, d, len(X), -1)
+            return np.asarray((up - down) / (2.0 * steps.diagonal()[:, None, None]))
 
-        return first[0], lambda C: np.asarray(np.einsum("dnm,nm->nd", slopes(), C))
+        values = _in_chunks(self._values, X)
+        return values, lambda C: np.asarray(np.einsum("dnm,nm->nd", slopes(), C))
 
     def _values(self, X: FloatArray) -> FloatArray:
         values = np.asarray(self.function(X), dtype=np.float64)

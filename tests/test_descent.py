@@ -212,7 +212,6 @@ EXTRA = {
     "rows": lambda rng, y: [LinearBounds(*_rows(rng, y))],
     "an equation": lambda rng, y: [_equation(rng, y)],
     "a ball": lambda rng, y: [Cone(np.eye(4), -y, float(rng.uniform(0.5, 2.0)))],
-    "a cone": lambda rng, y: [Cone(np.eye(4), -y, 0.5, 0.3 * rng.normal(size=4))],
     "all": lambda rng, y: [
         held(3),
         LinearBounds(*_rows(rng, y)),
@@ -433,14 +432,3 @@ def test_models_with_local_metrics_are_explained(cost: cp.Cost):
         assert local_ == (answer_.status == cp.Status.SUBOPTIMAL)
         assert ("local optimum" in answer_.message) == local_
     assert (np.asarray(report["claim"]) == "proved").mean() >= 0.6
-
-
-def test_columns_of_a_cone_may_be_closed_in():
-    """A second-order cone of a target gives way to a margin, as rows do."""
-    cone = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]), 1.0, 0.5)
-    program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((cone,)))
-    cases = replace(program.cases(np.zeros((1, 2))), margin=np.array([[0.5, 1.0]]))
-    solver = next(s for s in cp.solvers.all_solvers() if s.takes(program))
-    solution = solver(program).solve(cases, Effort())
-    np.testing.assert_allclose(solution.points, [[0.0, 3.0]], atol=1e-7)
-    assert cone.tightened(cases.margin).excess(solution.points)[0] <= 1e-8

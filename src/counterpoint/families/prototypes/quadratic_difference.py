@@ -49,13 +49,20 @@ from counterpoint.numerics import (
     gamma,
     relative,
 )
-from counterpoint.programs.conditions import Box, LinearBounds
+from counterpoint.programs.conditions import Box, Cone, LinearBounds
 from counterpoint.programs.duality import NonConvexDuality
 from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
-__all__ = ["Curvature", "Lagrangian", "QuadraticDifference", "Quadrics", "curvature_of"]
+__all__ = [
+    "Curvature",
+    "Lagrangian",
+    "QuadraticDifference",
+    "Quadrics",
+    "curvature_of",
+    "is_quadratic",
+]
 
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
@@ -309,6 +316,18 @@ def _scaled(forms: FloatArray, scale: FloatArray) -> FloatArray:
     return np.asarray(scaled)
 
 
+def _is_ball(cone: Cone) -> bool:
+    """Whether a cone is ‖M y + c‖ <= radius: a constraint, which no margin closes in."""
+    return not (cone.slope.any() or cone.margin_coefficient or cone.tie_coefficient)
+
+
+def is_quadratic(program: Program, accepts: frozenset[type]) -> bool:
+    """Whether a program holds these types alone, quadratic conditions, and no cones but balls."""
+    cones = (c for c in program.region if isinstance(c, Cone))
+    accepted = program.condition_types <= accepts and bool(program.nonconvex)
+    return accepted and all(map(_is_ball, cones))
+
+
 def curvature_of(program: Program) -> Curvature:
     """What the multipliers of a program's quadratic conditions prove."""
     duality = program.duality.nonconvex
@@ -322,6 +341,9 @@ class Curvature(NonConvexDuality):
     def __init__(self, program: Program) -> None:
         self.program, self.encoded_cost, self.domain = program, program.encoded_cost, program.domain
         conditions = [c for c in program.nonconvex if isinstance(c, QuadraticDifference)]
+        for cone in (c for c in program.region if isinstance(c, Cone) and _is_ball(c)):
+            none = np.zeros((0, program.width)), np.zeros(0)  # no rival bends it
+            conditions.append(QuadraticDifference(cone.matrix, cone.offset, *none, cone.radius**2))
         self.quadrics = Quadrics(conditions, program.width)
         self.bounded = np.flatnonzero(
             (program.domain.box.below & program.domain.box.above) | ~program.domain.numeric

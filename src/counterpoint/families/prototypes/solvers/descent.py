@@ -274,17 +274,6 @@ class Descents:
             alone = np.eye(1, width, k=square)
             offset = np.append(-2.0 * matrix[:, columns] @ at[columns], -size)
             couplings.append(Cone(np.vstack([2.0 * over(matrix), alone]), offset, size, alone[0]))
-        for cone in self.program.couplings:
-            if isinstance(cone, Cone):
-                already_satisfied = np.where(columns, 0.0, x)
-                radius = (
-                    cone.radius
-                    + cone.slope @ already_satisfied
-                    - float(cone.closed_in(case.margin)[0])
-                )
-                radius -= SAFE * size * np.abs(np.vstack([cone.slope, cone.matrix]) * unit).max()
-                offset = cone.offset + cone.matrix @ already_satisfied
-                couplings.append(Cone(over(cone.matrix), offset, float(radius), over(cone.slope)))
         cost_cutoff = size**2 if encoded_cost.quadratic.any() else size
         absolute, quadratic = over(encoded_cost.absolute), over(encoded_cost.quadratic)
         if quadratic.ndim == 2:

@@ -24,6 +24,7 @@ where c and b are the value and the slope at x of Σ λ_j e_j and of the rows. I
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar, final
@@ -38,8 +39,9 @@ from counterpoint.families.prototypes.quadratic_difference import (
     Curvature,
     QuadraticDifference,
     curvature_of,
+    is_quadratic,
 )
-from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import (
     AtMost,
@@ -81,7 +83,7 @@ class Quadric(Solver):
 
     @classmethod
     def takes(cls, program: Program) -> bool:
-        return program.condition_types <= cls.accepts and bool(program.nonconvex)
+        return is_quadratic(program, cls.accepts)
 
     @cached_property
     def curvature(self) -> Curvature:
@@ -230,6 +232,39 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
     return np.asarray(at)
 
 
+Rows = tuple[ArrayLike, FloatArray, FloatArray, IntArray, float]
+"""sign · (δᵀ(form)δ + slope · δ + value) <= 0: (m, d, d) forms, (m, d) slopes, (m,) values, the
+positions of their multipliers in the program (−1 where its bound needs none), and the sign."""
+
+
+def _rows(program: Program, case: Batch) -> Iterator[Rows]:
+    """What all changes of one row meet, without what is integral; columns that can move alone."""
+    curvature, affine, domain = curvature_of(program), program.affine, program.domain
+    quadrics, x, low, high = curvature.quadrics, case.x[0], case.low[0], case.high[0]
+    free, first, units = low < high, program.size - curvature.size, np.eye(program.width)
+    excess, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
+    yield quadrics.forms, slopes, excess, first + np.arange(len(quadrics)), 1.0
+    # (y − low)(y − high) <= 0; in one-hot columns an equation, which is two inequalities
+    first, bounded, numeric = first + len(quadrics), curvature.bounded, domain.numeric
+    for sign, movable in ((1.0, free), (-1.0, free & ~numeric)):
+        positions = np.flatnonzero(movable[bounded])
+        columns = bounded[positions]
+        below = x[columns] - np.where(numeric, low, 0.0)[columns]
+        above = x[columns] - np.where(numeric, high, 1.0)[columns]
+        along = units[columns]
+        forms, slopes = along[:, :, None] * along[:, None, :], along * (below + above)[:, None]
+        yield forms, slopes, below * above, first + positions, sign
+    # linear rows; and bounds and sums of one-hot blocks, which the domain knows
+    sums = np.array([units[group].sum(axis=0) for group in domain.groups]).reshape(-1, len(x))
+    matrix, ones = np.vstack([affine.matrix, units, sums]), np.ones(len(sums))
+    positions = np.append(np.arange(affine.size), np.full(len(matrix) - affine.size, -1))
+    least, most = (limit[0] for limit in affine.limits(case.margin))
+    for sign, limits in ((1.0, (most, high, ones)), (-1.0, (least, low, ones))):
+        limit = np.concatenate(limits)
+        used = np.isfinite(limit) & matrix[:, free].any(axis=1)
+        yield 0.0, matrix[used], (matrix @ x - limit)[used], positions[used], sign
+
+
 def relaxed(
     program: Program, case: Batch, size: float, effort: Effort
 ) -> tuple[FloatArray, FloatArray] | None:
@@ -239,173 +274,66 @@ def relaxed(
     relaxation has no point. ``size`` is about the root of the answer's price; of its square, if
     that is absolute.
     """
-    with translated("Clarabel"):
-        return _Moments(program, case, size).solve(effort)
+    curvature, d = curvature_of(program), program.width
+    x, low, high = case.x[0], case.low[0], case.high[0]
+    form, free = curvature.form, np.flatnonzero(low < high)
+    k, diagonal = len(free), np.diag(form)
+    # δ = T (u, 1), where u are the changes of free columns in units of their price and the size
+    change = np.zeros((d + 1, k + 1))
+    change[free, np.arange(k)] = size / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0)[free])
+    change[:d, k] = np.where(low == high, low - x, 0.0)
+    change[d, k] = 1.0
+    # Clarabel's order of an upper triangle is column by column; products count twice in it.
+    at = np.tril_indices(k + 1)[::-1]
+    root = np.where(at[0] == at[1], 1.0, np.sqrt(2.0))
 
-
-@final
-class _Moments:
-    """One row's relaxation in the shape that Clarabel takes, over the columns that can move.
-
-    A quadratic function of the change δ is a matrix over (δ, 1); with δ = T (u, 1), one over
-    (u, 1), where u are the changes of the free columns in units of their price and the size. Those
-    that are not positive where the program's conditions are met have weights, whose multipliers
-    are at ``positions`` in the program (−1 for none), with a sign.
-    """
-
-    def __init__(self, program: Program, case: Batch, size: float) -> None:
-        self.program, self.case, self.size = program, case, size
-        self.curvature = curvature_of(program)
-        d, low, high = program.width, case.low[0], case.high[0]
-        self.free = np.flatnonzero(low < high)
-        self.k = k = len(self.free)
-        form = self.curvature.form
-        diagonal = np.diag(form)[self.free]
-        self.change = np.zeros((d + 1, k + 1))
-        unit = size / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-        self.change[self.free, np.arange(k)] = unit
-        self.change[:d, k] = np.where(low == high, low - case.x[0], 0.0)
-        self.change[d, k] = 1.0
-        full = np.zeros((d + 1, d + 1))
-        full[:d, :d] = np.diag(np.diag(form)) if self.curvature.is_absolute else form
-        self.encoded_cost = self.change.T @ full @ self.change / size**2
-        # Clarabel's order of an upper triangle is column by column.
-        self.at = np.tril_indices(k + 1)[::-1]
-        self.root = np.where(self.at[0] == self.at[1], 1.0, np.sqrt(2.0))
-        pairs = np.flatnonzero((self.at[0] != self.at[1]) & (self.at[1] < k))
-        self.pairs = pairs if len(self.curvature.pairs[0]) else pairs[:0]
-        self.matrices, self.heights = np.zeros((0, k + 1, k + 1)), np.zeros(0)
-        self.positions, self.signs = np.zeros(0, dtype=np.intp), np.zeros(0)
-        quadrics = self.curvature.quadrics
-        values, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
-        every = program.size - self.curvature.size + np.arange(len(quadrics))
-        self._add(quadrics.forms, slopes, values, every)
-        self._add_within()
-        self._add_linear()
-        self.plain = len(self.signs)
-        self.cones, at = list[int](), program.affine.size
-        for coupling in program.couplings:
-            if isinstance(coupling, Cone):
-                self._add_cone(coupling, at)
-            at += coupling.size
-
-    def _add(
-        self, form: ArrayLike, slope: FloatArray, value: FloatArray, positions: ArrayLike,
-        sign: float = 1.0, *, together: bool = False,
-    ) -> None:  # fmt: skip
-        """Add rows sign · (δᵀ form δ + slope · δ + value) <= 0, or one cone of them ``together``.
-
-        Each is scaled to a largest entry of 1, but those of a cone alike: ``heights``.
-        """
-        m, d = len(value), self.program.width
-        full = np.zeros((m, d + 1, d + 1))
+    def triangles(form: ArrayLike, slope: FloatArray, value: FloatArray) -> FloatArray:
+        """(m, …) quadratic functions of δ as matrices over (u, 1)."""
+        full = np.zeros((len(value), d + 1, d + 1))
         full[:, :d, :d] = form
         full[:, :d, d] = full[:, d, :d] = 0.5 * slope
         full[:, d, d] = value
-        matrices = sign * (self.change.T @ full @ self.change)
-        heights = np.maximum(np.abs(matrices).max(axis=(1, 2), initial=0.0), TINY)
-        heights = np.full(m, heights.max()) if together else heights
-        self.matrices = np.concatenate([self.matrices, matrices / heights[:, None, None]])
-        self.heights = np.append(self.heights, heights)
-        self.positions = np.append(self.positions, positions)
-        self.signs = np.append(self.signs, np.full(m, sign))
+        return np.asarray((change.T @ full @ change)[:, *at] * root)
 
-    def _add_within(self) -> None:
-        """Add (y − low)(y − high) <= 0 for free columns with two bounds; = 0 for one-hot columns.
-
-        In changes δ = y − x this is δ² + (below + above) δ + below · above.
-        """
-        program, x, d = self.program, self.case.x[0], self.program.width
-        bounded, numeric = self.curvature.bounded, program.domain.numeric
-        first = (
-            program.size - self.curvature.size + len(self.curvature.quadrics)
-        )  # the first multiplier of these
-        within = np.flatnonzero(np.isin(bounded, self.free))
-        one_hot = within[~numeric[bounded[within]]]
-        for chosen, sign in ((within, 1.0), (one_hot, -1.0)):  # an equation is two inequalities
-            columns = bounded[chosen]
-            low = np.where(numeric, self.case.low[0], 0.0)[columns]
-            high = np.where(numeric, self.case.high[0], 1.0)[columns]
-            below, above = x[columns] - low, x[columns] - high
-            unit_rows = np.eye(d)[columns]
-            form = unit_rows[:, :, None] * unit_rows[:, None, :]
-            slope = unit_rows * (below + above)[:, None]
-            self._add(form, slope, below * above, first + chosen, sign)
-
-    def _add_linear(self) -> None:
-        """Add linear rows; and finite bounds and sums of one-hot blocks, with no multipliers."""
-        affine, x, d = self.program.affine, self.case.x[0], self.program.width
-        groups = np.zeros((len(self.program.domain.groups), d))
-        for row, group in zip(groups, self.program.domain.groups, strict=True):
-            row[group] = 1.0
-        ones = np.ones(len(groups))
-        low, high = (limit[0] for limit in affine.limits(self.case.margin))
-        matrix = np.vstack([affine.matrix, np.eye(d), groups])
-        positions = np.append(np.arange(affine.size), np.full(d + len(groups), -1))
-        for limit, sign in (
-            (np.concatenate([high, self.case.high[0], ones]), 1.0),
-            (np.concatenate([low, self.case.low[0], ones]), -1.0),
-        ):
-            # rows of columns that cannot move say nothing
-            used = np.isfinite(limit) & matrix[:, self.free].any(axis=1)
-            values = (matrix @ x - limit)[used]
-            self._add(0.0, matrix[used], values, positions[used], sign)
-
-    def _add_cone(self, cone: Cone, at: int) -> None:
-        """−(slope · y + radius) and the rows M y + c, in one unit; ``at``: its multipliers."""
-        x, m = self.case.x[0], len(cone.matrix)
-        radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
-        slopes = np.vstack([-cone.slope, cone.matrix])
-        values = np.append(-(cone.slope @ x) - radius, cone.matrix @ x + cone.offset)
-        last = at + m if cone.size > m else -1
-        positions = np.append(last, np.arange(at, at + m))
-        self._add(0.0, slopes, values, positions, together=True)
-        self.cones.append(m + 1)
-
-    def solve(self, effort: Effort) -> tuple[FloatArray, FloatArray] | None:
-        """The multipliers and the point, or None."""
-        m, q, p = self.plain, len(self.signs), len(self.pairs)
-        columns = np.zeros((len(self.root), q + p + 1))
-        columns[:, :q] = (self.matrices[:, *self.at] * self.root).T
-        columns[self.pairs, q + np.arange(p)] = np.sqrt(2.0)
-        columns[-1, -1] = -1.0
-        eye, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
-        right = [
-            np.zeros(m),
-            np.ones(2 * p),
-            np.zeros(q - m),
-            self.encoded_cost[self.at] * self.root,
-        ]
-        matrix = np.vstack([-eye[:m], ratios, -ratios, -eye[m:], -columns])
-        options = settings(effort, 1e-9)  # finer ones are reached by luck
-        options.presolve_enable = options.chordal_decomposition_enable = False
+    rows = [*_rows(program, case)]
+    signs = np.concatenate([np.full(len(row[3]), row[4]) for row in rows])
+    functions = signs[:, None] * np.concatenate([triangles(*row[:3]) for row in rows])
+    # each with a largest entry of about 1
+    heights = np.maximum(np.abs(functions).max(axis=1, initial=0.0), TINY)
+    price = np.diag(diagonal) if curvature.is_absolute else form
+    (cost,) = triangles(price, np.zeros((1, d)), np.zeros(1)) / size**2
+    pairs = np.flatnonzero((at[0] != at[1]) & (at[1] < k))
+    pairs = pairs if len(curvature.pairs[0]) else pairs[:0]
+    q, p = len(heights), len(pairs)
+    columns = np.zeros((len(root), q + p + 1))
+    columns[:, :q] = (functions / heights[:, None]).T
+    columns[pairs, q + np.arange(p)] = np.sqrt(2.0)
+    columns[-1, -1] = -1.0
+    weights, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
+    options = settings(effort, 1e-9)  # finer ones are reached by luck
+    options.presolve_enable = options.chordal_decomposition_enable = False
+    with translated("Clarabel"):
         result = clarabel.DefaultSolver(
             sparse.csc_matrix((q + p + 1,) * 2),
             -np.eye(q + p + 1)[-1],
-            sparse.csc_matrix(matrix),
-            np.concatenate(right),
-            [
-                clarabel.NonnegativeConeT(m + 2 * p),
-                *map(clarabel.SecondOrderConeT, self.cones),
-                clarabel.PSDTriangleConeT(self.k + 1),
-            ],
+            sparse.csc_matrix(np.vstack([-weights, ratios, -ratios, -columns])),
+            np.concatenate([np.zeros(q), np.ones(2 * p), cost]),
+            [clarabel.NonnegativeConeT(q + 2 * p), clarabel.PSDTriangleConeT(k + 1)],
             options,
         ).solve()
-        empty = result.status in EMPTY
-        if not empty and result.status not in SOLVED:
-            return None
-        # a little back from the edge of what is convex
-        v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)
-        v[:m] = np.maximum(v[:m], 0.0)
-        moments = np.asarray(result.z)[-len(self.root) :] / self.root
-        last = self.at[1] == self.k  # X's border, δ: the last column of an upper triangle
-        delta = self.change @ moments[last]
-        point = self.case.x[0] + (np.nan if empty else 1.0) * delta[:-1]
-        multipliers, placed = np.zeros(self.program.size), self.positions >= 0
-        weights = self.signs * v[:q] / self.heights * self.size**2
-        np.add.at(multipliers, self.positions[placed], weights[placed])
-        if p:
-            full, pairs = np.zeros((self.program.width,) * 2), self.curvature.pairs
-            full[tuple(self.free[of[self.pairs]] for of in self.at)] = v[q : q + p]
-            multipliers[len(multipliers) - len(pairs[0]) :] = full[pairs]
-        return multipliers, point
+    empty = result.status in EMPTY
+    if not empty and result.status not in SOLVED:
+        return None
+    # a little back from the edge of what is convex
+    v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)
+    multipliers, positions = np.zeros(program.size), np.concatenate([row[3] for row in rows])
+    placed = positions >= 0
+    scaled = signs * np.maximum(v[:q], 0.0) / heights * size**2
+    np.add.at(multipliers, positions[placed], scaled[placed])
+    if p:
+        full = np.zeros((d, d))
+        full[tuple(free[side[pairs]] for side in at)] = v[q : q + p]
+        multipliers[len(multipliers) - len(curvature.pairs[0]) :] = full[curvature.pairs]
+    moments = np.asarray(result.z)[-len(root) :] / root
+    delta = change @ moments[at[1] == k]  # X's border: the last column of an upper triangle
+    return multipliers, x + (np.nan if empty else 1.0) * delta[:-1]

@@ -18,7 +18,6 @@ from counterpoint.families.prototypes.quadratic_difference import curvature_of
 from counterpoint.families.prototypes.solvers.ccp import Ccp, LocalSearch
 from counterpoint.families.prototypes.solvers.lower_bound import Quadric
 from counterpoint.numerics import TINY, VIOLATION, FloatArray
-from counterpoint.programs.conditions import Cone
 from counterpoint.programs.program import tightened
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
@@ -151,7 +150,7 @@ class Translation:
     def __init__(self, program: Program, case: Batch, cost_unit: float, limit: float) -> None:
         import pyscipopt
 
-        self.sum, self.root = pyscipopt.quicksum, pyscipopt.sqrt
+        self.sum = pyscipopt.quicksum
         self.program, self.curvature, self.x = program, curvature_of(program), case.x[0]
         self.cost_unit, self.model = cost_unit / LENGTH**2, pyscipopt.Model()
         self.model.hideOutput()
@@ -233,7 +232,7 @@ class Translation:
         return self.sum(terms) + value
 
     def _add_conditions(self) -> None:
-        """Quadratic conditions, linear rows, cones and categories, with coefficients of about 1."""
+        """Quadratic conditions, linear rows and categories, with coefficients of about 1."""
         quadrics, affine, unit = self.curvature.quadrics, self.program.affine, self.unit
         forms = quadrics.forms * np.outer(unit, unit)
         base = self.base[None]
@@ -247,21 +246,8 @@ class Translation:
             steep = np.abs(slope).max(initial=0.0) / LENGTH
             scale = max(np.abs(form).max(initial=0.0), steep, TINY)
             self.model.addCons(self._function(value / scale, slope / scale, form / scale) <= 0.0)
-        for cone in self.program.couplings:
-            if isinstance(cone, Cone):
-                self._add_cone(cone)
         for group in self.program.domain.groups:
             self.model.addCons(self.sum(self.v[group]) == 1.0)
-
-    def _add_cone(self, cone: Cone) -> None:
-        """‖M y + c‖ <= slope · y + radius; its square would lose half of the digits at an apex."""
-        matrix, offset = np.vstack([cone.matrix, cone.slope]), np.append(cone.offset, cone.radius)
-        scale = max(np.abs(matrix * self.unit).max(), TINY) / LENGTH
-        values, rows = (matrix @ self.base + offset) / scale, matrix * self.unit / scale
-        *sides, longest = (self.model.addVar(lb=None) for _ in values)
-        for side, value, row in zip((*sides, longest), values, rows, strict=True):
-            self.model.addCons(self._function(value, row) == side)
-        self.model.addCons(self.root(self.sum(side * side for side in sides)) <= longest)
 
     def _add_changes(self) -> None:
         """At most so many features change; what may change by any amount is not counted."""

@@ -178,6 +178,6 @@ def _lies_between(
             safety_margin = sign * form.margin(x, target)[0]
         except InvalidInput:  # a calibration gives no row as much
             return sign < 0.0
-        if not safety_margin >= -target.requirement.rounding(form, x, eps)[0]:
+        if not safety_margin >= -form.margin_error(x, target.requirement, eps)[0]:
             return False
     return True

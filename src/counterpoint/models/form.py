@@ -241,6 +241,8 @@ class Form(ABC):
 
     def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
         """Bound (n,) how far off the model's own margins may be where a requirement is set."""
+        if required.probable and required.at_least is None:  # nothing is demanded
+            return np.zeros(len(X))
         error = 0.5 * self.noise(X, eps)  # which is twice a bound on the rounding error
         if required.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability,
             # the quotient of an exponential, off by up to two units, and of a sum of them: 16 in

@@ -172,12 +172,6 @@ class Requirement:
         """What the target's probability is to say of an answer."""
         return Guarantee.NONE if self.chance is None else self.chance.promise
 
-    def rounding(self, form: ModelMargins, x: FloatArray, eps: float) -> FloatArray:
-        """(n,) how far off the model's own margins may be at (n, d) points, in score units."""
-        if self.probable and self.at_least is None:  # nothing is demanded
-            return np.zeros(len(x))
-        return form.margin_error(x, self, eps)
-
 
 class Target(ABC):
     """A decision, a probability, or a range of values, that the counterfactual shall get.
@@ -278,7 +272,7 @@ class PlainTarget(Target):
         self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
     ) -> Validation:
         required = self.requirement
-        rounding, margin = required.rounding(form, x, eps), form.margin(x, self)
+        rounding, margin = form.margin_error(x, required, eps), form.margin(x, self)
         if not required.probable:
             valid = self.satisfied(form, x, predicted)
             return Validation.plain(valid, margin, np.full(len(x), np.nan), rounding)

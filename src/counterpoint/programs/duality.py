@@ -26,7 +26,6 @@ from counterpoint.numerics import (
     FloatArray,
     IntArray,
     Sizes,
-    as_slice,
     depth,
     dots,
     gamma,
@@ -230,6 +229,7 @@ class LinearRows:
             self._curved = (moving[:, ~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum(1)
         self._cost, self._rows, self._sizes = encoded_cost, rows, np.abs(rows)
         self._is_absolute = bool(encoded_cost.absolute.all())
+        self._rounding = gamma(rows.shape[1] + 16)
         self._steepest = steepest.max(axis=1, initial=0.0)
         self.moves = (self._curved > 0.0) | (
             self._steepest > 0.0
@@ -281,7 +281,7 @@ class LinearRows:
             value = weight * _along(x, rows) - offset
             terms = weight * _along(np.abs(x), sizes) + np.abs(offset)
             steepest = sizes.max(axis=0) * weight.max(initial=0.0)
-            columns = as_slice(np.flatnonzero(steepest > SHY * SHY * absolute))
+            columns = np.flatnonzero(steepest > SHY * SHY * absolute)
             absolute, quadratic = absolute[columns], quadratic[columns]
             pull = weight[:, None] * sizes[:, columns]
             reach = np.abs(x[:, columns] - np.where(rows > 0.0, low, high)[:, columns])
@@ -299,12 +299,12 @@ class LinearRows:
                 value -= (reach * (pull - quadratic * reach)).sum(axis=1)
             terms += (reach * (pull + absolute)).sum(axis=1)
             # what overflows is not a number in the end, and proves nothing
-            return np.fmax(value - gamma(x.shape[1] + 16) * terms - TINY, 0.0)
+            return np.fmax(value - self._rounding * terms - TINY, 0.0)
 
 
 def _along(values: FloatArray, rows: FloatArray) -> FloatArray:
     """(n,) the products of (n, d) values with rows, which may be (1, d) for all."""
-    return dots(values, rows[0]) if len(rows) == 1 else dots(values, rows)
+    return values @ rows[0] if len(rows) == 1 else np.einsum("ij,ij->i", values, rows)
 
 
 @final

@@ -86,7 +86,7 @@ def _columns(
         ):  # a search in a span knew less of them
             form, target = query.model.form, query.target
             margin = form.margin(y, target)
-            rounding = target.requirement.rounding(form, y, query.eps)
+            rounding = form.margin_error(y, target.requirement, query.eps)
             verdict = replace(verdict, margin=margin, rounding=rounding)
         status, claim = Status.of(answers.statuses[rows]), Claim.of(c.claims[rows])
         claim[(status == Status.OPTIMAL) | (status == Status.INFEASIBLE)] = Claim.REPORTED

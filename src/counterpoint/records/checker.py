@@ -220,7 +220,7 @@ def _verdict(
     error = error + 4.0 * query.eps  # of the probability itself: a quotient, at most 1
     if form.reordered is None:
         return verdict, error
-    other = query.target.requirement.rounding(form.reordered, y, query.eps)
+    other = form.reordered.margin_error(y, query.target.requirement, query.eps)
     same = np.abs(rounding - other) <= other / 16.0
     return replace(verdict, rounding=np.where(same, other, verdict.rounding)), error
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, Status, certify
-from counterpoint.numerics import BoolArray, FloatArray, as_slice
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.results import Counterfactuals
 from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned
 from counterpoint.rows.table import Table
@@ -159,9 +159,11 @@ def _answer(
             answer_search.propose()
             progress(len(answer_search.rows.index))
         if searches:
-            _ask_about(rows, searches, predicted if foreseen else None)
-            foreseen = False
+            answers = _ask_about(rows, searches, predicted if foreseen else None)
+            foreseen, end = False, 0
         for answer_search in searches:
+            start, end = end, end + len(answer_search.positions)
+            answer_search.validate(*(values[start:end] for values in answers))
             answer_search.settle(out)
             answered[answer_search.rows.at] = out.certificates.valid[answer_search.rows.index]
         progress = _ignore
@@ -215,39 +217,35 @@ def _searches(query: Query, rows: RowBatch) -> Iterator[AnswerSearch]:
             yield AnswerSearch(query, rows.take(positions[start : start + size]), searched)
 
 
-def _ask_about(rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None) -> None:
-    """Ask the model about the first answers of some searches, in one table.
+def _ask_about(
+    rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None
+) -> tuple[FloatArray, FloatArray, NDArray[Any]]:
+    """Ask the model in one table about what searches propose, one after the other.
 
-    If it has not been asked about the factual rows, what is ``foreseen`` of them is compared with
-    what it says in the same call: `NotForeseen` is raised if it gives one the target already.
+    Return (m, p) codes and (m, d) points as they are returned, and (m,) what the model says. If it
+    has not been asked about the factual rows, what is ``foreseen`` of them is compared with what it
+    says in the same call: `NotForeseen` is raised if it gives one the target already.
     """
-    query, follows = searches[0].query, foreseen is not None
-    proposals = [answer_search.proposal for answer_search in searches]
-    which, codes = proposals[0]
-    answered = as_slice(which)
+    query, first, follows = searches[0].query, searches[0], foreseen is not None
+    which: IntArray | slice = first.rows.at[first.positions]
+    codes, y, outputs = first.codes, rows.x[:0], np.empty(0)
     if len(searches) > 1:
-        which, codes = (np.concatenate(values) for values in zip(*proposals, strict=True))
-        answered = which
-    if len(which):
-        before = rows.codes[answered]
+        which = np.concatenate([s.rows.at[s.positions] for s in searches])
+        codes = np.concatenate([s.codes for s in searches])
+    elif len(codes) == len(rows.codes):
+        which = slice(None)
+    if len(codes):
+        before = rows.codes[which]
         returned, codes, y = as_returned(
-            rows.table, query.features, answered, before, codes, followed=follows
+            rows.table, query.features, which, before, codes, followed=follows
         )
-        said = query.model.predict if follows else partial(query.target.said, query.model)
-        outputs = said(*returned)
-    else:  # there is no answer at all
-        returned, y = (), rows.x[:0]
-        outputs = query.model.predict(rows.table) if follows else np.empty(0)
+        ask = query.model.predict if follows else partial(query.target.said, query.model)
+        outputs = ask(*returned)
+    elif follows:
+        outputs = query.model.predict(rows.table)
     if foreseen is not None:
-        _compare(rows, searches, foreseen, outputs[len(which) :])
-    end = 0
-    for answer_search, (positions, _) in zip(searches, proposals, strict=True):
-        block = slice(end, end + len(positions))
-        answer_search.validate(codes[block], y[block], outputs[block])
-        end = block.stop
-    confirmed = all(answer_search.verdict.valid.all() for answer_search in searches)
-    if returned and not (query.target.demanding or confirmed):
-        query.model.check(y, query.model.predict(returned[0]))
+        _compare(rows, searches, foreseen, outputs[len(codes) :])
+    return codes, y, outputs
 
 
 def _compare(

@@ -70,7 +70,7 @@ class FeasibilityOracle:
         self._start = perf_counter(), thread_time()
         self.features = query.features
         self.atoms = [a for c in query.constraints for a in _atoms(c, self.features)]
-        self.margin = 4.0 * requirement.rounding(query.model.form, x, query.eps)
+        self.margin = 4.0 * query.model.form.margin_error(x, requirement, query.eps)
         """What leads to an answer that the model confirms, in score units."""
         self.is_by_price = requirement.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""

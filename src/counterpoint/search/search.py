@@ -390,17 +390,28 @@ def search(
     effort: Effort,
     safety_margins: SafetyMargins | None = None,
     starting_points: StartingPoints = _none,
+    reached: FloatArray | None = None,
 ) -> Incumbents:
     """Search for the cheapest point of any piece, for each row.
 
     Rows are as programs see them, but for what pieces say of features one by one. Points lead by
-    ``safety_margins`` besides, if these depend on where they are; ``starting_points`` are those
-    that meet target and constraints, for a search that takes long.
+    ``safety_margins`` besides, if these depend on where they are, and cost less than what is
+    ``reached`` (n,); ``starting_points`` meet target and constraints, for a search that takes long.
     """
     if pieces.combinations is not None:
         _require_boxes(pieces, safety_margins)
         return _search_outside(pieces, pieces.combinations, cases, effort, starting_points)
-    return _search_union(pieces, cases, effort, safety_margins, starting_points)
+    incumbent = Incumbents(cases, effort, reached, starting_points)
+    kinds = pieces.condition_types | {type(safety_margins)}
+    for family in families():
+        for kind in kinds & family.SEARCHES.keys():
+            if pieces.program.encoded_cost.tables and not family.TABLES:
+                raise NoSolver(lack(pieces.program))
+            incumbent.evidence = family.SEARCHES[kind](incumbent, pieces, safety_margins)
+            return incumbent
+    if pieces.half_spaces is not None and _nearest_half_space(incumbent, pieces.half_spaces):
+        return incumbent
+    return search_listed(incumbent, pieces.listed)
 
 
 def _require_boxes(pieces: Union, safety_margins: SafetyMargins | None) -> None:
@@ -427,8 +438,9 @@ def _search_outside(
     They share a row's time, and are searched within half the gap, so that what is left of it is
     enough to pass boxes over.
     """
-    incumbent = _search_union(pieces, cases, effort, None, starting_points)
-    trees, program = BoxTrees(combinations, pieces.program.domain, cases), pieces.asked
+    program, pieces = pieces.asked, replace(pieces, combinations=None)
+    incumbent = search(pieces, cases, effort, None, starting_points)
+    trees = BoxTrees(combinations, pieces.program.domain, cases)
     rows = np.flatnonzero(trees.violated(incumbent.points, cases.x) >= 0)
     if not len(rows):
         return incumbent
@@ -439,7 +451,7 @@ def _search_outside(
     while perf_counter() < end and (boxes := trees.next(finer.gap)) is not None:
         row, share = trees.rows, finer.until(end).shared(len(boxes))
         starts = partial(_starts_within, boxes, row, starting_points)
-        result = _search_union(pieces, boxes, share, None, starts, trees.reached[row])
+        result = search(pieces, boxes, share, None, starts, trees.reached[row])
         trees.learn(result.points, program.objective(result.points, boxes), result.evidence)
         incumbent.limited[row[result.limited]] = True
         for place in np.flatnonzero(trees.improved).tolist():
@@ -466,28 +478,6 @@ def _starts_within(
         return points
     inside = (points >= boxes.low[place]) & (points <= boxes.high[place])
     return np.asarray(points[inside.all(axis=1)])
-
-
-def _search_union(
-    pieces: Union,
-    cases: Batch,
-    effort: Effort,
-    safety_margins: SafetyMargins | None,
-    starting_points: StartingPoints,
-    reached: FloatArray | None = None,
-) -> Incumbents:
-    """`search`, whatever is forbidden, for points that cost less than what is reached (n,)."""
-    incumbent = Incumbents(cases, effort, reached, starting_points)
-    kinds = pieces.condition_types | {type(safety_margins)}
-    for family in families():
-        for kind in kinds & family.SEARCHES.keys():
-            if pieces.program.encoded_cost.tables and not family.TABLES:
-                raise NoSolver(lack(pieces.program))
-            incumbent.evidence = family.SEARCHES[kind](incumbent, pieces, safety_margins)
-            return incumbent
-    if pieces.half_spaces is not None and _nearest_half_space(incumbent, pieces.half_spaces):
-        return incumbent
-    return search_listed(incumbent, pieces.listed)
 
 
 def _nearest_half_space(incumbent: Incumbents, half_spaces: NearestHalfSpace) -> bool:

@@ -80,7 +80,9 @@ class AnswerSearch:
         eps = EPS if self.is_integral else query.eps
         # (n, 2) how much answers have to lead by; and more where a tie is lost
         self.margin = np.zeros((n, 2))
-        self.margin[:, int(self.is_integral)] = SPARE * required.rounding(query.model.form, x, eps)
+        self.margin[:, int(self.is_integral)] = SPARE * query.model.form.margin_error(
+            x, required, eps
+        )
         # the rows as programs see them, with the margins that come first
         self.cases = query.actionable.cases(x, np.array(self.margin))
         if rows.weight is not None:
@@ -105,12 +107,8 @@ class AnswerSearch:
             self._search_without_margin()
         # (n, d) the points that were found; what closed forms found is not moved on the way
         self.exact = solution.points if solution.closed.all() else np.array(solution.points)
+        # (m,) rows for which there is a point, and (m, p) codes of these points
         self.positions, self.codes = self._as_codes(np.arange(len(self.least)), solution)
-
-    @property
-    def proposal(self) -> tuple[IntArray, FloatArray]:
-        """(m,) positions in the table of rows for which there is a point, and (m, p) its codes."""
-        return self.rows.at[self.positions], self.codes
 
     def _search(
         self, rows: IntArray | None, margin: FloatArray, held: BoolArray | None = None
@@ -257,7 +255,9 @@ class AnswerSearch:
         Rows without an answer keep their factual codes.
         """
         solution, effort, target = self.solution, self.query.effort, self.query.target
-        if target.demanding and not self.verdict.leads.all():
+        if not (target.demanding or self.verdict.valid.all()):
+            self._ask(self.positions, self.codes[self.positions])  # compares what was read
+        elif target.demanding and not self.verdict.leads.all():
             self._search_again()
         replaced = self._learn_from_data()
         resolution = SINGLE if self.rows.table.singles else VIOLATION

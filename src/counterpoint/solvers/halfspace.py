@@ -118,11 +118,19 @@ class HalfSpace(Solver):
         demand, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
         constraint, sign = self._rows
+        meet = self._meet_full if self.program.encoded_cost.kind is Mahalanobis else self.meet_each
         for side in np.flatnonzero(np.bincount(demand[~optimal])).tolist():
-            rows = np.flatnonzero(~optimal & (demand == side))
-            block, chosen = (slice(None), cases) if len(rows) == n else (rows, cases.take(rows))
-            points[block], weights = self._meet(side, start[block], short[block, side], chosen)
-            multipliers[block, constraint[side]] = -sign[side] * weights
+            rows, weights = np.flatnonzero(~optimal & (demand == side)), np.ones(1)
+            sides = slice(side, side + 1)
+            if not self.normals[side].any():
+                points[rows] = np.nan
+            elif len(rows) == n:  # nothing is copied
+                points, weights = meet(sides, start, short[:, side], cases)
+            else:
+                points[rows], weights = meet(
+                    sides, start[rows], short[rows, side], cases.take(rows)
+                )
+            multipliers[rows, constraint[side]] = -sign[side] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
@@ -161,13 +169,6 @@ class HalfSpace(Solver):
             cost = np.maximum(short, 0.0) / self._effect
         return np.asarray(np.nan_to_num(cost, posinf=np.inf).argmax(axis=1))
 
-    def _meet(self, side: int, start: FloatArray, short: FloatArray, cases: Batch) -> Moves:
-        if self.program.encoded_cost.kind is Mahalanobis:
-            return self._meet_full(side, start, short, cases)
-        if not self.normals[side].any():
-            return np.full_like(start, np.nan), np.ones(len(start))
-        return self.meet_each(slice(side, side + 1), start, short, cases)
-
     def meet_each(
         self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
     ) -> Moves:
@@ -178,11 +179,11 @@ class HalfSpace(Solver):
             return _filled(costs[sides], order[sides], demand, start, short, cases)
         return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
 
-    def _meet_full(self, side: int, start: FloatArray, short: FloatArray, cases: Batch) -> Moves:
+    def _meet_full(
+        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
+    ) -> Moves:
         """The unconstrained optimum, where it lies in the box."""
-        demand, direction = self.normals[side], self._directions[side]
-        if not demand.any():
-            return np.full_like(start, np.nan), np.ones(len(start))
+        (demand,), (direction,) = self.normals[sides], self._directions[sides]
         length = short / float(demand @ direction)
         points = start + length[:, None] * direction
         inside = np.all((points >= cases.low) & (points <= cases.high), axis=1)

@@ -168,7 +168,7 @@ class Robust(Target, VaryingMargin):
             form.margin(x, self),
             probability,
             np.where(is_sure, self.promise.code, Guarantee.NONE.code).astype(np.int8),
-            self.requirement.rounding(form, x, eps),
+            form.margin_error(x, self.requirement, eps),
         )
 
     def misfit(self, model: str, fitting: str) -> InvalidInput:

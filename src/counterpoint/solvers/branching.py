@@ -17,10 +17,9 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.errors import NoSolver
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import INTEGRAL, AtMost, Cone, Whole
+from counterpoint.programs.conditions import INTEGRAL, Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
 from counterpoint.programs.proof import ProofTrees, node_size, pick
@@ -41,8 +40,6 @@ from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 __all__ = ["Branching"]
 
 
-DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
-"""What to relax, the least first; a solver of its own may take the rest."""
 FEASIBLE = 1e-9
 """Relative violation of a point that may be an answer: a tenth of what the certificate lets pass
 (`VIOLATION`)."""
@@ -80,16 +77,8 @@ class Branching(Solver):
         return types <= cls.accepts and bool(types & {*INTEGRAL})
 
     @cached_property
-    def relaxation(self) -> Solver:
-        """The solver of the program without as few of its integral conditions as need be."""
-        for dropped in DROPS:
-            for solver in _solvers(relaxed(self.program, *dropped)):
-                return solver
-        raise NoSolver("Branch and bound found no solver for its relaxation.")
-
-    @cached_property
-    def convex(self) -> tuple[Solver, ...]:
-        """Solvers of the program without any integral condition: their multipliers can refute."""
+    def relaxations(self) -> tuple[Solver, ...]:
+        """Solvers of the program without its integral conditions, in the order of preference."""
         return tuple(_solvers(relaxed(self.program, *INTEGRAL)))
 
     @cached_property
@@ -111,7 +100,7 @@ class Branching(Solver):
 
 
 def _solvers(program: Program) -> Iterator[Solver]:
-    """Those that take a relaxation, in the order of preference."""
+    """Yield the solvers that take a program, in the order of preference."""
     return (
         solver(program) for solver in (Logistic, Daqp, Highs, Clarabel) if solver.takes(program)
     )
@@ -135,7 +124,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
     def __init__(self, owner: Branching, case: Batch, effort: Effort, cutoff: float) -> None:
-        self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
+        self.owner, self.program = owner, owner.program
         self.effort, self.case, self.x = effort, case, case.x[0]
         self.incumbent_cost, self.point = cutoff, np.full_like(case.x[0], np.nan)
         self.bounded = 0  # nodes
@@ -165,20 +154,21 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         self.work += len(row)
         cases = replace(self.case.take(row), low=np.array(nodes.low), high=np.array(nodes.high))
         self._hold(cases, nodes.changed)
-        solution, multipliers, refuted = self._relaxed(cases)
-        point = np.where(solution.found[:, None], solution.points, cases.x)
-        proved = self.program.bound(cases, multipliers, point)
+        points, multipliers, refuted = self._relaxed(cases)
+        is_point = np.isfinite(points[:, 0])
+        tangent = np.where(is_point[:, None], points, cases.x)
+        proved = self.program.bound(cases, multipliers, tangent)
         if self.program.encoded_cost.quadratic.ndim == 2:
-            multipliers = np.hstack([multipliers, point])  # the bound rests on a tangent there
+            multipliers = np.hstack([multipliers, tangent])  # the bound rests on it
         # The multipliers of a parent hold in its children; they stay where the new ones prove less.
         better = refuted | (proved >= nodes.bound)
         multipliers = np.where(better[:, None], multipliers, nodes.multipliers)
-        bound = np.maximum(np.maximum(proved, solution.reported), nodes.bound)
-        promising = solution.found & (bound < self.incumbent_cost)
+        bound = np.maximum(proved, nodes.bound)
+        promising = is_point & (bound < self.incumbent_cost)
         if promising.any():
-            self._round(solution.points[promising], cases.take(promising))
+            self._round(points[promising], cases.take(promising))
         bound = np.where(refuted, np.inf, bound)
-        return nodes._replace(multipliers=multipliers, bound=bound, point=solution.points), bound
+        return nodes._replace(multipliers=multipliers, bound=bound, point=points), bound
 
     def record(self, nodes: ConeNodes) -> ConeNodes:
         return nodes._replace(point=nodes.point[:, :0])
@@ -264,29 +254,26 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             cases.low[rows, block] = np.maximum(cases.low[rows, block], x)
             cases.high[rows, block] = np.minimum(cases.high[rows, block], x)
 
-    def _relaxed(self, cases: Batch) -> tuple[Solution, FloatArray, BoolArray]:
-        """Relaxations, the program's own multipliers, and which cases they refute.
+    def _relaxed(self, cases: Batch) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Points of the relaxations, the program's own multipliers, and which cases they refute.
 
-        A relaxation that keeps categories may call a node infeasible that its multipliers cannot
-        refute, and a solver may give up; such a node goes to one solver of the convex relaxation
-        after another, until one finds a point or a refutation, and may be split further.
+        Where a solver gives up, or its multipliers do not refute what it calls infeasible, the next
+        is asked. A node without either may be split further.
         """
-        solution = self.relaxation.solve(cases, Effort().until(self.end))
-        multipliers = own_multipliers(self.program, solution.multipliers)
-        refuted = self._refuted(cases, solution, multipliers)
-        doubtful = np.flatnonzero(~solution.found & ~refuted)
-        self.work += DOUBTED * len(doubtful)
-        for solver in self.owner.convex:
+        points, n = np.full(cases.x.shape, np.nan), len(cases)
+        multipliers, refuted = np.zeros((n, self.program.size)), np.zeros(n, dtype=bool)
+        doubtful = np.arange(n)
+        for solver in self.owner.relaxations:
+            remaining = cases.take(doubtful)
+            solution = solver.solve(remaining, Effort().until(self.end))
+            multipliers[doubtful] = own_multipliers(self.program, solution.multipliers)
+            points[doubtful] = solution.points
+            refuted[doubtful] = self._refuted(remaining, solution, multipliers[doubtful])
+            doubtful = doubtful[~solution.found & ~refuted[doubtful]]
             if not len(doubtful) or perf_counter() > self.end:
                 break
-            remaining = cases.take(doubtful)
-            second = solver.solve(remaining, Effort().until(self.end))
-            multipliers[doubtful] = own_multipliers(self.program, second.multipliers)
-            solution.points[doubtful] = second.points
-            solution.reported[doubtful] = second.reported
-            refuted[doubtful] = self._refuted(remaining, second, multipliers[doubtful])
-            doubtful = doubtful[~second.found & ~refuted[doubtful]]
-        return solution, multipliers, refuted
+            self.work += DOUBTED * len(doubtful)
+        return points, multipliers, refuted
 
     def _refuted(self, cases: Batch, solution: Solution, multipliers: FloatArray) -> BoolArray:
         """Which cases a solver holds to be infeasible, and its multipliers refute."""
@@ -303,7 +290,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         fixed = replace(cases, low=low, high=high).take(usable)
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
-            candidates = self.relaxation.solve(fixed, Effort().until(self.end)).points
+            candidates = self.owner.relaxations[0].solve(fixed, Effort().until(self.end)).points
             given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
             candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
@@ -349,9 +336,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             out.outcomes[i] = Outcome.LIMIT
 
     def is_proof(self, tree: SearchTree) -> bool:
-        """Return whether a tree is complete, no larger than proofs are, bounded by multipliers."""
-        convex = not self.relaxation.program.condition_types & {*INTEGRAL}
-        return convex and not tree.unfinished[0] and len(tree.row) <= PROVED
+        """Return whether a tree is complete, and no larger than proofs are."""
+        return not tree.unfinished[0] and len(tree.row) <= PROVED
 
     def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""

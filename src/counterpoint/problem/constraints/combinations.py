@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import prod
 from typing import Any, final
 
@@ -106,36 +106,34 @@ def _said(conditions: Mapping[Hashable, Values]) -> str:
 # --- the same in encoded columns ---
 
 
-@final
-class _Combination:
-    """One combination, literal by literal, over the encoded columns."""
-
-    def __init__(self, features: Features) -> None:
-        self.features, width = features, features.width
-        self.speaks, self.options = np.zeros(width, dtype=bool), np.ones(width, dtype=bool)
-        self.low, self.high = np.full(width, -np.inf), np.full(width, np.inf)
-        self.singles = np.zeros(width, dtype=bool)
-
-    def add(self, name: Hashable, literal: Literal) -> None:
-        """Add that a feature is among categories (c,), or strictly between two ends."""
-        block = self.features.columns(name)
-        self.speaks[block] = True
-        if isinstance(literal, np.ndarray):
-            self.options[block] &= literal
-        else:
-            self.singles[block] = isinstance(self.features[name], Continuous)
-            self.low[block] = np.maximum(self.low[block], literal[0])
-            self.high[block] = np.minimum(self.high[block], literal[1])
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether some point is in it."""
-        blocks = zip(self.features.blocks, self.features.is_numeric, strict=True)
-        options = all(numeric or self.options[block].any() for block, numeric in blocks)
-        return bool(options and (self.low < self.high).all())
-
-
 Literal = BoolArray | tuple[float, float]
+"""That a feature is among categories (c,), or strictly between two ends."""
+Literals = list[tuple[Hashable, Literal]]
+"""What is true of a combination, by names of features; of one feature, more may be said."""
+
+
+def _region(features: Features, listed: Sequence[Literals]) -> Region:
+    """Return the points that are in none of some combinations."""
+    shape = len(listed), features.width
+    speaks, singles, options = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
+    low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
+    possible = np.ones(len(listed), dtype=bool)
+    for k, literals in enumerate(listed):
+        for name, literal in literals:
+            block = features.columns(name)
+            speaks[k, block] = True
+            if isinstance(literal, np.ndarray):
+                options[k, block] &= literal
+                possible[k] &= options[k, block].any()
+            else:
+                singles[k, block] = isinstance(features[name], Continuous)
+                low[k, block] = np.maximum(low[k, block], literal[0])
+                high[k, block] = np.minimum(high[k, block], literal[1])
+    possible &= (low < high).all(axis=1)
+    if not possible.any():
+        return Region()
+    arrays = (array[possible] for array in (speaks, options, low, high, singles))
+    return Region((ForbiddenCombinations(*arrays),))
 
 
 def _around(feature: Continuous | Integer, low: float, high: float) -> tuple[float, float]:
@@ -155,15 +153,19 @@ def _around(feature: Continuous | Integer, low: float, high: float) -> tuple[flo
         )
 
 
-def _literal(what: str, features: Features, name: Hashable, values: Values) -> Literal:
+def _literals(what: str, features: Features, conditions: Mapping[Hashable, Values]) -> Literals:
     """Return the categories (c,) that are meant, or the ends strictly between which a number is.
 
     A category that only stands for missing cells is never meant.
     """
-    feature = features[name]
-    if not isinstance(feature, Categorical):
-        return _around(feature, *_ends(what, name, values))
-    return _categories(what, feature, values)
+    out: Literals = []
+    for name, values in conditions.items():
+        feature = features[name]
+        if isinstance(feature, Categorical):
+            out.append((name, _categories(what, feature, values)))
+        else:
+            out.append((name, _around(feature, *_ends(what, name, values))))
+    return out
 
 
 def _categories(what: str, feature: Categorical, values: Values) -> BoolArray:
@@ -208,16 +210,6 @@ def _opposites(features: Features, name: Hashable, values: Values) -> Iterator[L
         yield high + slack, np.inf
 
 
-def _region(listed: Sequence[_Combination]) -> Region:
-    """The points that are in none of some combinations."""
-    possible = [c for c in listed if c.is_possible]
-    if not possible:
-        return Region()
-    names = ("speaks", "options", "low", "high", "singles")
-    arrays: Any = (np.stack([getattr(c, name) for c in possible]) for name in names)
-    return Region((ForbiddenCombinations(*arrays),))
-
-
 # --- constraints ---
 
 
@@ -254,11 +246,8 @@ class Forbidden(Constraint):
         return f"never together: {' and '.join(map(_said, self.conditions))}"
 
     def region(self, features: Features) -> Region:
-        combination = _Combination(features)
-        for condition in self.conditions:
-            for name, values in condition.items():
-                combination.add(name, _literal("Forbidden", features, name, values))
-        return _region([combination])
+        literals = (_literals("Forbidden", features, c) for c in self.conditions)
+        return _region(features, [[*chain.from_iterable(literals)]])
 
 
 @final
@@ -293,15 +282,13 @@ class Implies(Constraint):
         return f"if {_said(self.when)}, then {_said(self.then)}"
 
     def region(self, features: Features) -> Region:
-        out = []
-        for name, values in self.then.items():
-            for opposite in _opposites(features, name, values):
-                combination = _Combination(features)
-                for other, condition in self.when.items():
-                    combination.add(other, _literal("Implies", features, other, condition))
-                combination.add(name, opposite)
-                out.append(combination)
-        return _region(out)
+        when = _literals("Implies", features, self.when)
+        opposites = (
+            (name, opposite)
+            for name, values in self.then.items()
+            for opposite in _opposites(features, name, values)
+        )
+        return _region(features, [[*when, opposite] for opposite in opposites])
 
 
 @final
@@ -379,12 +366,13 @@ class ObservedCombinations(Constraint):
         for names, values in self.seen or ():
             yield ObservedCombinations(*names, min_count=self.min_count, seen=[(names, values)])
 
-    def _chosen(self, features: Features) -> list[Categorical]:
-        """The features that it speaks of."""
-        if not self.features:
+    def _chosen(self, features: Features, names: Sequence[Hashable] = ()) -> list[Categorical]:
+        """Return the features of some names, or else all that it speaks of."""
+        names = names or self.features
+        if not names:
             return [feature for feature in features if isinstance(feature, Categorical)]
         out = []
-        for feature in map(features.__getitem__, self.features):
+        for feature in map(features.__getitem__, names):
             if not isinstance(feature, Categorical):
                 raise InvalidInput(
                     f"ObservedCombinations takes categories; {feature.name!r} is a number. Leave "
@@ -400,37 +388,30 @@ class ObservedCombinations(Constraint):
                 "ObservedCombinations counts rows of data=; pass data= to the Explainer that it is "
                 "passed to."
             )
-        out = []
-        for names, values in self.seen:
-            for masks in _covering(_never(features, names, values)):
-                combination = _Combination(features)
-                for name, mask in zip(names, masks, strict=True):
-                    combination.add(name, mask)
-                out.append(combination)
-        return _region(out)
+        return _region(
+            features,
+            [
+                [*zip(names, masks, strict=True)]
+                for names, values in self.seen
+                for masks in _covering(_never(self._chosen(features, names), values))
+            ],
+        )
 
 
-def _never(
-    features: Features, names: Sequence[Hashable], seen: Sequence[Sequence[Hashable]]
-) -> BoolArray:
+def _never(chosen: Sequence[Categorical], seen: Sequence[Sequence[Hashable]]) -> BoolArray:
     """(c₁, c₂, …): which combinations of categories are not among those that were seen.
 
     Those with a category that only stands for missing cells are not told.
     """
-    chosen = [features[name] for name in names]
-    if not all(isinstance(feature, Categorical) for feature in chosen):
-        raise InvalidInput(
-            f"ObservedCombinations takes categories; {list(names)!r} are not all so."
-        )
-    shape = [len(feature.categories) for feature in chosen if isinstance(feature, Categorical)]
+    shape = [len(feature.categories) for feature in chosen]
     if prod(shape) > MOST:
+        names = named([feature.name for feature in chosen])
         raise InvalidInput(
-            f"ObservedCombinations of {named(names)} would look at {prod(shape):,} combinations of "
+            f"ObservedCombinations of {names} would look at {prod(shape):,} combinations of "
             f"categories, more than {MOST:,}. Name fewer features."
         )
     out, places = np.ones(shape, dtype=bool), []
     for axis, feature in enumerate(chosen):
-        assert isinstance(feature, Categorical)  # noqa: S101 (as asked above)
         places.append({category: k for k, category in enumerate(feature.categories)})
         out[(slice(None),) * axis + (feature.is_stand_in,)] = False
     for row in seen:

@@ -15,7 +15,7 @@ optimization. Theorems 3.2–3.8 (the problem and Newton's method), 4.1 and 4.2 
 """
 
 from counterpoint.models.softmax.logistic import logistic_root
-from counterpoint.models.softmax.newton import Reduced, direction, log_loss, minimise
+from counterpoint.models.softmax.newton import Reduced, direction, minimise
 from counterpoint.models.softmax.probability import reach
 
-__all__ = ["Reduced", "direction", "log_loss", "logistic_root", "minimise", "reach"]
+__all__ = ["Reduced", "direction", "logistic_root", "minimise", "reach"]

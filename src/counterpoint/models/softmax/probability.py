@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.models.softmax.newton import (
-    FORCING,
     STEPS,
     Descent,
     Reduced,
     blocks,
     direction,
     dots,
-    own,
+    label_entries,
 )
 from counterpoint.numerics import EPS, LEAST, BoolArray, FloatArray, IntArray
 
@@ -71,11 +70,11 @@ def reach(
     for block in blocks(n, classes):
         columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
         record = out, np.arange(block.start, block.stop)
-        _reach(columns, labels[block], gram, limits[block], (tolerance, gap), record)
+        _search(columns, labels[block], gram, limits[block], (tolerance, gap), record)
     return out
 
 
-def _reach(
+def _search(
     scores: FloatArray,
     label: IntArray,
     gram: FloatArray,
@@ -83,45 +82,9 @@ def _reach(
     accuracy: tuple[float, float],
     record: tuple[Reduced, IntArray],
 ) -> None:
-    """Rows of a block; those far from the goal by way of softer problems.
-
-    Divided by a temperature T, scores far apart come near: T log Σ exp(z/T) is smooth where
-    log Σ exp(z) is all but piecewise linear, and Newton's method would follow its creases. Each
-    answer is the start at a quarter of the temperature.
-    """
-    out, rows = record
-    missing = log_odds(scores, own(label))[0] - limit
-    # goals up to 50 units of log-odds away are gone for directly
-    heat, cooling = np.ceil(np.log(np.maximum(missing / 50.0, 1.0)) / np.log(4.0)), 4.0
-    for level in range(int(heat.max(initial=0.0)), -1, -1):
-        warm, temperature = np.flatnonzero(heat >= level), cooling**level
-        at = rows[warm]
-        # u and λ where rows stand, in the units of the temperature; 0 where nowhere yet
-        u, weight = out.coefficients[at].T, out.weight[at]
-        started = np.isfinite(weight) & (weight > 0)
-        start = (
-            np.where(started, u * temperature, 0.0),
-            np.where(started, weight / temperature, 0.0),
-        )
-        cooled, limits = scores[:, warm] / temperature, limit[warm] / temperature
-        inputs = cooled, label[warm], np.abs(cooled).max(axis=0) + np.abs(limits)
-        tasks = accuracy if level == 0 else (1e-2, 1e-3)  # roughly, on the way
-        _search(inputs, gram / temperature**2, limits, tasks, start, (out, at))
-        out.coefficients[at] /= temperature
-        out.weight[at] *= temperature
-
-
-def _search(
-    inputs: tuple[FloatArray, IntArray, FloatArray],
-    gram: FloatArray,
-    limit: FloatArray,
-    accuracy: tuple[float, float],
-    start: tuple[FloatArray, FloatArray],
-    record: tuple[Reduced, IntArray],
-) -> None:
-    """Find u and λ of all rows, from a start (0: the nearest half-space), and record them."""
-    (out, rows), (scores, label, size) = record, inputs
-    mine = own(label)
+    """Find u and λ of the rows of a block, from the nearest half-space, and record them."""
+    (out, rows), size = record, np.abs(scores).max(axis=0) + np.abs(limit)
+    mine = label_entries(label)
     # (K, n) by how much each rival alone misses the limit, and the squared lengths of the
     # differences of its row of A to the label's
     short = scores - scores[mine] - limit
@@ -146,9 +109,6 @@ def _search(
     inputs = scores[:, going], label[going], size[going]
     steep, odds = steep[:, going], (value - limit)[going]
     u, weight = _nearest_half_space(short[:, going], steep, odds, inputs[1])
-    started = start[1][going] > 0
-    u = np.where(started, start[0][:, going], u)
-    weight = np.where(started, start[1][going], weight)
     state = Descent.at(u, weight, inputs, gram, log_odds)
     search = _GoalSearch(state, limit[going], np.sqrt(steep.max(axis=0)), accuracy)
     rows = rows[going]
@@ -167,7 +127,7 @@ def _nearest_half_space(
     short: FloatArray, steep: FloatArray, odds: FloatArray, label: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest."""
-    mine = own(label)
+    mine = label_entries(label)
     short = np.maximum(short, 1e-3 * odds)  # many rivals may be ahead together, and none alone
     with np.errstate(divide="ignore", invalid="ignore"):
         encoded_cost = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
@@ -247,8 +207,7 @@ class _GoalSearch:
     def advance(self) -> None:
         """One step of each row, of u alone or of u and λ."""
         state, missing = self.state, self._missing
-        forcing = np.clip(FORCING[1] * np.sqrt(np.abs(missing)), *FORCING)
-        inner = state.newton(forcing)
+        inner = state.newton()
         gain = dots(_slope(state), inner)
         decrease = -dots(state.weighed, inner)  # about twice what the value can still fall
         # λ moves as well if u leaves half of what is missing, and its full step can be trusted
@@ -258,20 +217,18 @@ class _GoalSearch:
         change, along = np.zeros(len(missing)), np.zeros_like(inner)
         at, alone = np.flatnonzero(joint), np.flatnonzero(~joint)
         if len(at):
-            change[at], along[:, at] = self._with_weight(at, (missing + gain)[at], forcing[at])
+            change[at], along[:, at] = self._with_weight(at, (missing + gain)[at])
         u, weight = state.u + inner + change * along, state.weight * np.exp(change)
-        following = Descent.at(u, weight, state.given, state.gram, log_odds)
+        following = state.moved(u, weight)
         if len(alone):
             following.put(alone, state.take(alone).descended(inner[:, alone])[0])
         self.state = following
 
-    def _with_weight(
-        self, at: IntArray, missing: FloatArray, forcing: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def _with_weight(self, at: IntArray, missing: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(m,) steps of log λ by which some rows meet their goal, and (K, m) how u follows them."""
         state = self.state.take(at)
         gram, pulled = state.gram, state.weight * state.u
-        along = direction(gram, state.shares, state.weight, pulled, gram @ pulled, forcing)
+        along = direction(gram, state.shares, state.weight, pulled, gram @ pulled)
         rate = dots(_slope(state), along)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             change = np.clip(-missing / rate, -LONGEST, LONGEST)

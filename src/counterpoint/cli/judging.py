@@ -10,7 +10,6 @@ import numpy as np
 import typer
 
 import counterpoint as cp
-from counterpoint.audits.drawing import check_drawing
 from counterpoint.cli.files import check_out, read_rows, require_file, with_formulas, write
 from counterpoint.cli.model_files import Trust
 from counterpoint.cli.options import Effort, NotNegative, Salt
@@ -109,6 +108,8 @@ def _check(files: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> N
         if not file.parent.is_dir():
             raise cp.InvalidInput(f"There is no folder {str(file.parent)!r}; make it first.")
     if files["picture"] or files["page"]:
+        from counterpoint.audits.drawing import check_drawing
+
         check_drawing()
 
 

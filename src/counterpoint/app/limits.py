@@ -1,17 +1,19 @@
-"""Limits of numbers, as the policy has them: in words, and whether those of a person contradict."""
+"""The policy in words: its rules, its cost, and limits of numbers, which a person may narrow."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import pandas as pd
 
 import counterpoint as cp
-from counterpoint.app.words import number
+from counterpoint.app.words import few, listing, number
 
-__all__ = ["SliderLimits"]
+__all__ = ["SliderLimits", "cost_in_words", "rule_in_words", "weights_of"]
 
 STEPS = 100
 """About so many steps has a slider at most: they are told apart by a finger."""
@@ -130,3 +132,46 @@ def _slider_step(unit: float, observed: tuple[float, float] | None) -> float:
     decade = 10.0 ** math.floor(math.log10(size))
     multiple = np.array([1.0, 2.0, 5.0, 10.0])[np.searchsorted([1.0, 2.0, 5.0], size / decade)]
     return float(decade * multiple * (unit or 1.0))
+
+
+def rule_in_words(rule: cp.Constraint) -> str:
+    """Return what a constraint says, without how to lift it in Python."""
+    if isinstance(rule, cp.WithinObserved):
+        return str(cp.WithinObserved(*rule.features))
+    return str(rule)
+
+
+def weights_of(cost: cp.Cost, names: Sequence[Hashable]) -> dict[Hashable, float]:
+    """Name → weight of a cost that has one for each of all features; empty for others."""
+    if not isinstance(cost, cp.Manhattan | cp.SquaredEuclidean):
+        return {}
+    weights: Any = {} if cost.weights is None else cost.weights
+    if isinstance(weights, Mapping | pd.Series):
+        weights = [weights.get(name, 1.0) for name in names]
+    if any(isinstance(weight, Mapping) for weight in weights):
+        return {}
+    return dict(zip(names, map(float, weights), strict=True))
+
+
+def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: Iterable[Any]) -> str:
+    """Return what a cost of 1 is, with the first of some features as examples."""
+    if isinstance(cost, cp.PercentileShift):
+        return "The cost adds up what share of the data each change moves past."
+    if isinstance(cost, cp.Mahalanobis):
+        return "The cost is a distance in which features that go together count once."
+    if not weights:
+        return "The cost adds up what the policy says of each change."
+    is_squared, examples = isinstance(cost, cp.SquaredEuclidean), []
+    for feature in features:
+        weight = weights[feature.name]
+        if isinstance(feature, cp.Categorical):
+            examples.append(f"{few(weight)} for another {feature.name}")
+        else:
+            amount = few(1.0 / (math.sqrt(weight) if is_squared else weight))
+            unit = "unit" if amount == "1" else amount
+            examples.append(f"1 for every {unit} of {feature.name}")
+    if not examples:
+        return "No change costs anything."
+    total = "the squares of its changes" if is_squared else "its changes"
+    first = ", ".join([*examples[:3], "and so on"]) if len(examples) > 3 else listing(examples)
+    return f"The cost of a plan adds up {total}: {first}."

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse
 
 import counterpoint as cp
-from counterpoint.app import words
 from counterpoint.app.dashboard import Dashboard, ExplainRequest
-from counterpoint.app.limits import SliderLimits
+from counterpoint.app.limits import SliderLimits, cost_in_words, rule_in_words, weights_of
+from counterpoint.app.words import few, least, listing, number, percent, plain, readable
 
 __all__ = ["page"]
 
@@ -83,12 +83,40 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-FILTERS = (words.few, words.least, words.listing, words.percent, words.plain, words.readable)
+FILTERS = (few, least, percent, plain, readable)
 TEMPLATES.filters |= {words_of.__name__: words_of for words_of in FILTERS}
 
 
 def _rendered(name: str, values: dict[str, Any]) -> HTMLResponse:
     return HTMLResponse(TEMPLATES.get_template(name).render(values))
+
+
+def standing(
+    answer: cp.Counterfactual, exact: cp.Counterfactual, best: str = "the cheapest possible change"
+) -> tuple[str, str]:
+    """Return how near to the best an answer in few digits is: the claim, and a sentence.
+
+    What was known of the answer in all its digits, as the claim says, holds of its lower bound.
+    """
+    if answer.changes == exact.changes:
+        return exact.certificate.claim, readable(exact.message)
+    certificate, claim = answer.certificate, exact.certificate.claim
+    settled = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
+    if not settled or certificate.bound <= 0.0:
+        return certificate.claim, readable(answer.message)
+    excess = math.ceil(1e3 * (certificate.objective / certificate.bound - 1.0)) / 10
+    source = "proved" if claim is cp.Claim.PROVED else "as a solver reports"
+    sentence = f"In few digits, at most {number(excess, 3)} % above {best} ({source})."
+    return claim, sentence
+
+
+def ranking(plan: cp.Counterfactual, cheapest: cp.Counterfactual) -> str:
+    """Return how a plan ranks: what it costs beyond the cheapest, and which features it changes."""
+    extra, names = plan.cost - cheapest.cost, list(plan.changes)
+    is_more = extra > 0.0 and few(extra) != "0"  # few digits may cost the cheapest more
+    cost = f"{few(extra)} more than the cheapest" if is_more else "as much as the cheapest"
+    features = listing(names) if len(names) <= 3 else f"{len(names)} features"
+    return f"Costs {cost}, changes only {features}."
 
 
 @final
@@ -106,18 +134,18 @@ class View:
         self.limits = {f.name: SliderLimits.of(f, policy) for f in self.movable}
         self.aim = self.label(target)  # of the policy
         self.is_plain = isinstance(target, cp.Label) and not target.margin
-        self.weights = words.weights_of(policy.cost, policy.features.names)
-        self.cost = words.cost_in_words(policy.cost, self.weights, self.movable)
+        self.weights = weights_of(policy.cost, policy.features.names)
+        self.cost = cost_in_words(policy.cost, self.weights, self.movable)
         self.kind = "manhattan" if isinstance(policy.cost, cp.Manhattan) else "squared_euclidean"
         self.probable = bool(dashboard.labels) and self._is_probable()
         # of the policy, for a regressor
         ends = (target.low, target.high) if isinstance(target, cp.Interval) else (-np.inf, np.inf)
-        self.interval = [words.plain(float(e)) if math.isfinite(e) else "any" for e in ends]
+        self.interval = [plain(float(e)) if math.isfinite(e) else "any" for e in ends]
         self.first = dashboard.people.first(self._is_open)
         # what the policy says of several features at once, or of how many change
         alone = cp.Immutable | cp.Bounds | cp.Monotone | cp.WithinObserved
         several = [rule for rule in policy.constraints if not isinstance(rule, alone)]
-        self.rules = [words.rule_in_words(rule) for rule in several]
+        self.rules = [rule_in_words(rule) for rule in several]
 
     def _is_open(self, prediction: Any) -> bool:
         """Return whether the policy's target asks somebody of this prediction for a change."""
@@ -163,9 +191,9 @@ class View:
             label = self.label(self.dashboard.target(request))
             rows: list[Mapping[Any, Any]] = [request.rows[0], *([best.row] if best.found else [])]
             says = self.dashboard.says(rows)
-            claim, sentence = words.standing(best, exact)
+            claim, sentence = standing(best, exact)
         at = self.dashboard.labels.index(label) if self.probable and label is not None else None
-        decisions = [(words.plain(class_), None if at is None else p[at]) for class_, p in says]
+        decisions = [(plain(class_), None if at is None else p[at]) for class_, p in says]
         values = {"answer": best, "decisions": decisions, "label": label}
         return "answer.html", {**values, "claim": claim, "sentence": sentence}
 
@@ -174,7 +202,7 @@ class View:
         pairs = self.answers(request.model_copy(update={"n": PLANS}))
         pairs = [(answer, exact) for answer, exact in pairs if answer.found]
         cards = [
-            (answer, words.ranking(answer, pairs[0][0]), *words.standing(answer, exact, FURTHER))
+            (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, FURTHER))
             for answer, exact in pairs[1:]
         ]
         return {"cards": cards, "way": self._way(request) if pairs else None}
@@ -208,7 +236,7 @@ class View:
             high = math.inf if ends[1] is None else float(ends[1])
             value, sentence = row.get(str(name)), None
             if low > high:
-                demand = f"at least {words.plain(low)} and at most {words.plain(high)}"
+                demand = f"at least {plain(low)} and at most {plain(high)}"
                 sentence = f"{name} cannot be {demand}."
             elif isinstance(value, int | float):
                 sentence = self.limits[name].refusal(low, high, float(value))
@@ -230,5 +258,5 @@ class View:
                 reasons += [(str(cp.Immutable(*names)), whose) for whose, names in sides if names]
             else:
                 whose = "yours" if rule in stated else "the policy"
-                reasons.append((words.rule_in_words(rule), whose))
+                reasons.append((rule_in_words(rule), whose))
         return {"conflict": conflict, "reasons": reasons}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
 import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
@@ -28,9 +31,12 @@ from typer.testing import CliRunner, Result
 
 import counterpoint as cp
 import counterpoint.lvq
-from counterpoint.cli import EXAMPLES, app, main
+from counterpoint.cli import COMMANDS, EXAMPLES, app, main
 from counterpoint.cli.answers import plain
 from counterpoint.cli.files import with_formulas
+from counterpoint.cli.model_files import Trust
+from counterpoint.cli.options import Effort, sections_of
+from counterpoint.cli.question import Question, Source, Wish
 from counterpoint.privacy import PrivateSVC
 from counterpoint.records.record import canonical, digest
 
@@ -168,6 +174,16 @@ def test_the_example_of_a_command_can_be_called(name: str):
     assert EXAMPLES.keys() == commands.keys()
     commands[name].make_context(name, arguments)
     assert EXAMPLES[name] in " ".join(run(name, "--help").stdout.split())
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, Effort, Question, Source, Trust, Wish])
+def test_docstrings_tell_of_all_options_and_of_no_others(command: Any):
+    _, sections = sections_of(command)
+    sections.pop("Examples", None)
+    told = re.findall(r"^(\w+)", "\n".join(sections.values()), re.MULTILINE)
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    names = [p.name for p in parameters if not is_dataclass(p.annotation)]
+    assert sorted(told) == sorted(names)
 
 
 # Explaining

@@ -13,7 +13,6 @@ from typing import Annotated, Any, final
 import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
-from sklearn.pipeline import Pipeline
 
 import counterpoint as cp
 from counterpoint.app.people import People
@@ -158,14 +157,9 @@ class Dashboard:
 
     def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
         """Return the model's prediction for each row, and its probabilities of labels, if any."""
-        cells = {f: [row[f.name] for row in rows] for f in self.policy.features}
-        is_kind = cp.Categorical
-        X: Any = pd.DataFrame(
-            {f.name: c if isinstance(f, is_kind) else np.array(c, float) for f, c in cells.items()}
-        )
-        model = self.model
-        if isinstance(model, Pipeline) and len(model) > 1:  # what costs most is done once
-            X, model = model[:-1].transform(X), model[-1]
-        predict_proba = getattr(model, "predict_proba", None)
+        X = pd.DataFrame(list(rows), columns=self.names)
+        numbers = [f.name for f in self.policy.features if not isinstance(f, cp.Categorical)]
+        X = X.astype(dict.fromkeys(numbers, float))
+        predict_proba = getattr(self.model, "predict_proba", None)
         probabilities = [[]] * len(rows) if predict_proba is None else predict_proba(X).tolist()
-        return list(zip(model.predict(X).tolist(), probabilities, strict=True))
+        return list(zip(self.model.predict(X).tolist(), probabilities, strict=True))

@@ -17,19 +17,12 @@ from scipy import sparse
 from scipy.interpolate import BSpline
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
+from sklearn.ensemble._forest import BaseForest
+from sklearn.ensemble._gb import BaseGradientBoosting
+from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, SplineTransformer
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
 __all__ = ["check_indices"]
@@ -58,12 +51,10 @@ def _things(model: Any) -> Iterator[Any]:
             continue
         met.add(id(thing))
         yield thing
-        if isinstance(thing, dict):
-            stack += thing.values()
-        elif isinstance(thing, list | tuple | set):
-            stack += thing
-        elif isinstance(thing, np.ndarray):
+        if isinstance(thing, np.ndarray):
             stack += thing.ravel().tolist() if thing.dtype == object else ()
+        elif isinstance(thing, dict | list | tuple | set):
+            stack += thing.values() if isinstance(thing, dict) else thing
         stack += getattr(thing, "__dict__", {}).values()
 
 
@@ -85,7 +76,7 @@ def _check_nodes(inner: NDArray[np.bool_], left: Any, right: Any, columns: Any, 
     _require(np.all((columns[inner] >= 0) & (columns[inner] < width)))
 
 
-@_check.register(DecisionTreeClassifier | DecisionTreeRegressor)
+@_check.register(BaseDecisionTree)
 def _(model: Any) -> None:
     tree = getattr(model, "tree_", None)
     if tree is not None:
@@ -94,15 +85,13 @@ def _(model: Any) -> None:
         _check_nodes(inner, tree.children_left, tree.children_right, tree.feature, tree.n_features)
 
 
-@_check.register(
-    RandomForestClassifier | RandomForestRegressor | ExtraTreesClassifier | ExtraTreesRegressor
-)
+@_check.register(BaseForest)
 def _(model: Any) -> None:
     widths = {member.n_features_in_ for member in getattr(model, "estimators_", ())}
     _require(widths <= {getattr(model, "n_features_in_", None)})
 
 
-@_check.register(GradientBoostingClassifier | GradientBoostingRegressor)
+@_check.register(BaseGradientBoosting)
 def _(model: Any) -> None:
     stages = getattr(model, "estimators_", None)
     if stages is None:
@@ -116,7 +105,7 @@ def _(model: Any) -> None:
         _require(starts.shape[1] == stages.shape[1])
 
 
-@_check.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
+@_check.register(BaseHistGradientBoosting)
 def _(model: Any) -> None:
     stages = getattr(model, "_predictors", ())
     if not stages:

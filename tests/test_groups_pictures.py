@@ -105,7 +105,7 @@ def test_a_path_is_drawn_against_what_is_counted(model: GroupTranslations, count
     (ax,) = model.path_.plot(count).axes
     correctness, coverage = (line.get_ydata() for line in ax.lines)
     for k, first, second in zip(ax.lines[0].get_xdata(), correctness, coverage, strict=True):
-        chosen = model.path_.choose(int(k), count)
+        chosen = model.path_.able(int(k), count)[0]
         assert (chosen.correctness, chosen.coverage) == (first, second)
 
 

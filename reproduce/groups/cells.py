@@ -154,11 +154,12 @@ def section(file: Path, *, quick: bool) -> Section:
     names = "; ".join(f"{end}: {', '.join(genes) or 'none'}" for end, genes in raised.items())
     every = all(len(genes) > 1 for genes in raised.values())
     claims.append(Claim("known markers are among what is raised", "", names, every))
+    gap = model.path_.to_frame()["gap"].max()
     notes = [
         f"""With at most {FEW} genes for every pair, and changes of at most {TIMES:g} times the
         range of the cluster means, in standard deviations of the genes:""",
         *(f"- {few.sentence(start, end, 8)}." for start, end in WAYS),
-        f"""Every fit is a global optimum: the largest gap is {model.path_.gap.max():.0e}. A bound
+        f"""Every fit is a global optimum: the largest gap is {gap:.0e}. A bound
         on changes is needed: standardised genes are moved by a few standard deviations, so that
         many values leave the range of the data, the more so the fewer genes there are; differences
         of means leave it least, and explain least.""",

@@ -79,13 +79,14 @@ def modified(folder: Path, compared: Compared) -> Modified:
     offsets = np.vstack([np.zeros(X.shape[1]), deltas])
     theirs = Translations.of(offsets, list(range(copy + 1))).truncated(k)
     path = compared.model.path_
+    strengths = [fit.strength for fit in path.fits]
     model = GroupTranslations(
         data.network,
         radius=data.radius,
         costs=np.ones(X.shape[1]),
-        strengths=path.strengths[1:].tolist(),
+        strengths=strengths[1:],
     ).fit(X, groups)
-    ours, at = model.sparse(wide), path.strengths.tolist().index(path.at(wide).strength)
+    ours, at = model.sparse(wide), strengths.index(path.at(wide).strength)
     qualities = [model.judge(X, groups, answer) for answer in (theirs, ours)]
     rates = [f"{q.correctness[start, copy]:.3f}/{q.coverage[start, copy]:.3f}" for q in qualities]
     return Modified(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
@@ -54,7 +54,8 @@ class TranslationPath:
     Parameters
     ----------
     fits
-        The penalised fits, in units of the standard deviations, with what proves them.
+        The penalised fits, in units of the standard deviations, with what proves them:
+        ``residual``, 0 if stationary, and ``gap`` of a linear representation, both relative.
     penalized
         The same as translations.
     refitted
@@ -80,31 +81,6 @@ class TranslationPath:
         i = position_of(i, len(self), of="fit")
         return self.candidates[self.refitted[i]].translations
 
-    @property
-    def strengths(self) -> FloatArray:
-        """(n,) λ, falling."""
-        return np.array([fit.strength for fit in self.fits])
-
-    @property
-    def objective(self) -> FloatArray:
-        """(n,) loss plus penalty of the penalised fits."""
-        return np.array([fit.objective for fit in self.fits])
-
-    @property
-    def residual(self) -> FloatArray:
-        """(n,) how far the penalised fits are from being stationary, relative; see `Fit`."""
-        return np.array([fit.residual for fit in self.fits])
-
-    @property
-    def gap(self) -> FloatArray:
-        """(n,) of a linear representation, the relative duality gap; NaN of others."""
-        return np.array([fit.gap for fit in self.fits])
-
-    @property
-    def loss(self) -> FloatArray:
-        """(n,) of the refitted translations."""
-        return np.array([self.candidates[at].loss for at in self.refitted])
-
     def counts(self, count: Count = "each") -> FloatArray:
         """Return how many features (n,) are changed.
 
@@ -121,13 +97,9 @@ class TranslationPath:
         The best is that of the highest correctness and coverage on the rows of the fit; of equals,
         that of the lowest loss. With k None it is the sparsest that is about as good as the best.
         """
-        return self.choose(k, count).translations
+        return self.able(k, count)[0].translations
 
-    def choose(self, k: int | None, count: Count = "each") -> Candidate:
-        """Return the candidate that `at` answers with."""
-        return self.able(k, count)[0]
-
-    def able(self, k: int | None, count: Count) -> list[Candidate]:
+    def able(self, k: int | None, count: Count = "each") -> list[Candidate]:
         """Return the candidates of at most k features, the best first."""
         check_count(count)
         widths = [count_of(candidate.translations, count) for candidate in self.candidates]
@@ -145,11 +117,17 @@ class TranslationPath:
         import pandas as pd
 
         chosen = [self.candidates[at] for at in self.refitted]
+
+        def values(items: Sequence[Any], name: str) -> list[float]:
+            return [getattr(item, name) for item in items]
+
         columns: dict[str, Any] = {
-            "strength": self.strengths,
+            "strength": values(self.fits, "strength"),
             **{count: self.counts(count) for count in get_args(Count)},
-            **{name: getattr(self, name) for name in ("objective", "loss", "residual", "gap")},
-            **{name: [getattr(c, name) for c in chosen] for name in ("correctness", "coverage")},
+            "objective": values(self.fits, "objective"),
+            "loss": values(chosen, "loss"),
+            **{name: values(self.fits, name) for name in ("residual", "gap")},
+            **{name: values(chosen, name) for name in ("correctness", "coverage")},
         }
         return pd.DataFrame(columns)
 

@@ -285,7 +285,7 @@ def draw_map(
 def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
     """Draw correctness and coverage of the explanation chosen for each number of features."""
     counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
-    chosen = [path.choose(k, count) for k in counts]
+    chosen = [path.able(k, count)[0] for k in counts]
     (axes,) = axes_of(ax, (1,), (5.6, 4.0))
     for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
         rates = [getattr(quality, name) for quality in chosen]

@@ -130,18 +130,6 @@ class GroupTranslations(GroupExplainer):
             candidates += self._shared(most) + self._starred(most // 2)
         return min(candidates, key=lambda candidate: candidate.rank).translations
 
-    def truncated(self, k: int) -> Translations:
-        """Return the best explanation whose pairs keep their k costliest changes, as in the paper.
-
-        It is for comparison: the changes of three pairs of groups no longer add up.
-        """
-        self._fitted()
-        check_k(k, len(self.scene_.names))
-        path, scene = self.path_, self.scene_
-        refitted = (candidate.translations for candidate in path.candidates)
-        answers = [answer.truncated(k) for answer in (*path.penalized, *refitted)]
-        return max(answers, key=lambda answer: sum(scene.rates(answer)))
-
     def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)
         if self.k is not None:

@@ -364,10 +364,10 @@ def test_a_working_set_finds_what_all_features_find(reach: float):
     assert 0 < np.count_nonzero(np.ptp(found.D, axis=0)) < 100
 
 
-def test_a_large_working_set_that_grows_no_more_is_worked_on_until_that_is_proved():
+def test_a_working_set_is_worked_on_until_the_fit_is_proved():
     made = linear_task(5, n=5, d=300, m=4, reach=0.5)
     strength, start = 0.02 * made.critical, np.zeros(made.shape)
-    found = fit(made, strength, start, tol=1e-6, gap=1e-9, large=5, short=1)
+    found = fit(made, strength, start, tol=1e-6, gap=1e-9)
     assert np.count_nonzero(np.ptp(found.D, axis=0)) > 5
     assert found.gap <= 1e-9
 

@@ -46,20 +46,11 @@ class Fit:
     iterations: int
 
 
-def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
-    task: Objective,
-    strength: float,
-    start: FloatArray,
-    *,
-    tol: float,
-    gap: float,
-    large: int = 10 * FEW,
-    short: int = 40,
-) -> Fit:
+def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap: float) -> Fit:
     """Minimise loss and penalty from a start, by descents on a working set of features that grows.
 
     Ends where the residual of all features is at most 2 ``tol`` and the gap at most ``gap``, both
-    as in `Fit`. While a set of more than ``large`` features grows, a descent has ``short`` steps.
+    as in `Fit`.
     """
     D, steps, tolerance, L = start.copy(), 0, tol * task.scale, task.least_curvature
     # A task of many features that is not convex has many local minima, none worth many steps; and
@@ -68,14 +59,13 @@ def fit(  # noqa: PLR0913 (a problem, where to begin, when to end)
     max_steps = 20_000 if task.is_convex or few else 150
     for _ in range(60):  # far more than it takes: the set may double each time
         working = _working(task, strength, D, tolerance)
-        grows = len(working) > max(large, len(moving(D)))
         offsets, _, L, taken = descend(
             task.of(working),
             strength,
             D[:, working],
             L,
             tol=tolerance,
-            max_iter=short if grows else max_steps - steps,
+            max_iter=max_steps - steps,
             rounding=task.rounding,
         )
         D = np.zeros_like(D)

@@ -25,7 +25,6 @@ import numpy as np
 
 from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_point
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
-from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence, proof_size
 from counterpoint.programs.program import Program
@@ -33,7 +32,7 @@ from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
 from counterpoint.programs.region import Batch, Cut, LazyUnion, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union, search_listed
 
-__all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells", "spread_of"]
+__all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells"]
 
 
 @final
@@ -193,8 +192,7 @@ class CellRelaxation(Bounding):
 
     ``program``: the cost over what is possible, without the target; ``cells``: the target;
     ``rivals``, ``weights``: (S,) for each cell the position of any rival, and any weight of its
-    row; ``spread``: of a full quadratic price, see `spread_of`. A record holds the rivals alone:
-    weights follow from them.
+    row. A record holds the rivals alone: weights follow from them.
     """
 
     program: Program
@@ -202,8 +200,21 @@ class CellRelaxation(Bounding):
     case: Batch
     rivals: IntArray
     weights: FloatArray
-    spread: FloatArray | None
     opened: list[OpenedCell] = field(default_factory=list)
+
+    @cached_property
+    def spread(self) -> FloatArray | None:
+        """(d, f) R with R Rᵀ the inverse of a full price's matrix over the columns that can move.
+
+        None for other prices.
+        """
+        matrix, case = self.program.encoded_cost.quadratic, self.case
+        if matrix.ndim == 1:
+            return None
+        columns = np.flatnonzero((case.low[0] < case.high[0]) & (np.diag(matrix) > 0.0))
+        spread = np.zeros((len(matrix), len(columns)))
+        spread[columns] = np.linalg.inv(np.linalg.cholesky(matrix[np.ix_(columns, columns)])).T
+        return spread
 
     def weigh(self) -> None:
         """Set the weights to those that show how much it costs each cell to lead its rival."""
@@ -262,9 +273,8 @@ class CellRelaxation(Bounding):
 
     def _bounds_of(self, positions: slice | IntArray, reached: float) -> FloatArray:
         """Lower bounds on the cost in some cells, see `each`."""
-        rivals = np.clip(self.rivals[positions], 0, len(self.cells.rivals) - 1)
-        weights = np.nan_to_num(self.weights[positions], posinf=0.0)
-        cut, at, duality = self.cells.cuts(positions, rivals, weights), None, self.program.duality
+        cut = self.cells.cuts(positions, self.rivals[positions], self.weights[positions])
+        at, duality = None, self.program.duality
         cases = self._repeated(len(cut.offset))
         if self.spread is not None:  # the least of the price, were there no bounds
             at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
@@ -305,12 +315,6 @@ class CellRelaxation(Bounding):
         deficit[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
         slope = self.cells.matrix[opponents] - self.cells.matrix[leaders]
         absolute, diagonal = encoded_cost.absolute, encoded_cost.diagonal
-        costless = np.flatnonzero((absolute == 0.0) & (diagonal == 0.0))
-        if len(costless):  # columns without a cost go to their better bound first
-            slopes, fall, rise = slope[:, :, costless], self.start - low, high - self.start
-            with np.errstate(invalid="ignore"):
-                gain = np.where(slopes > 0.0, slopes * fall[costless], -slopes * rise[costless])
-            deficit -= np.where(slopes == 0.0, 0.0, gain).sum(axis=2)
         effect, falls, rises = np.abs(slope), low < self.start, high > self.start
         if not (falls.all() and rises.all()):
             effect *= np.where(slope > 0.0, falls, rises)
@@ -331,20 +335,6 @@ class CellRelaxation(Bounding):
         return cost, np.where(impossible, 1.0, np.where(deficit > 0.0, weight, 0.0))
 
 
-def spread_of(encoded_cost: EncodedCost, free: BoolArray) -> FloatArray | None:
-    """(d, f) R with R Rᵀ the inverse of a full price's matrix over the (d,) columns that can move.
-
-    None for other prices.
-    """
-    if encoded_cost.quadratic.ndim == 1:
-        return None
-    columns = np.flatnonzero(free & (np.diag(encoded_cost.quadratic) > 0.0))
-    spread = np.zeros((len(free), len(columns)))
-    root = np.linalg.cholesky(encoded_cost.quadratic[np.ix_(columns, columns)])
-    spread[columns] = np.linalg.inv(root).T
-    return spread
-
-
 def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
     """Slices of rows of so many numbers that stay in the cache."""
     size = max(16, numbers // max(width, 1))
@@ -355,10 +345,7 @@ def search_cells(state: Incumbents, pieces: Union, _margins: object) -> list[Row
     """Search cells that are never all written down, row by row; return what bounds them."""
     program, cells = pieces.program, pieces.lazy
     assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
-    searches = [
-        CellSearch(state, i, program, cells, case, spread)
-        for i, (case, spread) in enumerate(_with_spreads(program, state.cases))
-    ]
+    searches = [CellSearch(state, i, program, cells, case) for i, case in enumerate(state.cases)]
     return [RowEvidence([[search.run()] for search in searches])]
 
 
@@ -367,13 +354,13 @@ def evidence_of(
 ) -> RowEvidence:
     """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
     relaxations, proofs = [], bound_proof.family_proofs or ()
-    for (case, spread), proof in zip(_with_spreads(program, cases), proofs, strict=True):
+    for case, proof in zip(cases, proofs, strict=True):
         if proof.keys() != {"rival", "rivals", "cells"}:
             raise ValueError("a proof of cells has one rival, other rivals, and cells")
         rivals = np.repeat(_positions([proof["rival"]], len(cells.rivals)), len(cells))
         for cell, rival in proof["rivals"]:
             rivals[_positions([cell], len(cells))] = _positions([rival], len(cells.rivals))
-        relaxation = CellRelaxation(program, cells, case, rivals, np.zeros(len(cells)), spread)
+        relaxation = CellRelaxation(program, cells, case, rivals, np.zeros(len(cells)))
         relaxation.weigh()
         for entry in proof["cells"]:
             if entry.keys() != {"cell", "rivals", "proof"}:
@@ -395,16 +382,6 @@ def _positions(numbers: Sequence[Any], count: int) -> IntArray:
     return np.array(numbers, dtype=np.intp)
 
 
-def _with_spreads(program: Program, cases: Batch) -> Iterator[tuple[Batch, FloatArray | None]]:
-    """Each row with its spread; rows with the same columns held share one."""
-    spreads = dict[bytes, FloatArray | None]()
-    for case in cases:
-        free = case.low[0] < case.high[0]
-        if free.tobytes() not in spreads:
-            spreads[free.tobytes()] = spread_of(program.encoded_cost, free)
-        yield case, spreads[free.tobytes()]
-
-
 @final
 class CellSearch:
     """The search of one row: the most promising cell first, until no other can be cheaper.
@@ -415,13 +392,12 @@ class CellSearch:
     """
 
     def __init__(
-        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Batch,
-        spread: FloatArray | None,
-    ) -> None:  # fmt: skip
+        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Batch
+    ) -> None:
         self.state, self.row, self.program, self.cells = state, np.array([i]), program, cells
         self.case, self.end = case, perf_counter() + (state.effort.seconds or np.inf)
         rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
-        self.relaxation = CellRelaxation(program, cells, case, rivals, weights, spread)
+        self.relaxation = CellRelaxation(program, cells, case, rivals, weights)
         scores = self.relaxation.scores[cells.rivals]
         near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         # The rivals that cells are bounded and opened with: those that lead most, the first first.

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
-from counterpoint.numerics import EPS, FloatArray, IntArray
+from counterpoint.numerics import FloatArray, IntArray
 
-__all__ = ["alike", "distinct", "factors_of", "first_equal", "metric_of", "validated"]
+__all__ = ["distinct", "factors_of", "first_equal", "metric_of", "validated"]
 
 
 def validated(
@@ -85,21 +85,6 @@ def factors_of(
     for place, matrix in zip(out, arrays, strict=True):
         place[: len(matrix)] = matrix
     return out
-
-
-def alike(factors: FloatArray) -> IntArray:
-    """(M,) the first matrix Ω with the same ΩᵀΩ, up to the rounding of that product."""
-    first = first_equal(factors)
-    size = np.sum(factors * factors, axis=1)
-    rounding = 2.0 * (factors.shape[1] + 2) * EPS
-    for j in np.flatnonzero(first == np.arange(len(first))).tolist():
-        near = np.all(np.abs(size[:j] - size[j]) <= rounding * size[j], axis=1)
-        for i in np.flatnonzero(near & (first[:j] == np.arange(j))).tolist():
-            apart = np.abs(factors[i].T @ factors[i] - factors[j].T @ factors[j])
-            if (apart <= rounding * np.sqrt(np.outer(size[j], size[j]))).all():
-                first[first == j] = i
-                break
-    return first
 
 
 def distinct(place: IntArray, owner: IntArray, offsets: FloatArray) -> IntArray:

@@ -20,7 +20,6 @@ from scipy.special import logit, logsumexp
 
 from counterpoint.errors import InvalidInput
 from counterpoint.families.prototypes.arrays import (
-    alike,
     distinct,
     factors_of,
     first_equal,
@@ -293,7 +292,7 @@ class LocalPrototypes(Form):
             raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
         if not factors.any():
             raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
-        metric = alike(factors)[which]
+        metric = first_equal(factors)[which]
         counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
         place = first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
         positions = distinct(place, owner, added)

@@ -85,12 +85,10 @@ class LocalSearch:
 
     def run(self) -> None:
         """Search, until the gap is closed, nothing can be gained, or time is up."""
-        nearest = self._nearest()
-        start = None if self._is_over() else self._relax(nearest)
+        start, low, high = self._relax(), self.case.low[0], self.case.high[0]
         if self._is_over():
             return
-        low, high = self.case.low[0], self.case.high[0]
-        self.dive(nearest if start is None else start, low, high)
+        self.dive(start, low, high)
         # other starts hardly ever gain so much
         if self._is_over() or self.cost > 1.3 * self.cutoff:
             return
@@ -98,7 +96,7 @@ class LocalSearch:
             self.dive(start, low, high)
             if self._is_over():
                 return
-        self.offer(np.vstack([self.case.x, self.descents.alone(self.case)]))
+        self.offer(self.descents.alone(self.case))
         if self.program.condition_types & set(INTEGRAL):
             self._improve()
 
@@ -144,59 +142,37 @@ class LocalSearch:
             best = cheaper[satisfied][cost[cheaper[satisfied]].argmin()]
             self.point, self.cost = points[best], float(cost[best])
 
-    # Bounds
+    def _relax(self) -> FloatArray:
+        """(d,) where to start; the semidefinite relaxation, which has it, also bounds the cost.
 
-    def _nearest(self) -> FloatArray:
-        """(d,) the nearest point that meets the condition which asks for most; NaN without one.
-
-        Its bound is known: `Quadric` came before.
+        It is the nearest point that meets the most demanding condition, NaN without one, if there
+        are too many columns, or the relaxation is not solved.
         """
-        (point,), (weights,), (empty,) = self.owner.quadric.nearest(self.case)
-        if empty:
-            multipliers = np.zeros(self.program.size)
-            multipliers[self.program.size - self.owner.quadric.curvature.size :][: len(weights)] = (
-                weights
-            )
-            self._learn(multipliers, empty=True)
-        return np.asarray(point)
-
-    def _relax(self, nearest: FloatArray) -> FloatArray | None:
-        """(d,) where the semidefinite relaxation has its optimum, and its bound.
-
-        None if there are too many columns, or it is not solved. ``nearest`` (d,) is about as far
-        away as the answer; NaN if there is no such point.
-        """
+        (nearest,), _, _ = self.owner.quadric.nearest(self.case)
         if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
-            return None
-        is_known = np.isfinite(nearest).all()
-        encoded_cost = (self.descents.encoded_cost(nearest, self.case) if is_known else 0.0) or 1.0
-        size = encoded_cost if curvature_of(self.program).is_absolute else np.sqrt(encoded_cost)
+            return nearest
+        is_known = np.isfinite(nearest).all()  # about as far away as the answer
+        cost = (self.descents.encoded_cost(nearest, self.case) if is_known else 0.0) or 1.0
+        size = cost if curvature_of(self.program).is_absolute else np.sqrt(cost)
         relaxation = relaxed(self.program, self.case, size, self.effort)
         if relaxation is None:
-            return None
+            return nearest
         multipliers, point = relaxation
-        empty = bool(np.isnan(point).any())
-        self._learn(multipliers, empty=empty)
-        return None if empty else point
-
-    def _learn(self, multipliers: FloatArray, *, empty: bool) -> None:
-        """Keep multipliers that bound better, or prove that there is no point, if it is said so."""
         bound = float(self.program.bound(self.case, multipliers[None])[0])
         if bound > self.bound:
             self.bound, self.multipliers = bound, multipliers
-        if empty and self.program.refutes(self.case, multipliers[None])[0]:
+        if np.isfinite(point).all():
+            return point
+        if self.program.refutes(self.case, multipliers[None])[0]:
             self.multipliers, self.is_empty = multipliers, True
+        return nearest
 
     # Points
 
-    def _descent(self, start: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray | None:
-        """Where a descent without what is integral ends, within bounds."""
-        within = replace(self.case, low=low[None], high=high[None])
-        return self.descents.free.descended(start, within, self._end)
-
     def dive(self, start: FloatArray, low: FloatArray, high: FloatArray) -> None:
         """Within bounds, hold one integral part after the other, from where a descent ends."""
-        point = self._descent(start, low, high)
+        descended = self.descents.free.descended
+        point = descended(start, replace(self.case, low=low[None], high=high[None]), self._end)
         for _ in range(2 * self.program.width):
             if point is None or self.is_late:
                 break
@@ -207,7 +183,8 @@ class LocalSearch:
             for value in values:
                 lower, upper = np.array(low), np.array(high)
                 lower[held] = upper[held] = value
-                descent = self._descent(point, lower, upper)
+                within = replace(self.case, low=lower[None], high=upper[None])
+                descent = descended(point, within, self._end)
                 if descent is not None:
                     break
             point, low, high = descent, lower, upper

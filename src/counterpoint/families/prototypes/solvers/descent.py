@@ -36,7 +36,7 @@ PAST = 1e-9
 """How far beyond a root of an excess its other side is looked at, relative to the root."""
 SAFE = 2e-9
 """How far within convex conditions a step stays, relative to the change: twice its tolerance."""
-PENALTIES = (10.0, 100.0, 1e3, *(1e4,) * 5)
+PENALTY = 1e3
 """What it costs to miss conditions, while a start misses them, relative to the price."""
 
 
@@ -160,10 +160,10 @@ class Descents:
         if not np.isfinite(start).all():
             return None
         at = self.corrected(start, case)
-        for penalty in PENALTIES:
+        for _ in range(8):
             if self.satisfied(at[None], case)[0]:
                 return at
-            goal = self._step(at, case, end, penalty)
+            goal = self._step(at, case, end, PENALTY)
             if goal is None or perf_counter() > end:
                 return None
             at = goal

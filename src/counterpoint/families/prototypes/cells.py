@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, NamedTuple, final, overload
 
 import numpy as np
@@ -129,28 +130,18 @@ class VoronoiCells(LazyUnion):
         reach = self.matrix.max(axis=0) - self.matrix.min(axis=0)
         return np.asarray(reach * (1.0 + gamma(1)))[None]
 
-    @cached_property
-    def _lengths(self) -> FloatArray:
-        return np.sqrt(np.einsum("ij,ij->i", self.matrix, self.matrix))
-
     def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
         """Return the rivals whose rows a point misses, beyond rounding; the farthest ahead first.
 
         ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
         see `Batch`.
         """
-        scores, i = self.matrix @ y + self.offset, self.leaders[s]
-        size = np.linalg.norm(y) * self._lengths + np.abs(self.offset)
-        rounding = 2.0 * (len(y) + 4) * EPS * (size + size[i])
-        ahead = (scores - scores[i] + self.safety_margin + margin.sum() + rounding)[self.rivals]
-        ahead[self.place[self.rivals] == self.place[i]] = -np.inf
-        # Rows are made only of those that scores, with their rounding, do not clear.
-        close = np.flatnonzero(ahead >= 0.0)
-        rows = self.rows(s, close)
-        terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)
+        others = np.flatnonzero(self.place[self.rivals] != self.place[self.leaders[s]])
+        rows = self.rows(s, others)
         excess = rows.matrix @ y - rows.limits(margin[None, :])[1][0]
-        missed = close[excess > 8.0 * EPS * terms]
-        return np.asarray(missed[np.argsort(-ahead[missed], kind="stable")])
+        terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)
+        missed = np.flatnonzero(excess > 8.0 * EPS * terms)
+        return np.asarray(others[missed[np.argsort(-excess[missed], kind="stable")]])
 
 
 @final
@@ -169,20 +160,6 @@ class OpenedCell(NamedTuple):
             (proof,) = proofs_of([bound_proof], np.zeros(1, dtype=np.intp))
         pieces = as_pieces(proof, [bound_proof.multipliers.shape[1]])
         return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class CellProof:
-    """What a record holds of the search of one row, see `CellRelaxation`.
-
-    ``rival``: that of all cells but those in ``rivals``, pairs of a cell and its rival; ``cells``:
-    the opened ones.
-    """
-
-    rival: int
-    rivals: list[list[int]]
-    cells: list[dict[str, Any]]
 
 
 @final
@@ -229,10 +206,12 @@ class CellRelaxation(Bounding):
 
     @property
     def bound_proofs(self) -> Sequence[BoundProof]:
+        """The rival of all cells but those in pairs of a cell and its rival; and opened cells."""
         (common,) = Counter(self.rivals.tolist()).most_common(1)
         exceptions = np.flatnonzero(self.rivals != common[0])
         pairs = np.column_stack([exceptions, self.rivals[exceptions]]).tolist()
-        proof = CellProof(common[0], pairs, [cell.recorded() for cell in self.opened])
+        opened = [cell.recorded() for cell in self.opened]
+        proof = SimpleNamespace(rival=common[0], rivals=pairs, cells=opened)
         return [BoundProof(np.zeros((1, proof_size(self.program))), family_proofs=[proof])]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -306,7 +285,7 @@ class CellRelaxation(Bounding):
         """Bound the cost at which each of m cells leads each of k rivals, and give the multipliers.
 
         Both are of shape (m, k); the rivals are (k,), or (m, k) if they differ from cell to cell. A
-        column that can move in a direction at all moves there without end, unless it costs nothing.
+        column that can move in a direction at all moves there without end.
         Where no change lets the cell lead, the cost is infinite and the multiplier 1.
         """
         low, high, encoded_cost = self.case.low[0], self.case.high[0], self.program.encoded_cost
@@ -352,7 +331,7 @@ def search_cells(state: Incumbents, pieces: Union, _margins: object) -> list[Row
 def evidence_of(
     cells: VoronoiCells, program: Program, cases: Batch, bound_proof: BoundProof
 ) -> RowEvidence:
-    """Read proofs as records hold them, see `CellProof`; raise a ValueError if they are none."""
+    """Read what `CellRelaxation.bound_proofs` wrote; raise a ValueError if it is no such proof."""
     relaxations, proofs = [], bound_proof.family_proofs or ()
     for case, proof in zip(cases, proofs, strict=True):
         if proof.keys() != {"rival", "rivals", "cells"}:

@@ -226,10 +226,7 @@ class LocalSearch:
         program, out = self.program, np.zeros(self.program.width, dtype=bool)
         if program.domain.at_most is None:
             return out
-        change = np.abs(point - self.case.x[0])
-        paid = (
-            program.encoded_cost.absolute * change + program.encoded_cost.diagonal * change * change
-        )
+        (paid,) = program.encoded_cost.each(point[None], self.case.x)
         blocks = program.domain.at_most.blocks
         moves = np.array([paid[block].sum() for block in blocks])
         order = np.argsort(-moves, kind="stable")[program.domain.at_most.count :]

@@ -620,8 +620,8 @@ def test_targets_that_do_not_fit_are_refused_in_a_sentence():
     [
         ((np.zeros(3), ["a", "b", "c"]), r"shape \(P, d\) and P labels; got shapes \(3,\)"),
         ((np.eye(3), ["a", "b"]), r"got shapes \(3, 3\) and \(2,\)"),
-        ((np.eye(3), ["a", "b", "b"], np.eye(2)), r"shape \(k, 3\), .*got shape \(2, 2\)"),
-        ((np.eye(3), ["a", "b", "b"], np.zeros((3, 3, 3))), r"got shape \(3, 3, 3\)"),
+        ((np.eye(3), ["a", "b", "b"], np.eye(2)), r"shape \(k, 3\), .*of shape \(2, 2\)"),
+        ((np.eye(3), ["a", "b", "b"], np.zeros((3, 3, 3))), r"got 1 of shape \(3, 3, 3\)"),
         ((np.eye(3), ["a", "b", "b"], [1.0, -0.5, 0.0]), r"at least 0; got -0\.5"),
         ((np.eye(3), ["a", "b", "b"], np.zeros((2, 3))), "some column counts"),
         ((np.full((2, 1), np.nan), ["a", "b"]), "finite"),

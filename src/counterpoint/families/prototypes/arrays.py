@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray, IntArray
 
-__all__ = ["distinct", "factors_of", "first_equal", "metric_of", "validated"]
+__all__ = ["distinct", "factors_of", "first_equal", "metrics_of", "validated"]
 
 
 def validated(
@@ -28,7 +28,7 @@ def validated(
             f"got shapes {points.shape} and {labels.shape}."
         )
     # The square of 2 p bounds the squared distance of two prototypes in one column. Values that are
-    # not finite have a message of their own, in `metric_of`.
+    # not finite have a message of their own, in `metrics_of`.
     with np.errstate(over="ignore"):
         overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
     if overflows and np.isfinite(points).all():
@@ -44,46 +44,34 @@ def validated(
     return points, classes, index.ravel()
 
 
-def metric_of(matrix: ArrayLike | None, points: FloatArray) -> FloatArray | None:
-    """The metric, if it fits the prototypes."""
-    omega = None if matrix is None else np.asarray(matrix, dtype=np.float64)
-    if omega is not None and (omega.ndim not in (1, 2) or omega.shape[-1] != points.shape[1]):
+def metrics_of(
+    matrices: Sequence[ArrayLike], count: int, points: FloatArray, owners: str
+) -> list[FloatArray]:
+    """Check so many metrics of prototypes: all are matrices (k, d), or all relevances (d,)."""
+    width, arrays = points.shape[1], [np.asarray(each, dtype=np.float64) for each in matrices]
+    shapes = sorted({array.shape for array in arrays})
+    fits = {len(shape) for shape in shapes} in ({1}, {2})
+    if len(arrays) != count or not fits or any(shape[-1] != width for shape in shapes):
         raise InvalidInput(
-            f"Expected a matrix of shape (k, {points.shape[1]}), one for all prototypes, or "
-            f"({points.shape[1]},) relevances; got shape {omega.shape}."
+            f"Expected {count} matrices of shape (k, {width}), one for {owners}, or as many rows "
+            f"of {width} relevances; got {len(arrays)} of shape {' and '.join(map(str, shapes))}."
         )
-    if not np.isfinite(points).all() or not (omega is None or np.isfinite(omega).all()):
-        raise InvalidInput("Expected finite prototypes and a finite matrix; got others.")
-    if omega is not None and omega.ndim == 1 and (omega < 0.0).any():
-        raise InvalidInput(f"Expected relevances of at least 0; got {omega.min():.6g}.")
-    if omega is not None and not omega.any():
+    if not all(np.isfinite(array).all() for array in (points, *arrays)):
+        raise InvalidInput("Expected finite prototypes and matrices; got others.")
+    least = min(array.min() for array in arrays)
+    if arrays[0].ndim == 1 and least < 0.0:
+        raise InvalidInput(f"Expected relevances of at least 0; got {least:.6g}.")
+    if not any(array.any() for array in arrays):
         raise InvalidInput("Expected a metric in which some column counts; got zeros alone.")
-    return omega
+    return arrays
 
 
-def factors_of(
-    matrices: ArrayLike | Sequence[ArrayLike], count: int, width: int, metric_per: str
-) -> FloatArray:
+def factors_of(metrics: Sequence[FloatArray]) -> FloatArray:
     """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
-    listed = matrices if isinstance(matrices, Sequence) else np.atleast_1d(np.asarray(matrices))
-    arrays = [np.asarray(matrix, dtype=np.float64) for matrix in listed]
-    shapes = sorted({matrix.shape for matrix in arrays})
-    dimensions = {len(shape) for shape in shapes}
-    fits = all(shape[-1:] == (width,) for shape in shapes) and dimensions in ({1}, {2})
-    if len(arrays) != count or not fits:
-        raise InvalidInput(
-            f"Expected {count} matrices of shape (k, {width}), one for each {metric_per}, or as "
-            f"many rows of {width} relevances; got {len(arrays)} of shape "
-            f"{' and '.join(map(str, shapes))}."
-        )
-    if dimensions == {1}:
-        relevances = np.stack(arrays)
-        if (relevances < 0.0).any():
-            raise InvalidInput(f"Expected relevances of at least 0; got {relevances.min():.6g}.")
-        return np.asarray(np.sqrt(relevances)[:, None, :] * np.eye(width))
-    out = np.zeros((count, max(len(matrix) for matrix in arrays), width))
-    for place, matrix in zip(out, arrays, strict=True):
-        place[: len(matrix)] = matrix
+    roots = [np.diag(np.sqrt(array)) if array.ndim == 1 else array for array in metrics]
+    out = np.zeros((len(roots), max(map(len, roots)), roots[0].shape[1]))
+    for place, root in zip(out, roots, strict=True):
+        place[: len(root)] = root
     return out
 
 

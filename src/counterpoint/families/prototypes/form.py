@@ -23,7 +23,7 @@ from counterpoint.families.prototypes.arrays import (
     distinct,
     factors_of,
     first_equal,
-    metric_of,
+    metrics_of,
     validated,
 )
 from counterpoint.families.prototypes.cells import VoronoiCells, blocks
@@ -125,7 +125,9 @@ class Prototypes(Form):
         array([[0. , 1.5]])
         """
         points, classes, owner = validated(prototypes, labels)
-        omega = metric_of(matrix, points)
+        weights = np.ones(points.shape[1]) if matrix is None else matrix
+        (metric,) = metrics_of([weights], 1, points, "all prototypes")
+        omega = None if matrix is None else metric
         counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
         place = first_equal(points[:, counts])
         winners = distinct(place, owner, np.zeros(len(points)))
@@ -284,14 +286,11 @@ class LocalPrototypes(Form):
         elif metric_per != "prototype":
             raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
         count = int(which.max(initial=-1)) + 1
-        factors = factors_of(matrices, count, points.shape[1], metric_per)
+        per_owner = matrices if isinstance(matrices, Sequence) else np.atleast_1d(matrices)
+        factors = factors_of(metrics_of([*per_owner], count, points, f"each {metric_per}"))
         added = np.zeros(len(owner)) if offsets is None else np.asarray(offsets, dtype=np.float64)
-        if added.shape != owner.shape:
-            raise InvalidInput(f"Expected {len(owner)} offsets; got shape {added.shape}.")
-        if not all(np.isfinite(array).all() for array in (points, factors, added)):
-            raise InvalidInput("Expected finite prototypes, matrices and offsets; got others.")
-        if not factors.any():
-            raise InvalidInput("Expected metrics in which some column counts; got zeros alone.")
+        if added.shape != owner.shape or not np.isfinite(added).all():
+            raise InvalidInput(f"Expected {len(owner)} finite offsets; got {added.tolist()!r}.")
         metric = first_equal(factors)[which]
         counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
         place = first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))

@@ -293,7 +293,7 @@ def test_cells_and_pieces_that_are_written_down_agree(seed: int):
         return
     x = X[:3] + 0.2 * rng.normal(size=(3, d))
     cases = program.cases(x)
-    cells = search(Union(program, (), regions), cases, Effort(1e-9))
+    cells = search(Union(program, regions, regions), cases, Effort(1e-9))
     listed = search(Union.of(program, tuple(regions)), cases, Effort(1e-9))
     np.testing.assert_array_equal(cells.piece < 0, listed.piece < 0)
     found = cells.piece >= 0

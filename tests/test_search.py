@@ -36,7 +36,8 @@ def halves(case: Planted, seed: int) -> list[Program]:
 
 
 def found(programs: list[Program], x: np.ndarray) -> tuple[Incumbents, float, float]:
-    pieces = Union(programs[0], tuple(Subproblem(program) for program in programs))
+    everywhere = Program(programs[0].encoded_cost, Region())
+    pieces = Union.of(everywhere, [program.region for program in programs])
     findings = search(pieces, programs[0].cases(x), Effort(1e-9))
     cost = np.array([np.inf])
     if findings.piece[0] >= 0:
@@ -105,11 +106,11 @@ def test_what_is_iterated_is_as_good_as_its_bound_says(
     """A closed form that stops too early leaves the row to solvers that do not."""
     program = Program(EncodedCost(np.zeros(2), np.ones(2)), Region((condition,)))
     cases = program.cases(np.array([[1.0, 0.5]]))
-    pieces = Union(program, (Subproblem(program),))
+    pieces = Union.of(program, [Region()])
     best = program.objective(search(pieces, cases, Effort(1e-9)).points, cases)
     early = Told(program, Outcome.FOUND, 3.0)
     monkeypatch.setattr(Subproblem, "closed_form", early)
-    findings = search(Union(program, (Subproblem(program),)), cases, Effort(1e-9))
+    findings = search(Union.of(program, [Region()]), cases, Effort(1e-9))
     assert early.times == 1
     assert not findings.closed[0]
     assert program.objective(findings.points, cases) == pytest.approx(best, rel=1e-6)
@@ -127,7 +128,7 @@ def test_solvers_are_asked_until_one_settles_the_row_or_time_runs_out(
             Subproblem, "complete", lambda _, exhaustive, known=solvers: iter(known)
         )
         findings = search(
-            Union(program, (Subproblem(program),)), program.cases(np.zeros((1, 2))), Effort(1e-9)
+            Union.of(program, [Region()]), program.cases(np.zeros((1, 2))), Effort(1e-9)
         )
         out_of_time = outcome == Outcome.LIMIT
         assert findings.limited[0] == out_of_time

@@ -18,7 +18,6 @@ from typing import final, overload
 
 import numpy as np
 
-from counterpoint.caches import Memo
 from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
@@ -149,14 +148,6 @@ class Subproblem:
         """Whether closed forms may have to round, so that their cost may exceed the bound."""
         return bool(self.program.domain.steps.any() or self.program.domain.groups)
 
-    def ties_resolved(self, units: FloatArray) -> Subproblem:
-        """The same points of a lattice of these units, each tie in it decided."""
-        conditions = self.program.region
-        region = Region(
-            tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in conditions)
-        )
-        return replace(self, program=Program(self.program.encoded_cost, region))
-
     def sees(self, cases: Batch) -> Batch:
         """The cases as this piece sees them."""
         if not self.narrows:
@@ -177,34 +168,13 @@ class StartHint:
 
 
 @final
-class _Pieces(Sequence[Subproblem]):
-    """The pieces of some regions, each made when it is asked for."""
-
-    def __init__(self, program: Program, regions: Sequence[Region]) -> None:
-        self._program, self._regions = program, regions
-        self._held: Memo[int, Subproblem] = Memo(len(regions))
-
-    def __len__(self) -> int:
-        return len(self._regions)
-
-    @overload
-    def __getitem__(self, s: int) -> Subproblem: ...
-    @overload
-    def __getitem__(self, s: slice) -> Sequence[Subproblem]: ...
-    def __getitem__(self, s: int | slice) -> Subproblem | Sequence[Subproblem]:
-        if isinstance(s, slice):
-            return tuple(self[k] for k in range(*s.indices(len(self))))
-        return self._held.made(s, lambda: Subproblem.of(self._program, self._regions[s]))
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Union(Sequence[Subproblem]):
     """The programs whose union is a target."""
 
     program: Program  # the cost over what is possible, without the target
-    listed: Sequence[Subproblem]  # all of them, unless the union is lazy
-    # the union itself, where its regions have too many rows to be listed
+    regions: Sequence[Region]  # where the target holds
+    # the regions themselves, where they have too many rows to be listed
     lazy: LazyUnion | None = None
     aim: StartHint = field(default_factory=StartHint)  # where to look
     half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
@@ -214,20 +184,18 @@ class Union(Sequence[Subproblem]):
     def of(cls, program: Program, regions: Sequence[Region], aim: StartHint | None = None) -> Union:
         """What is possible without the target, within the regions whose union is the target."""
         combinations = [c for c in program.region if isinstance(c, ForbiddenCombinations)]
+        lazy = half_spaces = joined = None
         if combinations:
-            union = cls.of(relaxed(program, ForbiddenCombinations), regions, aim)
-            return replace(union, combinations=ForbiddenCombinations.joined(combinations))
+            program = relaxed(program, ForbiddenCombinations)
+            joined = ForbiddenCombinations.joined(combinations)
         if isinstance(regions, LazyUnion) and regions.size > LISTED:
-            return cls(program, (), regions)
+            lazy = regions
         if isinstance(regions, HalfSpaces) and len(regions) > 1:
             half_spaces = NearestHalfSpace.of(program, regions.rows)
-            if half_spaces is not None:
-                return cls(program, _Pieces(program, regions), half_spaces=half_spaces)
-        listed = tuple(Subproblem.of(program, region) for region in regions)
-        return cls(program, listed, aim=aim or StartHint())
+        return cls(program, regions, lazy, aim or StartHint(), half_spaces, joined)
 
     def __len__(self) -> int:
-        return len(self.listed if self.lazy is None else self.lazy)
+        return len(self.regions)
 
     @overload
     def __getitem__(self, s: int) -> Subproblem: ...
@@ -236,14 +204,30 @@ class Union(Sequence[Subproblem]):
     def __getitem__(self, s: int | slice) -> Subproblem | Union:
         if isinstance(s, slice):
             lazy = None if self.lazy is None else self.lazy.some(s)
-            return replace(self, listed=self.listed[s], lazy=lazy, half_spaces=None)
-        return self.listed[s] if self.lazy is None else Subproblem.of(self.program, self.lazy[s])
+            regions = self.regions[s] if lazy is None else lazy
+            return replace(self, regions=regions, lazy=lazy, half_spaces=None)
+        return self.listed[s] if self.lazy is None else Subproblem.of(self.program, self.regions[s])
+
+    @cached_property
+    def listed(self) -> Sequence[Subproblem]:
+        """All of them, unless the union is lazy."""
+        if self.lazy is not None:
+            return ()
+        return tuple(Subproblem.of(self.program, region) for region in self.regions)
 
     def ties_resolved(self, units: FloatArray) -> Union:
         """The same points on a lattice of these units, each tie in it decided."""
         if self.lazy is not None:
-            return replace(self, lazy=self.lazy.ties_resolved(units))
-        return replace(self, listed=tuple(piece.ties_resolved(units) for piece in self.listed))
+            lazy = self.lazy.ties_resolved(units)
+            return replace(self, regions=lazy, lazy=lazy)
+
+        regions = [
+            Region(
+                tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in region)
+            )
+            for region in self.regions
+        ]
+        return replace(self, regions=regions)
 
     @cached_property
     def _programs(self) -> tuple[Program, ...]:

@@ -34,7 +34,6 @@ __all__ = [
     "certify",
     "judge",
     "lower_bounds",
-    "recertified",
     "relative_gap",
     "said_of",
 ]
@@ -397,7 +396,7 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     points: FloatArray,
     cases: Batch,
     verdict: Validation,
-    evidence: Sequence[Bounding] | None,
+    evidence: Sequence[Bounding] | Certificates | None,
     *,
     gap: float = CLOSED,
     resolution: float = VIOLATION,
@@ -406,8 +405,9 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
 
     The program is the cost over the actionable region, with what is charged, without what the
     target demands; the verdict says what the model says of the points. The evidence bounds every
-    piece of the target from below; None for rows that stay, at no cost. An answer is optimal up to
-    the ``gap``; violations up to the ``resolution`` are rounding.
+    piece of the target from below; None for rows that stay, at no cost; certificates of other
+    answers to the same rows. An answer is optimal up to the ``gap``; violations up to the
+    ``resolution`` are rounding.
     """
     stays = evidence is None
     objective = cost = np.zeros(len(points)) if stays else program.encoded_cost(points, cases.x)
@@ -417,6 +417,8 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     holds = verdict.valid & (violation <= resolution)
     if evidence is None:
         bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
+    elif isinstance(evidence, Certificates):
+        bound, claim = _inherited(evidence, objective, gap)
     else:
         reached = np.where(holds, objective, np.inf)
         bound, claim = lower_bounds(evidence, reached, gap, exact=resolution <= VIOLATION)
@@ -435,42 +437,18 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     )
 
 
-def recertified(  # noqa: PLR0913 (what an answer is judged by)
-    certificates: Certificates,
-    verdict: Validation,
-    *,
-    cost: FloatArray,
-    violation: FloatArray,
-    objective: FloatArray,
-    gap: float,
-    resolution: float,
-) -> Certificates:
-    """Certificates of other answers to the same rows: what bounds the rows from below stays.
+def _inherited(
+    certificates: Certificates, objective: FloatArray, gap: float
+) -> tuple[FloatArray, WordArray]:
+    """(n,) the bounds of other answers to the same rows, and what is claimed of these answers.
 
     A claim stays where it still settles its row. What settles a row only now is not known to be
     proved.
     """
-    bound = np.minimum(certificates.bound, objective)
-    closed = relative_gap(objective, bound) <= gap
-    settled = np.where(
-        certificates.claims == Claim.PROVED.code, Claim.PROVED.code, Claim.REPORTED.code
-    )
-    is_local = certificates.claims == Claim.LOCAL.code
-    unsettled = np.where(is_local, Claim.LOCAL.code, Claim.NONE.code)
-    return replace(
-        certificates,
-        valid=verdict.valid & (violation <= resolution),
-        margin=verdict.margin,
-        violation=violation,
-        cost=cost,
-        bound=bound,
-        claims=np.where(closed, settled, unsettled).astype(np.int8),
-        objective=objective,
-        probability=verdict.probability,
-        guarantees=verdict.guarantees,
-        rounding=verdict.rounding,
-        resolution=resolution,
-    )
+    claims, bound = certificates.claims, np.minimum(certificates.bound, objective)
+    settled = np.where(claims == Claim.PROVED.code, claims, np.int8(Claim.REPORTED.code))
+    unsettled = np.where(claims == Claim.LOCAL.code, claims, np.int8(Claim.NONE.code))
+    return bound, np.where(relative_gap(objective, bound) <= gap, settled, unsettled)
 
 
 def judge(certificates: Certificates, gap: float, limited: BoolArray) -> WordArray:

@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
-from counterpoint.certificate import Certificates, recertified
+from counterpoint.certificate import Certificates, certify
 from counterpoint.errors import InvalidInput, check_number, shown
 from counterpoint.numerics import CLOSED, SINGLE, VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.targets import Validation
+from counterpoint.programs.program import Program
+from counterpoint.programs.region import Batch
 from counterpoint.rows.encoding import as_returned
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
@@ -133,6 +136,17 @@ class Unrounded:
         """(n, p): numbers that differ from those of the factual row."""
         return (self.before != self.after) & self.query.features.is_numeric
 
+    @cached_property
+    def _program(self) -> Program:
+        return self.query.union().asked
+
+    @cached_property
+    def _cases(self) -> Batch:
+        """The rows as the program sees them."""
+        weight = self.query.target.requirement.weight
+        cases = self._program.cases(self.query.features.expand(self.before))
+        return cases if weight is None else cases.weighing(np.full(len(cases), 0.5 * weight))
+
     @property
     def _resolution(self) -> float:
         return SINGLE if self.table.singles else VIOLATION
@@ -214,12 +228,12 @@ class Unrounded:
 
     def _bounds(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """(m, p) the bounds of the features of some rows; infinite for categories."""
-        features = self.query.features
-        cases = self.query.actionable.cases(features.expand(self.before[rows]))
+        features, cases = self.query.features, self._cases.take(rows)
         ends = np.full((2, len(rows), len(features)), np.inf)
         ends[0] = -np.inf
-        ends[0][:, features.is_numeric] = cases.low[:, features.numeric_columns]
-        ends[1][:, features.is_numeric] = cases.high[:, features.numeric_columns]
+        ends[:, :, features.is_numeric] = np.stack([cases.low, cases.high])[
+            :, :, features.numeric_columns
+        ]
         return ends[0], ends[1]
 
     # Which of them are answers
@@ -269,12 +283,11 @@ class Unrounded:
 
     def _cheapest(self, rows: IntArray, codes: FloatArray) -> tuple[IntArray, FloatArray]:
         """Of (m, p) candidates for some rows, each row's cheapest answer: rows, and its codes."""
-        x, y = self._encoded(rows, codes)
-        objective = self._objective(rows, x, y)
-        certificates = self.certificates
+        cases, y = self._cases.take(rows), self.query.features.expand(codes)
+        objective, certificates = self._program.objective(y, cases), self.certificates
         # what costs less than is proved to be possible was not what the row was asked for
         possible = objective >= certificates.bound[rows] * (1.0 - CLOSED)
-        inside = self.query.actionable.violation(y, x) <= self._resolution
+        inside = self.query.actionable.violation(y, cases.x) <= self._resolution
         tried = np.flatnonzero(possible & inside)
         if not len(tried):
             return rows[:0], codes[:0]
@@ -287,25 +300,13 @@ class Unrounded:
         first[1:] = rows[order][1:] != rows[order][:-1]
         return rows[order][first], codes[order][first]
 
-    def _encoded(self, rows: IntArray, codes: FloatArray) -> tuple[FloatArray, FloatArray]:
-        features = self.query.features
-        return features.expand(self.before[rows]), features.expand(codes)
-
-    def _objective(self, rows: IntArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """(m,) what was minimised, at candidates for some rows."""
-        program, weight = self.query.union().asked, self.query.target.requirement.weight
-        cases = program.cases(x)
-        if weight is not None:
-            cases = cases.weighing(np.full(len(rows), 0.5 * weight))
-        return program.objective(y, cases)
-
     def _asked_of_model(self, rows: IntArray, codes: FloatArray) -> tuple[FloatArray, Validation]:
         """Ask the model about candidates for some rows: codes as they are returned, and verdict."""
         query, features, before = self.query, self.query.features, self.before[rows]
         (returned,), codes, y = as_returned(self.table, features, rows, before, codes)
         outputs = query.target.said(query.model, returned)
         verdict = query.target.verdict(query.model.form, y, outputs, query.eps)
-        x = features.expand(before)
+        x = self._cases.x[rows]
         margins = query.safety_margins(x)
         if margins is not None:
             margin = verdict.margin - margins.required(y, query.encoded_cost(y, x))
@@ -314,16 +315,13 @@ class Unrounded:
 
     def _certified(self, codes: FloatArray) -> Certificates:
         """What (n, p) codes are worth as answers."""
-        rows = np.arange(len(codes))
-        codes, verdict = self._asked_of_model(rows, codes)
-        x, y = self._encoded(rows, codes)
-        program = self.query.union().asked
-        return recertified(
-            self.certificates,
+        codes, verdict = self._asked_of_model(np.arange(len(codes)), codes)
+        return certify(
+            self._program,
+            self.query.features.expand(codes),
+            self._cases,
             verdict,
-            cost=program.encoded_cost(y, x),
-            violation=program.violation(y, x),
-            objective=self._objective(rows, x, y),
+            self.certificates,
             gap=self.query.effort.gap,
             resolution=self._resolution,
         )

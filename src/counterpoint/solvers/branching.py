@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import INTEGRAL, Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
@@ -80,13 +80,6 @@ class Branching(Solver):
     def relaxations(self) -> tuple[Solver, ...]:
         """Solvers of the program without its integral conditions, in the order of preference."""
         return tuple(_solvers(relaxed(self.program, *INTEGRAL)))
-
-    @cached_property
-    def linear(self) -> tuple[Solver, ...]:
-        """Solvers of the same region at a linear cost, which find points where others give up."""
-        encoded_cost, d = self.program.encoded_cost, self.program.width
-        linear = EncodedCost(encoded_cost.absolute + np.sqrt(encoded_cost.diagonal), np.zeros(d))
-        return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
@@ -309,21 +302,9 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         demands = tightened(self.program, self.case.margin[:1])
         return bool(demands.violation(candidate, self.case.x)[0] <= tolerance)
 
-    def _find_any(self) -> None:
-        """Look for some point, where relaxations that failed hid all of them."""
-        for solver in self.owner.linear:
-            solution = solver.solve(self.case, Effort().until(self.end))
-            if solution.found[0] and self._meets(solution.points, FEASIBLE):
-                self.point = solution.points[0]
-                self.incumbent_cost = float(self.program.objective(solution.points, self.case)[0])
-                self._round(solution.points, self.case)
-                return
-
     def report(self, tree: SearchTree, out: Solution, i: int) -> None:
         """Write the point, bound and outcome of a search into row i of the solution."""
         least, unfinished = float(tree.least[0]), bool(tree.unfinished[0])
-        if np.isinf(self.incumbent_cost) and not unfinished and np.isfinite(least):
-            self._find_any()  # a complete search neither found a point nor refuted its leaves
         out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
         if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND

@@ -19,9 +19,14 @@ from sklearn.datasets import load_breast_cancer
 
 import counterpoint as cp
 from counterpoint.families.uncertain.form import FourierScores
-from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures, parabola
-from counterpoint.families.uncertain.fourier_bounds import CosineSumBounds, FourierMargins
-from counterpoint.families.uncertain.fourier_search import RowSearch
+from counterpoint.families.uncertain.fourier import (
+    CosineSums,
+    FourierConstraint,
+    FourierFeatures,
+    FourierMargins,
+    RowSearch,
+    parabola,
+)
 from counterpoint.models import read
 from counterpoint.models.reading import see_through
 from counterpoint.privacy import PrivateSVC
@@ -168,15 +173,15 @@ def waves(seed: int, k: int = 6, d: int = 3) -> tuple[FourierFeatures, np.ndarra
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sum_of_waves_lies_between_its_parabolas(seed: int):
     features, weights, random = waves(seed)
-    total = features.sum(weights)
     for _ in range(20):
         at, step = random.normal(size=3), 4.0 * random.normal(size=(200, 3))
-        value, slope = total.value(at[None])[0], total.slope(at[None])[0]
+        total = features.sums(weights[None], at)
         there = features(at + step) @ weights
-        np.testing.assert_allclose(there, total.value(at + step), atol=1e-12)
-        straight = value + step @ slope
-        low = straight - 0.5 * np.einsum("ij,jk,ik->i", step, total.below(at), step)
-        high = straight + 0.5 * np.einsum("ij,jk,ik->i", step, total.above(at), step)
+        turned = total.values(step @ features.frequencies.T)[0]
+        np.testing.assert_allclose(there, turned, atol=1e-12)
+        low = features(at[None])[0] @ weights + step @ total.slopes[0]
+        low -= 0.5 * np.einsum("ij,jk,ik->i", step, total.below[0], step)
+        high = total.in_balls(np.linalg.norm(step, axis=1), is_round=True)[0]
         assert (low <= there + 1e-9).all()
         assert (there <= high + 1e-9).all()
         assert (there <= total.most + 1e-12).all()
@@ -185,17 +190,19 @@ def test_a_sum_of_waves_lies_between_its_parabolas(seed: int):
 @pytest.mark.parametrize("seed", range(3))
 def test_slopes_are_those_of_differences(seed: int):
     features, weights, random = waves(seed)
-    total, y = features.sum(weights), random.normal(size=(4, 3))
-    law, h = ProjectedLaplace(0.3, 13), 1e-5
-    _, pull = law.quantile_with_gradient(P, features(y))
+    y, h = random.normal(size=(4, 3)), 1e-5
+    total = features.sums(weights[None], y[0])
+    limit = FourierConstraint(features, weights, 0.1, ProjectedLaplace(0.3, 13), P)
+    excess, slopes = limit.excess_with_slope(y)
+    np.testing.assert_allclose(excess, limit.excess(y), atol=1e-12)
     for j, step in enumerate(h * np.eye(3)):
-        rise = (total.value(y + step) - total.value(y - step)) / (2 * h)
-        np.testing.assert_allclose(total.slope(y)[:, j], rise, atol=1e-8)
-        asked = [law.quantile(P, features(y + sign * step)) for sign in (1, -1)]
-        rise = (asked[0] - asked[1]) / (2 * h)
-        np.testing.assert_allclose(features.gradients(y, pull)[:, j], rise, atol=1e-7)
-        turn = (total.slope(y[:1] + step) - total.slope(y[:1] - step))[0] / (2 * h)
-        np.testing.assert_allclose(total.hessian(y[0])[j], turn, atol=1e-7)
+        rise = (limit.excess(y + step) - limit.excess(y - step)) / (2 * h)
+        np.testing.assert_allclose(slopes[:, j], rise, atol=1e-7)
+        rise = (features(y[:1] + step) - features(y[:1] - step)) @ weights / (2 * h)
+        np.testing.assert_allclose(total.slopes[0, j], rise[0], atol=1e-8)
+        near = [features.sums(weights[None], y[0] + sign * step).slopes[0] for sign in (1, -1)]
+        turn = (near[0] - near[1]) / (2 * h)
+        np.testing.assert_allclose(total.hessians[0, j], turn, atol=1e-7)
 
 
 @pytest.mark.parametrize("law", [ProjectedLaplace(0.3, 13), ProjectedGamma(0.2, 13)], ids=KINDS[:2])
@@ -584,15 +591,15 @@ def test_nothing_changes_by_a_trace():
 # Sums of waves
 
 
-def drawn(n: int, k: int, f: int, seed: int, *, is_round: bool) -> CosineSumBounds:
+def drawn(n: int, k: int, f: int, seed: int) -> CosineSums:
     random = np.random.default_rng(seed)
     sizes = random.exponential(size=(n, k))
     angles = random.uniform(-9.0, 9.0, size=(n, k))
     constants = random.normal(size=n)
-    return CosineSumBounds(sizes, angles, constants, random.normal(size=(k, f)), is_round=is_round)
+    return CosineSums(sizes, angles, constants, random.normal(size=(k, f)))
 
 
-def values(sums: CosineSumBounds, i: int, y: np.ndarray) -> np.ndarray:
+def values(sums: CosineSums, i: int, y: np.ndarray) -> np.ndarray:
     angle = sums.angles[i] + y @ sums.frequencies.T
     return np.asarray((sums.sizes[i] * np.cos(angle)).sum(axis=-1) + sums.constants[i])
 
@@ -600,9 +607,9 @@ def values(sums: CosineSumBounds, i: int, y: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("is_round", [True, False])
 @pytest.mark.parametrize("f", [1, 2, 3, 8])
 def test_nothing_in_a_ball_is_above_its_bound(f: int, is_round: bool):
-    sums = drawn(6, 10, f, f, is_round=is_round)
+    sums = drawn(6, 10, f, f)
     radii = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 5.0, np.inf])
-    bounds = sums.in_balls(radii)
+    bounds = sums.in_balls(radii, is_round=is_round)
     random = np.random.default_rng(0)
     assert (np.diff(bounds, axis=1) >= -1e-9).all()
     for v, radius in enumerate(radii[:-1].tolist()):
@@ -624,7 +631,7 @@ def test_nothing_in_a_ball_is_above_its_bound(f: int, is_round: bool):
 
 
 def test_nothing_on_a_segment_is_above_its_bound():
-    sums = drawn(6, 10, 3, 0, is_round=True)
+    sums = drawn(6, 10, 3, 0)
     to = np.array([1.0, -2.0, 0.5])
     bounds = sums.on_segment(to)
     way = np.linspace(0, 1, 20_001)[:, None] * to

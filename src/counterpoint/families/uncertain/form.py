@@ -15,8 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
-from counterpoint.families.uncertain.fourier import FourierConstraint, FourierFeatures
-from counterpoint.families.uncertain.fourier_bounds import SHARE, fourier_margins
+from counterpoint.families.uncertain.fourier import (
+    SHARE,
+    FourierConstraint,
+    FourierFeatures,
+    fourier_margins,
+)
 from counterpoint.families.uncertain.linear_margins import Chance, linear_margins, share_answered
 from counterpoint.families.uncertain.target import Robust, UncertainForm
 from counterpoint.models.dispatch import (

@@ -1,31 +1,187 @@
-"""Random Fourier features of affine inputs, sums of cosines, and constraints on their scores.
+"""Scores of random Fourier features: sums of cosines, what bounds them, and how answers are found.
 
-A sum of cosines u(y) = Σ_j r_j cos(ω_j · y + ψ_j) + constant is not convex, but each cosine lies
-between two parabolas that touch it at a given point, and no narrower ones do (de Leeuw & Lange,
-2009):
+A sum of cosines is neither convex nor concave, but each cosine lies between two parabolas that
+touch it at a given point, and no narrower ones do (de Leeuw & Lange, 2009):
 
     cos(ψ + θ)  >=  cos ψ − θ sin ψ − ½ κ(ψ) θ²          κ(ψ) = sin(ψ) / ψ, for ψ in [−π, π]
     cos(ψ + θ)  <=  cos ψ − θ sin ψ + ½ κ(ψ − π) θ²
 
-for **all** θ. Both curvatures are at least 0, so u lies above a concave parabola and below a convex
-one, everywhere.
+for **all** θ. Both curvatures are at least 0, so the sum lies above a concave parabola and below a
+convex one, everywhere. From those above follows how large a sum is in a ball at most
+(`CosineSums.in_balls`): what noise does to a score there, `FourierMargins`, and how near a score
+that is large enough can be, `DistanceBounds`. Those below lead uphill.
+
+Answers are local optima. A step of a descent minimises the cost where a parabola that stands in for
+the constraint is not positive: one with the constraint's own value and slope at the point, and its
+curvature without the negative part, so that the step is a convex program. What a step misses the
+constraint by is added to its margin, and every point is held against the constraint itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from time import perf_counter
 from typing import final
 
 import numpy as np
 
-from counterpoint.numerics import EPS, TINY, FloatArray, relative
+from counterpoint.errors import InvalidInput
+from counterpoint.families.uncertain.draws import joint_quantiles, least_draws
+from counterpoint.families.uncertain.target import Robust
+from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray, relative
 from counterpoint.privacy.noise import NoiseLaw
-from counterpoint.programs.conditions import Cone
+from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import (
+    Box,
+    Cone,
+    LinearBounds,
+    OneOf,
+    Transitions,
+    Whole,
+)
+from counterpoint.programs.evidence import Bounding, BoundProof
 from counterpoint.programs.program import NonConvex, Program
-from counterpoint.programs.region import Region
+from counterpoint.programs.region import Batch, Region
+from counterpoint.search.query import Query
+from counterpoint.search.search import Incumbents, SafetyMargins, StartHint, Subproblem, Union
+from counterpoint.solvers import require_known
+from counterpoint.solvers.base import Effort, Optimality, Outcome
 
-__all__ = ["CosineSum", "FourierConstraint", "FourierFeatures", "parabola", "sharpest"]
+__all__ = [
+    "SHARE",
+    "CosineSums",
+    "DistanceBounds",
+    "FourierConstraint",
+    "FourierFeatures",
+    "FourierMargins",
+    "RowSearch",
+    "fourier_margins",
+    "parabola",
+    "search_fourier",
+]
+
+SHARE = 10
+"""One draw in so many is used: a ball takes more work than a linear score does."""
+ANCHORS = tuple((i, share) for i in (0.0, 1.0, 2.0) for share in (0.0, 0.25, 0.55))
+"""How far uphill parabolas touch cosines, in units in which angles change by 1, and which share of
+the way from there to their nearest tops. Without any but the first, answers are 35 % dearer."""
+MULTIPLIERS = (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0)
+"""ν in units of the largest curvature: small balls need one far above it, large ones just above;
+between neighbours bounds differ by little."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CosineSums:
+    """N sums u(δ) = Σ_j sizes_j cos(angles_j + frequencies_j · δ) + constant about a point, δ = 0.
+
+    The largest value in a ball is hard to find in many dimensions. But below a parabola that
+    touches each cosine at some angle, its anchor, the sum is at most c + b · δ + ½ δᵀQ δ, whichever
+    anchors there are. In a Euclidean ball that is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b
+    for every ν > Q, and in a ball of ‖·‖₁ it is largest at a corner. Anchored at the centre the
+    bound is sharp for small balls, anchored on the way to the nearest tops of the cosines for
+    larger ones; at the tops it is the constant Σ sizes.
+    """
+
+    sizes: FloatArray  # (N, K) not negative
+    angles: FloatArray  # (N, K) at the point
+    constants: FloatArray  # (N,)
+    frequencies: FloatArray  # (K, f) for a unit of distance along each dimension
+
+    @property
+    def most(self) -> FloatArray:
+        """(N,) what no sum exceeds anywhere."""
+        return np.asarray(self.sizes.sum(axis=1) + self.constants)
+
+    @property
+    def slopes(self) -> FloatArray:
+        """(N, f) at the point."""
+        return np.asarray(-(self.sizes * np.sin(self.angles)) @ self.frequencies)
+
+    @property
+    def hessians(self) -> FloatArray:
+        """(N, f, f) at the point."""
+        return self._forms(-self.sizes * np.cos(self.angles))
+
+    @property
+    def below(self) -> FloatArray:
+        """(N, f, f) Q >= 0 with u(δ) >= u(0) + ∇u(0) · δ − ½ δᵀQ δ for all δ."""
+        return self._forms(self.sizes * sharpest(self.angles))
+
+    def values(self, turns: FloatArray) -> FloatArray:
+        """(N, T) where the angles have turned by (T, K)."""
+        cosine, sine = self.sizes * np.cos(self.angles), self.sizes * np.sin(self.angles)
+        value = cosine @ np.cos(turns).T - sine @ np.sin(turns).T
+        return np.asarray(value + self.constants[:, None])
+
+    def on_segment(self, to: FloatArray) -> FloatArray:
+        """(N,) bounds on the values between the point and another, (f,) from it."""
+        turns, steps = self.frequencies @ to, 256
+        value = self.values(np.linspace(0.0, 1.0, steps + 1)[:, None] * turns).max(axis=1)
+        return np.asarray(value + self.sizes @ (turns * turns) / (8.0 * steps**2))
+
+    def in_balls(self, radii: FloatArray, *, is_round: bool) -> FloatArray:
+        """(N, V) bounds on the values within radii, in ‖·‖₂ if balls are round, else in ‖·‖₁."""
+        if not self.frequencies.shape[1]:
+            return np.repeat(self.values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
+        bounds, finite = np.repeat(self.most[:, None], len(radii), axis=1), np.isfinite(radii)
+        for anchors in self._anchors(is_round=is_round):
+            by_parabola = self._by_parabola(anchors, radii[finite], is_round=is_round)
+            bounds[:, finite] = np.minimum(bounds[:, finite], by_parabola)
+        return bounds
+
+    def _anchors(self, *, is_round: bool) -> Iterator[FloatArray]:
+        """(N, K) turns of the angles: of a step uphill, and some share of the way to their tops."""
+        uphill = self.slopes
+        if not is_round:
+            steepest = np.abs(uphill).max(axis=1, keepdims=True)
+            uphill = np.where(np.abs(uphill) == steepest, uphill, 0.0)
+        uphill /= np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), TINY)
+        uphill *= _unit_distance(self.frequencies)
+        for distance, share in ANCHORS:
+            turn = distance * uphill @ self.frequencies.T
+            beyond_top = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
+            yield turn - share * beyond_top
+
+    def _by_parabola(self, anchors: FloatArray, radii: FloatArray, *, is_round: bool) -> FloatArray:
+        """(N, V) bounds by the parabolas that touch where the angles have turned by anchors."""
+        angle = self.angles + anchors
+        bend, slope = self.sizes * sharpest(angle - np.pi), -self.sizes * np.sin(angle)
+        value = (self.sizes * np.cos(angle) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
+        along = (slope - bend * anchors) @ self.frequencies
+        if is_round:
+            bends, towards = np.linalg.eigh(self._forms(bend))
+            squares = np.einsum("nij,ni->nj", towards, along) ** 2
+            growth = np.full((len(along), len(radii)), np.inf)
+            for times in MULTIPLIERS:
+                nu = times * np.maximum(bends[:, -1:], TINY / EPS)
+                gain = (squares / (nu - bends)).sum(axis=1)
+                growth = np.minimum(growth, 0.5 * (nu * radii**2 + gain[:, None]))
+        else:
+            growth = np.zeros((len(along), len(radii)))
+            steep, square = np.abs(along), 0.5 * bend @ self.frequencies**2
+            for columns in zip(steep.T[:, :, None], square.T[:, :, None], strict=True):
+                growth = np.maximum(growth, columns[0] * radii + columns[1] * radii**2)
+        return np.asarray((value + self.constants)[:, None] + growth)
+
+    def _forms(self, weights: FloatArray) -> FloatArray:
+        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
+        rows = self.frequencies
+        return np.asarray(np.einsum("nk,ki,kj->nij", weights, rows, rows, optimize=True))
+
+
+def _unit_distance(frequencies: FloatArray) -> float:
+    """The distance at which an angle changes by about 1."""
+    steep = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
+    return 1.0 / steep if steep > 0.0 else 1.0
+
+
+def sharpest(angle: FloatArray) -> FloatArray:
+    """κ: sin(ψ) / ψ of angles wrapped to [−π, π]; what rounds to below 0 is 0."""
+    wrapped = np.remainder(angle + np.pi, 2.0 * np.pi) - np.pi
+    return np.maximum(np.sinc(wrapped / np.pi), 0.0)
 
 
 @final
@@ -62,17 +218,13 @@ class FourierFeatures:
         phases = self.frequencies @ offset + self.phases
         return replace(self, frequencies=self.frequencies @ matrix, phases=phases)
 
-    def polar(self, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(N, K) sizes r, (N, K) shifts and (N,) constants of weights · φ for (N, F) weights."""
-        k = len(self.phases)
+    def sums(self, weights: FloatArray, y: FloatArray) -> CosineSums:
+        """Return weights · φ, for (N, F) weights, as sums of cosines about a point (d,)."""
+        k, angle = len(self.phases), self.frequencies @ y + self.phases
         cosine, sine = weights[:, :k], weights[:, k : 2 * k]
-        constant = weights[:, 2 * k :].sum(axis=1) * self.intercept
-        return np.hypot(cosine, sine) / np.sqrt(k), -np.arctan2(sine, cosine), constant
-
-    def sum(self, weights: FloatArray) -> CosineSum:
-        """weights · φ as a sum of cosines, for (F,) weights."""
-        size, shift, constant = self.polar(weights[None])
-        return CosineSum(self.frequencies, self.phases + shift[0], size[0], float(constant[0]))
+        constants = weights[:, 2 * k :].sum(axis=1) * self.intercept
+        sizes, angles = np.hypot(cosine, sine) / np.sqrt(k), angle - np.arctan2(sine, cosine)
+        return CosineSums(sizes, angles, constants, self.frequencies)
 
     @property
     def least(self) -> FloatArray:
@@ -86,58 +238,12 @@ class FourierFeatures:
 
     def rounding(self, y: FloatArray, weights: FloatArray) -> FloatArray:
         """(n,) a bound on the rounding error of weights · φ(y)."""
-        score, f = self.sum(weights), len(weights)
+        k, f = len(self.phases), len(weights)
+        sizes = np.hypot(weights[:k], weights[k : 2 * k]) / np.sqrt(k)
+        constant = abs(float(weights[2 * k :].sum())) * self.intercept
         angle = np.abs(y) @ np.abs(self.frequencies).T + np.abs(self.phases)
         error = (self.width + 6) * EPS * angle + (f + 8) * EPS
-        return np.asarray(2.0 * (error @ score.sizes + f * EPS * abs(score.constant)))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class CosineSum:
-    """u(y) = Σ_j sizes_j cos(frequencies_j · y + phases_j) + constant."""
-
-    frequencies: FloatArray  # (K, d)
-    phases: FloatArray  # (K,)
-    sizes: FloatArray  # (K,) none of them negative
-    constant: float
-
-    def value(self, y: FloatArray) -> FloatArray:
-        """(n,)."""
-        return np.asarray(np.cos(self._angles(y)) @ self.sizes + self.constant)
-
-    def slope(self, y: FloatArray) -> FloatArray:
-        """(n, d)."""
-        return np.asarray(-(self.sizes * np.sin(self._angles(y))) @ self.frequencies)
-
-    def hessian(self, y: FloatArray) -> FloatArray:
-        """(d, d) at one point (d,)."""
-        return self._form(-self.sizes * np.cos(self._angles(y)))
-
-    def below(self, y: FloatArray) -> FloatArray:
-        """(d, d) Q >= 0 with u(y + δ) >= u(y) + ∇u(y) · δ − ½ δᵀQ δ for all δ."""
-        return self._form(self.sizes * sharpest(self._angles(y)))
-
-    def above(self, y: FloatArray) -> FloatArray:
-        """(d, d) Q >= 0 with u(y + δ) <= u(y) + ∇u(y) · δ + ½ δᵀQ δ for all δ."""
-        return self._form(self.sizes * sharpest(self._angles(y) - np.pi))
-
-    @property
-    def most(self) -> float:
-        """What u does not exceed anywhere."""
-        return float(self.sizes.sum()) + self.constant
-
-    def _angles(self, y: FloatArray) -> FloatArray:
-        return np.asarray(y @ self.frequencies.T + self.phases)
-
-    def _form(self, weights: FloatArray) -> FloatArray:
-        return np.asarray((self.frequencies.T * weights) @ self.frequencies)
-
-
-def sharpest(angle: FloatArray) -> FloatArray:
-    """κ: sin(ψ) / ψ of angles wrapped to [−π, π]; what rounds to below 0 is 0."""
-    wrapped = np.remainder(angle + np.pi, 2.0 * np.pi) - np.pi
-    return np.maximum(np.sinc(wrapped / np.pi), 0.0)
+        return np.asarray(2.0 * (error @ sizes + f * EPS * constant))
 
 
 @final
@@ -156,31 +262,37 @@ class FourierConstraint(NonConvex):
     probability: float = 0.5
     tie_coefficient: float = 0.0  # 1 if a tie is the other class's, else 0
 
-    @cached_property
-    def score(self) -> CosineSum:
-        """weights · φ."""
-        return self.features.sum(self.weights)
-
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n,) what (n, 2) margins of rows add to the constraint's own."""
         return np.asarray(margin @ np.array([1.0, self.tie_coefficient]))
 
     def excess(self, y: FloatArray) -> FloatArray:
-        missed = self.margin - self.score.value(y)
-        if self.law is None:
-            return np.asarray(missed)
-        return np.asarray(missed + self.law.quantile(self.probability, self.features(y)))
+        phi = self.features(y)
+        missed = self.margin - phi @ self.weights
+        if self.law is not None:
+            missed = missed + self.law.quantile(self.probability, phi)
+        return np.asarray(missed)
 
     def excess_with_slope(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n,) the excess, and its gradients (n, d)."""
-        missed, slope = self.margin - self.score.value(y), -self.score.slope(y)
-        if self.law is None:
-            return np.asarray(missed), np.asarray(slope)
-        quantile, pull = self.law.quantile_with_gradient(self.probability, self.features(y))
-        return np.asarray(missed + quantile), np.asarray(slope + self.features.gradients(y, pull))
+        phi = self.features(y)
+        missed, pull = self.margin - phi @ self.weights, np.broadcast_to(-self.weights, phi.shape)
+        if self.law is not None:
+            quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
+            missed, pull = missed + quantile, pull + gradient
+        return np.asarray(missed), self.features.gradients(y, pull)
+
+    def about(self, y: FloatArray) -> CosineSums:
+        """Return the score as a sum of cosines about a point (d,)."""
+        return self.features.sums(self.weights[None], y)
+
+    @cached_property
+    def most(self) -> float:
+        """What the score does not exceed anywhere."""
+        return float(self.about(np.zeros(self.features.width)).most[0])
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        size = self.score.sizes.sum() + abs(self.score.constant) + abs(self.margin)
+        size = np.full(len(y), self.most + abs(self.margin))
         return relative(self.excess(y) - 64.0 * EPS * size, size)
 
     def duality(self, program: Program) -> None:
@@ -199,6 +311,435 @@ class FourierConstraint(NonConvex):
         if self.law.elliptical:  # a multiple of ‖φ(y)‖, which is the same everywhere
             phi = self.features(np.zeros((1, self.features.width)))[0]
         return self.margin + float(self.law.quantile(self.probability, phi)) * (1.0 - 64.0 * EPS)
+
+
+# What noise does to a score within a distance, and how near a score that is large enough can be
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FourierMargins(SafetyMargins):
+    """What answers to each of n rows have to lead by.
+
+    The noise μ moves the score at y by φ(y)ᵀμ. An answer that was chosen by looking at w̃ is as sure
+    as p if it leads by T of a set that it was looked for in: with probability p no point of the set
+    is pushed by more than T, and T was fixed without a look at w̃. Sets are balls about the row, and
+    the segment from the row to a prototype; all T hold at once, see `joint_quantiles`, so that an
+    answer may also be the best of several.
+    """
+
+    radii: FloatArray  # (V,) in increasing order, the last infinite: costs, or roots of costs
+    balls: FloatArray  # (n, V) T of the balls; infinite if answers are not looked for there
+    segments: FloatArray  # (n,) T of the segments; infinite if answers are not looked for there
+    starts: FloatArray  # (n, d) of the segments
+    ends: FloatArray
+    is_root: bool  # whether the distance is the root of the cost
+
+    def take(self, rows: IntArray | BoolArray) -> FourierMargins:
+        names = ("balls", "segments", "starts", "ends")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def places(self, cost: FloatArray) -> IntArray:
+        """(n,) which is the first radius within which points of a cost are."""
+        return np.searchsorted(self.radii, np.sqrt(cost) if self.is_root else cost)
+
+    def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
+        ball = self.balls[np.arange(len(y)), self.places(cost)]
+        segment, delta = self.ends - self.starts, y - self.starts
+        square = np.maximum((segment * segment).sum(axis=1), TINY)
+        share = np.clip((segment * delta).sum(axis=1) / square, 0.0, 1.0)
+        apart = delta - share[:, None] * segment
+        is_on = (apart * apart).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
+        return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
+
+
+def fourier_margins(
+    features: FourierFeatures, noise: FloatArray, target: Robust, query: Query, x: FloatArray
+) -> FourierMargins:
+    """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
+
+    For each draw the largest push over a set is bounded from above, not searched for. Where to look
+    must not depend on the known weights: so a segment counts even if they take its end for another
+    class, and no answer is looked for on it.
+
+    Raises
+    ------
+    InvalidInput
+        If there are too few draws for the probability.
+    """
+    needed = least_draws(target.probability)
+    if len(noise) < needed:
+        raise InvalidInput(
+            f"Expected at least draws={SHARE * needed} to tell a probability of "
+            f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
+            f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
+        )
+    cost, cases = query.actionable.encoded_cost, query.actionable.cases(x)
+    ends = None if target.search == "optimal" else target.prototype_point(query.features)
+    if ends is not None:
+        ends = np.clip(ends, cases.low, cases.high)
+    is_root, movable = cost.kind is not Manhattan, _movable(cases)
+    unit = np.sqrt(np.diag(_metric_of(cost))) if is_root else cost.absolute
+    radii = np.concatenate([[0.0], np.geomspace(0.03, 15.0, 64), [np.inf]])
+    radii *= _unit_distance(features.frequencies / unit)
+    balls, segments = np.full((len(x), len(radii)), np.inf), np.full(len(x), np.inf)
+    for i, row in enumerate(x):
+        sums = features.sums(noise, row)
+        pushes = [] if ends is None else [sums.on_segment(ends[i] - row)]
+        if target.search != "segment":
+            pushes += list(_in_distance(sums, cost, movable[i]).in_balls(radii, is_round=is_root).T)
+        # A point that counts as on a segment is 1e-9 of its length away: angles that change by less
+        # than a thousand along it change by no more than 1e-6. So much covers rounding, too.
+        quantiles = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
+        if ends is not None:
+            segments[i], quantiles = quantiles[0], quantiles[1:]
+        if len(quantiles):
+            balls[i] = np.maximum.accumulate(quantiles)
+    return FourierMargins(radii, balls, segments, x, x if ends is None else ends, is_root)
+
+
+def _movable(cases: Batch) -> BoolArray:
+    """(n, d) the columns that can move, or have to."""
+    x, low, high = cases.x, cases.low, cases.high
+    return np.asarray((low < high) | (low > x) | (high < x))
+
+
+def _in_distance(sums: CosineSums, cost: EncodedCost, free: BoolArray) -> CosineSums:
+    """The sums over the free columns (d,), in units in which a cost or its root is a norm."""
+    frequencies = sums.frequencies[:, free]
+    if cost.kind is Manhattan:
+        return replace(sums, frequencies=frequencies / cost.absolute[free])
+    root = np.linalg.cholesky(_metric_of(cost)[np.ix_(free, free)])
+    return replace(sums, frequencies=frequencies @ np.linalg.inv(root).T)
+
+
+def _metric_of(cost: EncodedCost) -> FloatArray:
+    """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
+    quadratic = cost.quadratic
+    full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
+    return np.asarray(full + np.diag(cost.absolute))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DistanceBounds(Bounding):
+    """Lower bounds on what any point of a program with one `FourierConstraint` costs.
+
+    A ball in which the score is nowhere as large as it has to be holds no such point. Bounds and
+    whole steps are not looked at. Where the score is too small at the tops of all its cosines,
+    there is no point at all.
+    """
+
+    cost: EncodedCost
+    limit: FourierConstraint
+    cases: Batch
+    safety_margins: FourierMargins | None = None  # by how much more the score has to lead
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    @property
+    def bound_proofs(self) -> Sequence[BoundProof]:
+        return []
+
+    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return self._bounds, self._bounds
+
+    @cached_property
+    def _bounds(self) -> FloatArray:
+        """(n,); a row with no room at all has no point."""
+        rows = enumerate(self.cases.empty.tolist())
+        return np.array([np.inf if empty else self._bound(i) for i, empty in rows])
+
+    def _bound(self, i: int) -> float:
+        cost, limit, margins, x = self.cost, self.limit, self.safety_margins, self.cases.x[i]
+        score, is_root = limit.about(x), cost.kind is not Manhattan
+        sums = _in_distance(score, cost, _movable(self.cases)[i])
+        radii = np.concatenate([[0.0], np.geomspace(1e-3, 15.0, 1024), [np.inf]])
+        radii *= _unit_distance(sums.frequencies)
+        size = float(score.sizes.sum()) + abs(float(score.constants[0]))
+        rounding = 4096.0 * EPS * size + float(limit.features.rounding(x[None], limit.weights)[0])
+        required = limit.least_score - rounding + np.zeros(len(radii))
+        if margins is not None:
+            radii = np.union1d(radii, margins.radii)
+            ball = margins.balls[i, np.searchsorted(margins.radii, radii)]
+            required = limit.least_score - rounding + np.minimum(ball, margins.segments[i])
+        is_enough = sums.in_balls(radii, is_round=is_root)[0] >= required
+        if not is_enough.any():
+            return np.inf
+        distance = float(np.append(0.0, radii)[is_enough.argmax()])
+        # Rounding may have raised the least cost by a share far below 1e-9.
+        return (1.0 - 1e-9) * (distance**2 if is_root else distance)
+
+
+# The search
+
+ACCEPTS: frozenset[type] = frozenset(
+    {Manhattan, SquaredEuclidean, Mahalanobis, Box, Transitions, LinearBounds, Cone}
+).union({FourierConstraint, Whole, OneOf})
+"""The types of costs and conditions that descents know."""
+
+
+def search_fourier(
+    result: Incumbents, pieces: Union, safety_margins: FourierMargins | None
+) -> list[Bounding]:
+    """Offer points of programs with a `FourierConstraint` to the result, row by row.
+
+    Return the evidence that bounds the costs from below, one for each subproblem.
+    """
+    result.closed[:] = False
+    if result.effort.optimality is Optimality.GLOBAL:
+        raise InvalidInput(
+            "Expected optimality='local' for a model with random features: nothing here "
+            "searches all of its optima. The bound of an answer says how good one could be."
+        )
+    evidence: list[Bounding] = []
+    for index, subproblem in enumerate(pieces.listed):
+        program = subproblem.program
+        if program.domain.at_most is not None:
+            raise InvalidInput(
+                "Expected no MaxChanges for a model with random features: its answers move all "
+                "columns a little. Hold columns with Immutable instead."
+            )
+        require_known(program, ACCEPTS)
+        constraint, cases = _constraint_of(program), subproblem.sees(result.cases)
+        evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
+        # Descents are smooth: they cannot change categories or columns in whole steps.
+        held = cases.holding((program.domain.steps > 0.0) | ~program.domain.numeric, cases.x)
+        for i in np.flatnonzero(~held.empty).tolist():
+            row = np.array([i])
+            margins = None if safety_margins is None else safety_margins.take(row)
+            search = RowSearch(program, held.take(row), result.effort, pieces.aim, margins)
+            point = search.run()
+            result.limited[i] |= search.limited
+            if point is not None:
+                result.offer(index, row, point[None], np.array([search.cost_of(point)]))
+    return evidence
+
+
+def _constraint_of(program: Program) -> FourierConstraint:
+    (constraint,) = (c for c in program.region if isinstance(c, FourierConstraint))
+    return constraint
+
+
+@final
+class RowSearch:
+    """The search for one row, whose whole columns and categories are held.
+
+    Attributes
+    ----------
+    limited
+        Whether time ran out.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        case: Batch,
+        effort: Effort,
+        hint: StartHint,
+        safety_margins: FourierMargins | None,
+    ) -> None:
+        dropped = (FourierConstraint, Whole, OneOf)
+        convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
+        self.constraint = _constraint_of(program)
+        self.convex = Program(program.encoded_cost, convex)
+        self.has_bounds_only = not self.convex.affine.size and not self.convex.couplings
+        self.case, self.effort = case, effort
+        self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
+        self.free = self.low < self.high
+        self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
+        self.hint, self.safety_margins, self.limited = hint, safety_margins, False
+        self.start = self._clipped(self.x)
+        self._set_margin(0.0)
+
+    def run(self) -> FloatArray | None:
+        """Return the cheapest point (d,) that is seen; None without one."""
+        hint, margins, points = self.hint, self.safety_margins, list[FloatArray]()
+        if hint.prototype is not None:
+            self._set_margin(0.0 if margins is None else float(margins.segments[0]))
+            points += self._on_the_way(self.start, self._clipped(hint.prototype))
+        if hint.anywhere or (hint.otherwise and not points):
+            point = self._nearest(points if margins is None else [])
+            points += [] if point is None else [point]
+        return min(points, key=self.cost_of, default=None)
+
+    def cost_of(self, y: FloatArray) -> float:
+        """Return what a point (d,) costs."""
+        return float(self.convex.encoded_cost(y[None], self.x[None])[0])
+
+    def _set_margin(self, margin: float) -> None:
+        """Require so much more than the constraint itself from now on."""
+        margin += float(self.constraint.closed_in(self.case.margin)[0])
+        self.limit = replace(self.constraint, margin=self.constraint.margin + margin)
+
+    def _nearest(self, points: list[FloatArray]) -> FloatArray | None:
+        """The nearest point that leads by the margin of its own distance: radii from below."""
+        margins = np.zeros(1) if self.safety_margins is None else self.safety_margins.balls[0]
+        best, v = None, 0
+        while margins[v] <= self.limit.most:
+            self._set_margin(float(margins[v]))
+            starts = points if best is None else self._way_in(best, best)
+            if best is None or not starts:
+                feet = self._around()
+                starts = starts + [y for foot in feet for y in self._way_in(self.start, foot)]
+            best = self._descended(starts)
+            if best is None or self.safety_margins is None:
+                return best
+            place = int(self.safety_margins.places(np.array([self.cost_of(best)]))[0])
+            if place <= v:
+                return best
+            v = place
+        return None
+
+    def _descended(self, starts: list[FloatArray]) -> FloatArray | None:
+        """The best of descents from the three cheapest of some points within."""
+        points: list[FloatArray] = []
+        for start in sorted(starts, key=self.cost_of)[:3]:
+            points.append(self._descend(start, 1e-2))
+            self.limited = perf_counter() > self.end
+            if self.limited:
+                break
+        best = min(points, key=self.cost_of, default=None)
+        if best is None or self.limited or self.effort.gap >= 1.0:  # any point will do
+            return best
+        return self._tidied(self._descend(best, 1e-11))
+
+    # Ways in
+
+    def _around(self) -> FloatArray:
+        """(S, d) points about the row, the same for every row, where angles change by 0 to 2."""
+        features, distances = self.limit.features, np.array([0.0, 0.7, 0.7, 2.0])
+        steep = np.sqrt((features.frequencies**2).sum(axis=0))
+        size = np.where(self.free & (steep > 0.0), 1.0 / np.where(steep > 0.0, steep, 1.0), 0.0)
+        size *= np.sqrt(len(features.phases) / max(int(self.free.sum()), 1))
+        moves = np.random.default_rng(0).normal(size=(len(distances), features.width)) * size
+        return self._clipped(self.start + distances[:, None] * moves)
+
+    def _climbed(self, y: FloatArray) -> FloatArray:
+        """Climb, each step to the top of a parabola below the score, until all is met."""
+        for _ in range(60):
+            if self._excess(y) <= 0.0 and self._is_feasible(y[None])[0]:
+                break
+            higher = self._higher(y)
+            if higher is None or np.abs(higher - y).max() <= 1e-9 * np.abs(higher).max():
+                break
+            y = higher
+        return y
+
+    def _higher(self, y: FloatArray) -> FloatArray | None:
+        """(d,) the top of the parabola below the score, as far as constraints let one go."""
+        score, free = self.limit.about(y), np.flatnonzero(self.free)
+        if not len(free):
+            return None
+        form, slope, top = score.below[0][np.ix_(free, free)], score.slopes[0][free], np.array(y)
+        ridge = 1e-3 * max(float(np.trace(form)) / len(free), TINY)
+        top[free] += np.linalg.solve(form + ridge * np.eye(len(free)), slope)
+        if self.has_bounds_only:
+            return self._clipped(top)
+        return self._optimum(Region(), replace(self.case, x=top[None]))
+
+    def _way_in(self, start: FloatArray, foot: FloatArray) -> list[FloatArray]:
+        """The first point within of a grid on the way to the top of a climb, if there is one."""
+        points = self._between(start, self._climbed(foot))
+        return [points[i] for i in self._within(points)[:1]]
+
+    def _on_the_way(self, start: FloatArray, end: FloatArray) -> list[FloatArray]:
+        """The first point that is seen on a segment to meet everything, if there is one."""
+        from scipy.optimize import brentq
+
+        points = self._between(start, end)
+        within = self._within(points)
+        if not len(within):
+            return []
+        outside, inside = points[max(within[0] - 1, 0)], points[within[0]]
+        if self._excess(outside) <= 0.0 or not self._is_feasible(outside[None])[0]:
+            return [inside]
+        length, accuracy = inside - outside, 1e-13  # a share of a step of the grid
+        share = brentq(lambda t: self._excess(outside + t * length), 0.0, 1.0, xtol=accuracy)
+        point = outside + (share + 2.0 * accuracy) * length
+        return [point if self._excess(point) <= 0.0 else inside]
+
+    @staticmethod
+    def _between(start: FloatArray, end: FloatArray) -> FloatArray:
+        """(97, d) a grid on a segment, both ends exactly."""
+        points = start + np.linspace(0.0, 1.0, 97)[:, None] * (end - start)
+        points[-1] = end
+        return points
+
+    # Descents
+
+    def _descend(self, start: FloatArray, settled: float) -> FloatArray:
+        """(d,) a local optimum, from a point within; the last step gains a share of ``settled``."""
+        y, cost = start, self.cost_of(start)
+        for _ in range(60):
+            point = self._step(y)
+            if point is None:
+                break
+            gain = cost - self.cost_of(point)
+            y, cost = point, cost - gain
+            if gain <= settled * cost:
+                break
+        return y
+
+    def _step(self, y: FloatArray) -> FloatArray | None:
+        """A cheaper point within, or None; what a model misses is added to its margin."""
+        value, slope = (values[0] for values in self.limit.excess_with_slope(y[None]))
+        sizes, axes = np.linalg.eigh(-self.limit.about(y).hessians[0])
+        curvature, margin = (axes * np.maximum(sizes, 0.0)) @ axes.T, 0.0
+        for _ in range(4):
+            model = parabola(y, float(value) + margin, slope, curvature)
+            point = self._optimum(model, self.case)
+            if point is None:
+                return None
+            missed = self._excess(point)
+            if missed <= 0.0:
+                return point if self.cost_of(point) < self.cost_of(y) else None
+            margin += 1.1 * missed
+        return None
+
+    def _tidied(self, y: FloatArray) -> FloatArray:
+        """(d,) the point without traces of changes, under an absolute cost; else the same."""
+        cost = self.convex.encoded_cost
+        paid = cost.absolute * np.abs(y - self.x)
+        traces = (paid > 0.0) & (paid <= 1e-4 * paid.sum())  # no change that anyone would make
+        if cost.kind is not Manhattan or not traces.any():
+            return y
+        point = np.where(traces, self.x, y)
+        return point if len(self._within(point[None])) else y
+
+    def _optimum(self, model: Region, case: Batch) -> FloatArray | None:
+        """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
+        effort = replace(self.effort, gap=min(self.effort.gap, 1e-9))
+        program = Program(self.convex.encoded_cost, self.convex.region & model)
+        for prepared in Subproblem(program).complete(exhaustive=False):
+            solution = prepared.solve(case.with_margin(np.zeros((1, 2))), effort)
+            if solution.outcomes[0] == Outcome.FOUND:
+                return self._clipped(solution.points[0])
+        return None
+
+    # Points
+
+    def _excess(self, y: FloatArray) -> float:
+        """How much a point (d,) misses the limit by."""
+        return float(self.limit.excess(y[None])[0])
+
+    def _clipped(self, y: FloatArray) -> FloatArray:
+        return np.clip(y, self.low, self.high)
+
+    def _within(self, points: FloatArray) -> IntArray:
+        """Which of the points (k, d) meet the limit and all else, in order."""
+        feasible = np.flatnonzero(self._is_feasible(points))
+        return feasible[self.limit.excess(points[feasible]) <= 0.0]
+
+    def _is_feasible(self, y: FloatArray) -> BoolArray:
+        """(k,): which points (k, d) meet all but the limit, as far as rounding can tell."""
+        inside = ((self.low <= y) & (y <= self.high)).all(axis=1)
+        if self.has_bounds_only:
+            return np.asarray(inside)
+        missed = self.convex.violation(y, np.broadcast_to(self.x, y.shape))
+        return np.asarray(inside & (missed <= 4096.0 * EPS))
 
 
 def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cached_property
@@ -334,7 +334,7 @@ def remark_without_answer(query: Query, target: Robust, x: FloatArray) -> str:
         return "Even without noise no change was found that gives the label."
     is_slow = form.takes_prototypes and target.search != "segment"
     probability = surest(query, target, x, 2 if is_slow else 8, end)
-    share = _largest_share(query, target, x, 2 if is_slow else 5, end)
+    share = _largest_share(query, target, x, 5 if is_slow else 8, end)
     epsilon = None
     if share is not None and form.epsilon is not None:
         epsilon = _rounded(form.epsilon / share, 3, ROUND_CEILING)
@@ -397,29 +397,19 @@ def prototype_sentence(query: Query, target: Robust, x: FloatArray, y: FloatArra
 
 
 def surest(query: Query, target: Robust, x: FloatArray, halvings: int, end: float) -> float | None:
-    """Return the highest probability reached for one row (1, d); None if not even ½ was.
+    """Return the highest probability reached for one row (1, d); None if not even ½ was."""
+    form = _uncertain(query.model.form)
 
-    The interval of −log (1 − p) that it may lie in is halved so often, until ``end`` in the seconds
-    of ``thread_time``.
-    """
-    form, best = _uncertain(query.model.form), None
-    low, high = np.log(2.0), -np.log1p(-target.probability)
-    for k in range(halvings + 1):
-        middle = 0.5 * (low + high) if k else low
-        goal = replace(target, probability=max(float(-np.expm1(-middle)), 0.5))
+    def reached(risk: float) -> float | None:
+        goal = replace(target, probability=1.0 - risk)
         point = _point(query, goal, x, end)
-        if point is not None:
-            best = goal.probability
-            if not goal.selects:  # the point may have more, for nothing
-                sure = float(form.certainty(point[None], goal.label)[0])
-                best = min(max(sure, best), target.probability)
-            low = -np.log1p(-best)
-        elif k:
-            high = middle
-        differ = np.exp(-low) - np.exp(-high) > 5e-4  # in three digits of a probability
-        if best is None or not differ or thread_time() >= end:
-            break
-    return best
+        if point is None or goal.selects:
+            return None if point is None else risk
+        sure = float(form.certainty(point[None], goal.label)[0])  # it may have more, for nothing
+        return 1.0 - min(max(sure, goal.probability), target.probability)
+
+    risk = _least(reached, 0.5, 1.0 - target.probability, halvings, end)
+    return None if risk is None else 1.0 - risk
 
 
 def _largest_share(
@@ -428,22 +418,31 @@ def _largest_share(
     """Return the largest share of the noise, from 1/256 on, with which there is a point."""
     form: Any = _uncertain(query.model.form)
 
-    def is_enough(share: float) -> bool:
-        reading = replace(query.model, form=replace(form, law=form.law.scaled(share)))
-        quieter = replace(query, model=reading)
-        return _point(quieter, target, x, end) is not None
+    def reached(divisor: float) -> float | None:
+        reading = replace(query.model, form=replace(form, law=form.law.scaled(1.0 / divisor)))
+        point = _point(replace(query, model=reading), target, x, end)
+        return None if point is None else divisor
 
-    high, low = 0.999, 0.5  # below 1, since the result is rounded down
-    while not is_enough(low):
-        high, low = low, 0.5 * low
-        if low < 1.0 / 256.0 or thread_time() >= end:
-            return None
+    divisor = _least(reached, 256.0, 1.0, halvings, end)
+    return None if divisor is None else _rounded(1.0 / divisor, 2, ROUND_FLOOR)
+
+
+def _least(
+    reached: Callable[[float], float | None], high: float, low: float, halvings: int, end: float
+) -> float | None:
+    """Return about the least number above ``low`` that is reached; None if ``high`` is not.
+
+    What reaches a number returns it, or a smaller one that it reaches as well. The interval of its
+    logarithm is halved until ``end`` in the seconds of ``thread_time``.
+    """
+    best = reached(high)
     for _ in range(halvings):
-        if thread_time() >= end:
+        if best is None or thread_time() >= end:
             break
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if is_enough(middle) else (low, middle)
-    return _rounded(low, 2, ROUND_FLOOR)
+        middle = float(np.sqrt(low * best))
+        number = reached(middle)
+        low, best = (middle, best) if number is None else (low, number)
+    return best
 
 
 def _point(query: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:

@@ -7,18 +7,12 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGaussian
 
 __all__ = ["UncertainClassifier"]
-
-
-def _has(name: str) -> Any:
-    """Give the wrapper a method only if the classifier has it."""
-    return available_if(lambda self: getattr(self.estimator, name) is not None)
 
 
 @final
@@ -46,7 +40,7 @@ class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     noise_
         The law.
     classes_, n_features_in_, feature_names_in_
-        Those of the classifier.
+        Those of the classifier, as ``decision_function`` and ``predict_proba``.
 
     Raises
     ------
@@ -99,30 +93,11 @@ class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) what the classifier predicts, of rows as it takes them."""
         return np.asarray(self.estimator.predict(X))
 
-    @_has("decision_function")  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """(n,) its scores, of rows as it takes them."""
-        return np.asarray(self.estimator.decision_function(X))
-
-    @_has("predict_proba")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, 2) its probabilities, of which the noise has no part, of rows as it takes them."""
-        return np.asarray(self.estimator.predict_proba(X))
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """(2,) the labels."""
-        return np.asarray(self.estimator.classes_)
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of inputs."""
-        return int(self.estimator.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """(d,) their names, if the classifier was fitted on names."""
-        return np.asarray(self.estimator.feature_names_in_)
+    def __getattr__(self, name: str) -> Any:
+        """Scores, probabilities, labels and names of inputs are those of the classifier."""
+        if name.startswith("__") or "estimator" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.estimator, name)
 
     @property
     def noise_(self) -> NoiseLaw:

@@ -277,6 +277,30 @@ def test_answers_are_those_of_a_grid(kind: str, label: str, cost: cp.Cost):
     np.testing.assert_allclose(answers.report()["probability"], at, atol=1e-9)
 
 
+@every_cost
+def test_no_point_that_leads_by_the_margin_of_its_distance_costs_less_than_the_bound(
+    cost: cp.Cost,
+):
+    """Nor is there any where that is proved, by grids of points at which it would be enough."""
+    target = cp.Robust("yes", 0.8, "selection", draws=1500)
+    features, points, seen = cp.Features(FEATURES), grid(), set()
+    limits = [cp.Bounds(name, -BOX, BOX) for name in NAMES]
+    for epsilon, size in ((4.0, 1.0), (15.0, 1.0), (60.0, 1.0), (60.0, 0.05), (60.0, 0.02)):
+        model = copy.deepcopy(fitted(epsilon=epsilon))
+        model.coef_ = size * model.coef_
+        X = factual(model, "yes", 3)
+        answers = explainer(model, cost).explain(X, target)
+        asked = Query.ask(see_through(model, features, fixed=True), features, limits, cost)
+        for i, x in enumerate(X.to_numpy()):
+            spent = asked.encoded_cost(points, np.broadcast_to(x, points.shape))
+            margins = target.safety_margins(asked, x[None]).take(np.zeros(len(points), np.intp))
+            enough = safety_margin(model, points, "yes") >= margins.required(points, spent)
+            best = spent[enough].min(initial=np.inf)
+            assert answers[i].certificate.bound <= best + 1e-12
+            seen.add(answers.status[i])
+    assert {cp.Status.INFEASIBLE, cp.Status.SUBOPTIMAL} <= seen
+
+
 @pytest.mark.covering(1)
 @every_cost
 @every_label

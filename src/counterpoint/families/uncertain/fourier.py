@@ -340,8 +340,9 @@ class FourierMargins(SafetyMargins):
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def places(self, cost: FloatArray) -> IntArray:
-        """(n,) which is the first radius within which points of a cost are."""
-        return np.searchsorted(self.radii, np.sqrt(cost) if self.is_root else cost)
+        """(n,) which is the first radius within which points of a cost are; 0 without a point."""
+        distance = np.sqrt(cost) if self.is_root else cost
+        return np.asarray((self.radii < distance[:, None]).sum(axis=1))
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
         ball = self.balls[np.arange(len(y)), self.places(cost)]

@@ -24,9 +24,9 @@ from counterpoint.families.uncertain.fourier import (
     FourierConstraint,
     FourierFeatures,
     FourierMargins,
-    RowSearch,
-    parabola,
 )
+from counterpoint.families.uncertain.fourier_search import RowSearch, parabola
+from counterpoint.families.uncertain.target import StartHint
 from counterpoint.models import read
 from counterpoint.models.reading import see_through
 from counterpoint.privacy import PrivateSVC
@@ -35,7 +35,6 @@ from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
 from counterpoint.search.query import Query
-from counterpoint.search.search import StartHint
 from counterpoint.solvers import Effort
 from counterpoint.testing import check_form, check_reader
 

@@ -37,7 +37,6 @@ from counterpoint.families.uncertain.linear_margins import (
     DualNorms,
     LinearMargins,
 )
-from counterpoint.families.uncertain.refine import purified_evidence
 from counterpoint.families.uncertain.target import attainable_sentence
 from counterpoint.models import read
 from counterpoint.models.reading import ReadModel, see_through
@@ -50,11 +49,11 @@ from counterpoint.privacy.noise import (
 )
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Evidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Region
 from counterpoint.search import conflicts, feasibility, validation
 from counterpoint.search.query import Query
+from counterpoint.solvers.duals import purified
 from counterpoint.testing import check_reader
 
 NAMES = list("abcd")
@@ -1305,7 +1304,6 @@ def test_what_nearly_refutes_is_sharpened_until_it_does():
     rows = LinearBounds(np.array([[1.0, -4.0], [1.0, -4.0]]), [3.0, -np.inf], [np.inf, 1.0])
     program = Program(EncodedCost(np.ones(2), np.zeros(2)), Region((rows,)))
     case = program.cases(np.zeros((1, 2)))
-    for ray in ([-1.0, 1.0], [-1.0, 1.0 + 1e-9]):
-        given = Evidence(program, case, np.array([ray]), None, np.full(1, -np.inf))
-        assert program.refutes(case, purified_evidence(given).multipliers)[0]
-    assert not program.refutes(case, given.multipliers)[0]
+    for ray in np.array([[-1.0, 1.0], [-1.0, 1.0 + 1e-9]]):
+        assert program.refutes(case, purified(program, case, ray)[None])[0]
+    assert not program.refutes(case, ray[None])[0]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import perf_counter, thread_time
-from typing import final, overload
+from typing import Any, final, overload
 
 import numpy as np
 
@@ -43,7 +43,6 @@ from counterpoint.solvers.halfspace import NearestHalfSpace
 __all__ = [
     "Incumbents",
     "SafetyMargins",
-    "StartHint",
     "StartingPoints",
     "Subproblem",
     "Union",
@@ -157,16 +156,6 @@ class Subproblem:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class StartHint:
-    """Where to look for points, if the target is smooth and not convex."""
-
-    # (d,) a point on the segment to which to look; None for none
-    prototype: FloatArray | None = None
-    anywhere: bool = True  # whether to look everywhere else
-    otherwise: bool = False  # whether to do so at least where the segment has no point
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Union(Sequence[Subproblem]):
@@ -176,12 +165,12 @@ class Union(Sequence[Subproblem]):
     regions: Sequence[Region]  # where the target holds
     # the regions themselves, where they have too many rows to be listed
     lazy: LazyUnion | None = None
-    aim: StartHint = field(default_factory=StartHint)  # where to look
+    aim: Any = None  # where to look, if only the family of the target knows
     half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
     combinations: ForbiddenCombinations | None = None  # what none of its programs knows
 
     @classmethod
-    def of(cls, program: Program, regions: Sequence[Region], aim: StartHint | None = None) -> Union:
+    def of(cls, program: Program, regions: Sequence[Region], aim: Any = None) -> Union:
         """What is possible without the target, within the regions whose union is the target."""
         combinations = [c for c in program.region if isinstance(c, ForbiddenCombinations)]
         lazy = half_spaces = joined = None
@@ -192,7 +181,7 @@ class Union(Sequence[Subproblem]):
             lazy = regions
         if isinstance(regions, HalfSpaces) and len(regions) > 1:
             half_spaces = NearestHalfSpace.of(program, regions.rows)
-        return cls(program, regions, lazy, aim or StartHint(), half_spaces, joined)
+        return cls(program, regions, lazy, aim, half_spaces, joined)
 
     def __len__(self) -> int:
         return len(self.regions)

@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from counterpoint.families.uncertain import form  # noqa: F401 (registers its readers)
-from counterpoint.families.uncertain.fourier import (
-    FourierConstraint,
-    FourierMargins,
-    search_fourier,
-)
+from counterpoint.families.uncertain.fourier import FourierConstraint, FourierMargins
+from counterpoint.families.uncertain.fourier_search import search_fourier
 from counterpoint.families.uncertain.linear_margins import Chance, DistanceMargin, LinearMargins
 from counterpoint.families.uncertain.refine import cutting_planes
 from counterpoint.families.uncertain.target import Robust

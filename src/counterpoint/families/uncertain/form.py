@@ -22,7 +22,7 @@ from counterpoint.families.uncertain.fourier import (
     fourier_margins,
 )
 from counterpoint.families.uncertain.linear_margins import Chance, linear_margins, share_answered
-from counterpoint.families.uncertain.target import Robust, UncertainForm
+from counterpoint.families.uncertain.target import Robust, StartHint, UncertainForm
 from counterpoint.models.dispatch import (
     Inputs,
     by_name,
@@ -39,7 +39,7 @@ from counterpoint.problem.targets import Label, Target
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Features
 from counterpoint.search.query import Query
-from counterpoint.search.search import SafetyMargins, StartHint
+from counterpoint.search.search import SafetyMargins
 
 __all__ = ["FourierScores", "UncertainScores"]
 
@@ -79,9 +79,7 @@ class UncertainScores(UncertainForm):
     def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.scores.margin(X, Label(label))
 
-    def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if isinstance(target, Robust):
-            return self.sure_margin(X, target)
+    def known_margin(self, X: FloatArray, target: Target) -> FloatArray:
         return self.scores.margin(X, target)
 
     def regions(self, target: Target) -> Sequence[Region]:
@@ -101,13 +99,12 @@ class UncertainScores(UncertainForm):
         slope = sign * (matrix[1] - matrix[0])
         return slope, sign * float(offset[1] - offset[0] - self.scores.threshold)
 
-    def start_hint(self, target: Robust, features: Features) -> StartHint:
+    def start_hint(self, target: Robust, features: Features) -> None:
         if target.search != "best" or target.prototype is not None:
             raise InvalidInput(
                 "Expected search='best' and no prototype for a linear model, whose answers are "
                 "optimal; they are for a model with random features. Leave them out."
             )
-        return StartHint()
 
     def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
         return linear_margins(*self._noise_on(target, query, x))
@@ -164,9 +161,7 @@ class FourierScores(UncertainForm):
     def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
         return self.sign(label) * self.score(X)
 
-    def margin(self, X: FloatArray, target: Target) -> FloatArray:
-        if isinstance(target, Robust):
-            return self.sure_margin(X, target)
+    def known_margin(self, X: FloatArray, target: Target) -> FloatArray:
         sign, margin = self._sign_and_margin(target)
         return np.asarray(sign * self.score(X) - margin)
 

@@ -24,7 +24,7 @@ from counterpoint.search.search import Incumbents, Subproblem, Union
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
-__all__ = ["Refinement", "cutting_planes", "purified_evidence"]
+__all__ = ["Refinement", "cutting_planes"]
 
 
 EXACT = 1e-9
@@ -157,9 +157,11 @@ class Refinement:
                 point = solution.points
             elif prepared is closed:  # more than one row decides
                 continue
-            tangent = case.x if point is None else point
-            evidence = Evidence(program, case, solution.multipliers, tangent, solution.reported)
-            self._learn(purified_evidence(evidence) if point is None else evidence, cost_cutoff)
+            multipliers, tangent = solution.multipliers, point
+            if point is None:  # what nearly refutes is sharpened until it does
+                multipliers, tangent = purified(program, case, multipliers[0])[None], case.x
+            evidence = Evidence(program, case, multipliers, tangent, solution.reported)
+            self._learn(evidence, cost_cutoff)
             # A branch and bound that had to leave a node open has a point all the same.
             self.limited = solution.outcomes[0] == Outcome.LIMIT and (
                 point is None or perf_counter() >= self.end
@@ -204,14 +206,6 @@ class Refinement:
             return np.isfinite(self.cost)
         gap = max(0.1 * self.effort.gap, EXACT) if self.branches else EXACT
         return self.cost - self.bound <= gap * self.cost
-
-
-def purified_evidence(evidence: Evidence) -> Evidence:
-    """Return what nearly refutes a row without the rounding noise of its solver."""
-    program, ray = evidence.program, evidence.multipliers
-    if program.refutes(evidence.cases, ray)[0]:
-        return evidence
-    return replace(evidence, multipliers=purified(program, evidence.cases, ray[0])[None, :])
 
 
 def cutting_planes(

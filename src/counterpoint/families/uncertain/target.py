@@ -32,10 +32,10 @@ from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
-from counterpoint.search.search import SafetyMargins, StartHint, search
+from counterpoint.search.search import SafetyMargins, search
 from counterpoint.solvers.base import Effort
 
-__all__ = ["Robust", "UncertainForm", "attainable_sentence"]
+__all__ = ["Robust", "StartHint", "UncertainForm", "attainable_sentence"]
 
 SECONDS, IN_ALL = 0.5, 4.0
 """Time for one search for what is attainable, and for all of them."""
@@ -191,7 +191,7 @@ class Robust(Target, VaryingMargin):
             for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
         }
 
-    def start_hint(self, query: Query) -> StartHint:
+    def start_hint(self, query: Query) -> StartHint | None:
         return _uncertain(query.model.form).start_hint(self, query.features)
 
     def safety_margins(self, query: Query, x: FloatArray) -> SafetyMargins | None:
@@ -228,6 +228,17 @@ class Robust(Target, VaryingMargin):
         return np.asarray((probability >= self.probability) & (predicted == self.label))
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class StartHint:
+    """Where to look for points, if the target is smooth and not convex."""
+
+    # (d,) a point on the segment to which to look; None for none
+    prototype: FloatArray | None = None
+    anywhere: bool = True  # whether to look everywhere else
+    otherwise: bool = False  # whether to do so at least where the segment has no point
+
+
 class UncertainForm(Form):
     """A binary model whose weights are known up to the law of their noise."""
 
@@ -257,12 +268,19 @@ class UncertainForm(Form):
         """
         return None if target.selects or target.probability == 0.5 else self.law
 
-    def sure_margin(self, X: FloatArray, target: Robust) -> FloatArray:
+    @final
+    def margin(self, X: FloatArray, target: Target) -> FloatArray:
         """(n,) by how much scores of the label exceed what is demanded."""
+        if not isinstance(target, Robust):
+            return self.known_margin(X, target)
         score, law = self.score_for(X, target.label), self.demanded(target)
         if law is None:
             return score
         return np.asarray(score - law.quantile(target.probability, self.phi(X)))
+
+    @abstractmethod
+    def known_margin(self, X: FloatArray, target: Target) -> FloatArray:
+        """(n,) by how much a target without noise is met, by the known weights."""
 
     def quantile_error(self, X: FloatArray) -> FloatArray:
         """(n,) a bound on the rounding error of a quantile, relative to the deviation."""
@@ -278,8 +296,8 @@ class UncertainForm(Form):
         return Memo()
 
     @abstractmethod
-    def start_hint(self, target: Robust, features: Features) -> StartHint:
-        """Where a target says to look.
+    def start_hint(self, target: Robust, features: Features) -> StartHint | None:
+        """Return where a target says to look; None if answers are optimal.
 
         Raises
         ------

@@ -84,17 +84,6 @@ class BoxCosts:
     groups_stay: BoolArray | None
     changes_left: IntArray | None
 
-    def passed(self, grid: Grid, box: IntArray, tests: IntArray) -> BoolArray:
-        """Return whether the nearest points of (m,) boxes pass (m, w) tests."""
-        out = np.ones(tests.shape, dtype=bool)
-        owner = np.broadcast_to(box[:, None], tests.shape)
-        number, group = tests < len(grid.number), (tests >= len(grid.number)) & (tests < grid.pad)
-        n, m = tests[number], tests[group] - len(grid.number)
-        cells = self.cells[owner[number], grid.number[n]]
-        out[number] = (grid.first[n] <= cells) & (cells <= grid.last[n])
-        out[group] = grid.sets[m, self.categories[owner[group], grid.of_set[m]]]
-        return out
-
 
 @final
 class RelationCosts:
@@ -149,8 +138,11 @@ class RowCosts:
         self, grid: Grid, program: Program, case: Batch, multipliers: FloatArray | None = None
     ) -> None:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
-        low, high = _on_lattice(self.x, case.low[0], case.high[0], program.domain.steps)
-        self.bounds = low, high
+        low, high = np.array(case.low[0]), np.array(case.high[0])
+        whole = np.flatnonzero(program.domain.steps)  # their bounds move inwards, to whole steps
+        ends = low[whole], high[whole]
+        ends = lattice.within_bounds(self.x[whole], *ends, program.domain.steps[whole])
+        (low[whole], high[whole]), self.bounds = ends, (low, high)
         margins = [c.margins for c in program.region if isinstance(c, MinimumChange)]
         self.clearance = np.max(margins, axis=0) if margins else np.zeros(program.width)
         share = (len(grid.columns) + len(grid.groups) + ROUNDINGS) * 2.0 * UNIT
@@ -192,8 +184,7 @@ class RowCosts:
     ) -> None:
         grid, encoded_cost = self.grid, self.program.encoded_cost
         self.top = np.diff(grid.starts) - 1
-        owner = np.repeat(np.arange(len(self.top)), self.top + 1)
-        column = grid.columns[owner]
+        owner, column = grid.cell_owner, grid.columns[grid.cell_owner]
         x, step = self.x[column], self.program.domain.steps[column]
         inner, outer = (
             (np.maximum(first, low[column]), np.minimum(last, high[column]))
@@ -202,10 +193,8 @@ class RowCosts:
         self.value = _nearest(x, *inner, step)
         # (M,) by who goes there, and at least by whatever is in the cell
         self.paid = _paid(encoded_cost, column, self.value, x)
-        self.paid[np.isnan(self.value)] = np.inf
         if relations is None:
             self.cost = self.shave * _paid(encoded_cost, column, _nearest(x, *outer, step), x)
-            self.cost[np.isnan(self.cost)] = np.inf
         else:
             self.cost = relations.least(column, *outer)
         self.can_stay = self.value == x
@@ -246,7 +235,7 @@ class RowCosts:
         """
         grid = self.grid
         low, high = (grid.outer_low, grid.outer_high) if eps is None else grid.inner(eps)
-        column = np.repeat(grid.columns, np.diff(grid.starts))
+        column = grid.columns[grid.cell_owner]
         clearance, x = self.clearance[column], self.x[column]
         if not clearance.any():
             return low, high
@@ -380,15 +369,9 @@ class RowCosts:
         ]
         return np.array(cells, np.intp), np.array(chosen, np.intp)
 
-    def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
-        """Return which tests (tests + 1,) the points of cells pass."""
-        grid, at = self.grid, cells[self.grid.number]
-        sets = grid.sets[np.arange(len(grid.of_set)), categories[grid.of_set]]
-        return np.concatenate([(grid.first <= at) & (at <= grid.last), sets, [True]])
-
     def leaves(self, cells: IntArray, categories: IntArray) -> IntArray:
         """Return the leaf (T,) of each tree at the points of cells."""
-        return np.flatnonzero(self.passed(cells, categories)[self.grid.tests].all(axis=1))
+        return np.flatnonzero(self.grid.passed(cells, categories)[self.grid.tests].all(axis=1))
 
     def around(self, cells: IntArray, categories: IntArray) -> CellBoxes:
         """Return the box of all cells in which every tree has the leaf that it has in these.
@@ -442,17 +425,6 @@ class RowCosts:
         return y
 
 
-def _on_lattice(
-    x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Move the bounds of whole columns inwards, to values that are whole steps from x."""
-    low, high = np.array(low), np.array(high)
-    whole = np.flatnonzero(steps)
-    at, step = x[whole], steps[whole]
-    low[whole], high[whole] = lattice.within_bounds(at, low[whole], high[whole], step)
-    return low, high
-
-
 def _nearest(
     x: FloatArray,
     low: FloatArray,
@@ -477,8 +449,7 @@ def _nearest(
 
 
 def _paid(encoded_cost: EncodedCost, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
-    """Return the costs of moving columns to values one by one; NaN if there is none."""
+    """Return the costs of moving columns to values one by one; infinite if there is none."""
     size = encoded_cost.apart(columns, y, x)
-    return np.asarray(
-        encoded_cost.absolute[columns] * size + encoded_cost.diagonal[columns] * size * size
-    )
+    cost = encoded_cost.absolute[columns] * size + encoded_cost.diagonal[columns] * size * size
+    return np.where(np.isnan(y), np.inf, cost)

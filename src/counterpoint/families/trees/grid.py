@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import block_diag
 
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap
@@ -23,8 +24,6 @@ from counterpoint.programs.proof import NUMBER, SET
 
 __all__ = ["Grid", "Trees", "divided", "narrowed"]
 
-BLOCK = 1 << 23
-"""Nodes × columns that are followed down at once: 64 MiB of first and last cells."""
 PAIRS = 1 << 20
 """Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
 
@@ -184,6 +183,11 @@ class Grid:
         return out
 
     @cached_property
+    def cell_owner(self) -> IntArray:
+        """(M,) the number of each cell."""
+        return np.repeat(np.arange(len(self.columns)), np.diff(self.starts))
+
+    @cached_property
     def owner(self) -> IntArray:
         """(C,) the group of each category."""
         return np.repeat(np.arange(len(self.groups)), [g.stop - g.start for g in self.groups])
@@ -209,6 +213,21 @@ class Grid:
         """Return those of some tests that are of numbers, and of sets among those of sets."""
         count = len(self.number)
         return tests[tests < count], tests[(tests >= count) & (tests < self.pad)] - count
+
+    def passes(self, cells: IntArray, categories: IntArray, tests: IntArray) -> BoolArray:
+        """Return which of (m, w) tests are passed by m points: their cells and categories."""
+        out, point = np.ones(tests.shape, dtype=bool), np.arange(len(tests))[:, None]
+        point = np.broadcast_to(point, tests.shape)
+        number, group = tests < len(self.number), (tests >= len(self.number)) & (tests < self.pad)
+        n, m = tests[number], tests[group] - len(self.number)
+        at = cells[point[number], self.number[n]]
+        out[number] = (self.first[n] <= at) & (at <= self.last[n])
+        out[group] = self.sets[m, categories[point[group], self.of_set[m]]]
+        return out
+
+    def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
+        """Return which of all tests (tests + 1,) one point passes."""
+        return self.passes(cells[None], categories[None], np.arange(self.pad + 1)[None])[0]
 
     def by_number(self, how: np.ufunc, values: Any) -> Any:
         """Reduce (n, M) values of cells to (n, F)."""
@@ -245,37 +264,53 @@ class Grid:
         UnsupportedModel
             If an input that is tested mixes several features.
         """
-        nodes = _NodeTests.of(trees, before, groups, width, gone)
-        (tree, leaf), (rows, codes), subsets = _leaf_tests(trees, nodes)
-        most, width = np.diff(nodes.starts).max(initial=1), nodes.goes_left.shape[1]
-        unique, ids = np.unique(codes, return_inverse=True)
-        number, ends = np.divmod(unique, most * most)
-        count, pairs, sets = len(unique), [(rows, ids)], [np.zeros((0, width), dtype=bool)]
-        for span, (rows, categories) in zip(nodes.spans, subsets, strict=True):
-            unique, ids = np.unique(categories, axis=0, return_inverse=True)
-            pairs.append((rows, count + ids.ravel()))
-            whole = np.zeros((len(unique), width), dtype=bool)
-            whole[:, span] = unique
-            sets.append(whole)
+        columns, nodes = _read_nodes(trees, before, groups, width, gone)
+        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
+        # A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
+        cuts_of = [np.unique(nodes.cut[nodes.number == f]) for f in range(len(columns))]
+        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)
+        cell, doubts = np.zeros(len(nodes.cut), dtype=np.intp), np.zeros(starts[-1] + 1)
+        for f, cuts in enumerate(cuts_of):
+            at = np.flatnonzero(nodes.number == f)
+            cell[at] = np.searchsorted(cuts, nodes.cut[at])
+            np.maximum.at(doubts, starts[f] + cell[at] + 1, nodes.doubt[at])
+        cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
+        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
+        below, above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
+        is_doubtful, after = below > 0.0, np.nextafter(cuts, np.inf)
+        is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
+        inner_low, outer_low = (np.where(is_doubtful, cuts + d, after) for d in (below, -below))
+
+        spans = [slice(a, b) for a, b in pairwise(ends.tolist())]
+        tree, leaf, demands = _leaf_tests(trees, nodes, cell, np.diff(starts), spans)
+        row, count, uniques, ids = np.concatenate([rows for rows, _ in demands]), 0, [], []
+        for _, values in demands:
+            unique, index = np.unique(values, axis=0, return_inverse=True)
+            uniques.append(unique)
+            ids.append(count + index.ravel())
             count += len(unique)
-        rows, ids = _stacked(pairs)
-        order, sizes = np.argsort(rows, kind="stable"), np.bincount(rows, minlength=len(leaf))
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        (number, first, last), *subsets = uniques[0].T, *uniques[1:]
+        test = np.concatenate(ids)
+        order, sizes = np.argsort(row, kind="stable"), np.bincount(row, minlength=len(leaf))
+        place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         tests = np.full((len(leaf), max(int(sizes.max(initial=0)), 1)), count)
-        tests[rows[order], place] = ids[order]
-        of_set = np.repeat(np.arange(len(groups)), [len(block) for block in sets[1:]])
+        tests[row[order], place] = test[order]
         return cls(
-            nodes.columns,
+            columns,
             groups,
-            nodes.starts,
-            *nodes.edges,
-            nodes.cuts,
-            nodes.doubts,
+            starts,
+            inner_low,
+            high - above,
+            outer_low,
+            high + above,
+            cuts,
+            below,
             number,
-            *np.divmod(ends, most),
-            np.vstack(sets),
-            of_set,
-            np.array([span.start for span in nodes.spans], dtype=np.intp),
+            first,
+            last,
+            block_diag(*subsets).astype(bool) if subsets else np.zeros((0, 0), dtype=bool),
+            np.repeat(np.arange(len(groups)), [len(block) for block in subsets]),
+            ends[:-1],
             tests,
             np.searchsorted(tree, np.arange(len(trees.roots))),
             trees.values[leaf] / divisor,
@@ -284,88 +319,60 @@ class Grid:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _NodeTests:
-    """The tests of all nodes of trees, in cells."""
+class _NodeTests(NamedTuple):
+    """What the N nodes of trees test, in encoded columns."""
 
-    columns: IntArray  # (F,) encoded columns that are numbers and tested
-    spans: tuple[slice, ...]  # where the categories of each group are among those of all
-    starts: IntArray  # (F + 1,) where the cells of each number begin
-    edges: tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # (M,) each, see `Grid`
-    cuts: FloatArray  # (M,) both, see `Grid`
-    doubts: FloatArray
     number: IntArray  # (N,) which number a node tests; −1 for none
-    cell: IntArray  # (N,) the last cell on the side of the lower ones
+    cut: FloatArray  # (N,) up to where it cuts its column, and how far rounding leaves doubt
+    doubt: FloatArray
     falls: BoolArray  # (N,) whether the higher ones go left
     group: IntArray  # (N,) which group it tests; −1 for none
     goes_left: BoolArray  # (N, C) which categories do
     fixed: NDArray[np.int8]  # (N,) whether all do, of a node that tests what is constant; else −1
 
-    @classmethod
-    def of(
-        cls,
-        trees: Trees,
-        before: AffineMap | None,
-        groups: tuple[slice, ...],
-        width: int,
-        gone: IntArray,
-    ) -> _NodeTests:
-        """Return the tests of nodes on encoded columns, of which some are missing."""
-        matrix, exact = divided(before, width)
-        offset = np.zeros(width) if before is None else before.offset
-        grouped = np.full(width, -1)
-        for g, group in enumerate(groups):
-            grouped[group] = g
-        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
-        spans = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
-        tested = np.unique(matrix[trees.tested].indices)
-        columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
-        count = len(trees.inputs)
-        (number, owner), (cut, slack) = np.full((2, count), -1), np.zeros((2, count))
-        fixed = np.full(count, -1, dtype=np.int8)
-        falls, goes_left = np.zeros(count, dtype=bool), np.zeros((count, ends[-1]), dtype=bool)
-        for i in trees.tested.tolist():
-            nodes = np.flatnonzero(trees.inputs == i)
-            row = slice(matrix.indptr[i], matrix.indptr[i + 1])
-            mixed, weights = matrix.indices[row], matrix.data[row]
-            owners = np.unique(grouped[mixed])
-            if len(owners) > 1 or (len(mixed) > 1 and owners[0] < 0):
-                raise UnsupportedModel(
-                    f"The trees test input {i}, which mixes several columns, so that their leaves "
-                    "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
-                    "one."
-                )
-            missing = np.isin(mixed, gone).any()
-            constant = _constant(trees, nodes, None if missing else mixed, offset[[i]])
-            if constant is not None:
-                fixed[nodes] = constant
-                continue
-            if owners[0] < 0:
-                number[nodes] = np.searchsorted(columns, mixed[0])
-                falls[nodes], inexact = weights[0] < 0.0, None if exact[i] else before
-                cut[nodes], slack[nodes] = _cuts(trees, nodes, inexact, mixed[0], weights[0])
-                continue
-            owner[nodes], span = owners[0], spans[owners[0]]
-            values = np.full(span.stop - span.start, offset[i])
-            values[mixed - groups[owners[0]].start] += weights
+
+def _read_nodes(
+    trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int, gone: IntArray
+) -> tuple[IntArray, _NodeTests]:
+    """Return the columns of numbers (F,) that are tested, and the tests; some are missing."""
+    matrix, exact = divided(before, width)
+    offset = np.zeros(width) if before is None else before.offset
+    grouped = np.full(width, -1)
+    for g, group in enumerate(groups):
+        grouped[group] = g
+    ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
+    tested = np.unique(matrix[trees.tested].indices)
+    columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
+    n = len(trees.inputs)
+    (number, owner), (cut, doubt) = np.full((2, n), -1), np.zeros((2, n))
+    falls, fixed = np.zeros(n, dtype=bool), np.full(n, -1, dtype=np.int8)
+    goes_left = np.zeros((n, ends[-1]), dtype=bool)
+    for i in trees.tested.tolist():
+        nodes = np.flatnonzero(trees.inputs == i)
+        row = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        mixed, weights = matrix.indices[row], matrix.data[row]
+        owners = np.unique(grouped[mixed])
+        if len(owners) > 1 or (len(mixed) > 1 and owners[0] < 0):
+            raise UnsupportedModel(
+                f"The trees test input {i}, which mixes several columns, so that their leaves "
+                "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
+                "one."
+            )
+        if trees.missing is not None and np.isin(mixed, gone).any():
+            fixed[nodes] = trees.missing[nodes]
+        elif not len(mixed):
+            fixed[nodes] = [trees.goes_left(k, offset[[i]])[0] for k in nodes.tolist()]
+        elif owners[0] >= 0:
+            owner[nodes], group = owners[0], groups[owners[0]]
+            span = slice(ends[owners[0]], ends[owners[0] + 1])
+            values = np.full(group.stop - group.start, offset[i])
+            values[mixed - group.start] += weights
             goes_left[nodes, span] = [trees.goes_left(k, values) for k in nodes.tolist()]
-        cuts_of = [np.unique(cut[number == f]) for f in range(len(columns))]
-        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)
-        cell, doubts = np.zeros(count, dtype=np.intp), np.zeros(starts[-1] + 1)
-        for f, cuts in enumerate(cuts_of):
-            nodes = np.flatnonzero(number == f)
-            cell[nodes] = np.searchsorted(cuts, cut[nodes])
-            np.maximum.at(doubts, starts[f] + cell[nodes] + 1, slack[nodes])
-        cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
-        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
-        # A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
-        below, above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
-        is_doubtful, after = below > 0.0, np.nextafter(cuts, np.inf)
-        is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
-        inner_low, outer_low = (np.where(is_doubtful, cuts + d, after) for d in (below, -below))
-        edges = inner_low, high - above, outer_low, high + above
-        tests = number, cell, falls, owner, goes_left, fixed
-        return cls(columns, spans, starts, edges, cuts, doubts[:-1], *tests)
+        else:
+            number[nodes] = np.searchsorted(columns, mixed[0])
+            falls[nodes], inexact = weights[0] < 0.0, None if exact[i] else before
+            cut[nodes], doubt[nodes] = _cuts(trees, nodes, inexact, mixed[0], weights[0])
+    return columns, _NodeTests(number, cut, doubt, falls, owner, goes_left, fixed)
 
 
 def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -375,17 +382,6 @@ def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
     last = np.where(last > high, np.nextafter(last, np.float32(-np.inf)), last)
     return first.astype(np.float64), last.astype(np.float64)
-
-
-def _constant(
-    trees: Trees, nodes: IntArray, columns: IntArray | None, offset: FloatArray
-) -> BoolArray | None:
-    """Return whether all goes left at nodes that test no column, or one that is missing (None)."""
-    if columns is None:
-        return None if trees.missing is None else trees.missing[nodes]
-    if len(columns):
-        return None
-    return np.array([trees.goes_left(k, offset)[0] for k in nodes.tolist()])
 
 
 def _cuts(
@@ -416,85 +412,75 @@ def _cuts(
     return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
 
 
-_Tests = tuple[NDArray[Any], NDArray[Any]]
-"""Leaves, and of each a test: (number · c + first cell) · c + last, or a set of categories; c is
-the most cells that a number has."""
+def _leaf_tests(
+    trees: Trees, nodes: _NodeTests, cell: IntArray, cells: IntArray, spans: list[slice]
+) -> tuple[IntArray, IntArray, list[tuple[IntArray, NDArray[Any]]]]:
+    """Return the tree and node of each leaf that something reaches, and what it demands.
 
-
-def _leaf_tests(trees: Trees, nodes: _NodeTests) -> tuple[_Tests, _Tests, list[_Tests]]:
-    """Return the tree and node of each leaf, and the leaves' tests of numbers and of each group.
-
-    A leaf names at most as many features as it is deep. So leaves are followed down in blocks of
-    trees, and only what they name is kept: all leaves × all columns of a forest on wide tables are
-    gigabytes.
+    These are the tests of numbers, and then of each group, that not everything passes. Only nodes
+    above a leaf are looked at: all leaves × all columns of a forest on wide tables are gigabytes.
     """
-    order = np.argsort(trees.roots)
-    sizes = np.empty(len(order), dtype=np.intp)
-    sizes[order] = np.diff(trees.roots[order], append=len(trees.inputs))
-    width = len(nodes.columns) + nodes.goes_left.shape[1]
-    block = np.cumsum(sizes) * max(width, 1) // BLOCK  # of each tree
-    cells, count = np.diff(nodes.starts), 0
-    most = cells.max(initial=1)
-    leaves, ranges = list[_Tests](), list[_Tests]()
-    subsets: list[list[_Tests]] = [[] for _ in nodes.spans]
-    for chunk in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(block)) + 1):
-        tree, leaf, low, high, among = _leaves(trees, nodes, chunk)
-        leaves.append((tree, leaf))
-        rows, f = np.nonzero((low > 0) | (high < cells - 1))
-        ranges.append((count + rows, (f * most + low[rows, f]) * most + high[rows, f]))
-        for span, tests in zip(nodes.spans, subsets, strict=True):
-            rows = np.flatnonzero(~among[:, span].all(axis=1))
-            tests.append((count + rows, among[rows, span]))
-        count += len(leaf)
-    return _stacked(leaves), _stacked(ranges), [*map(_stacked, subsets)]
+    tree, leaf, row, node, to_left = _paths(trees)
+    fixed, reached = nodes.fixed[node], np.ones(len(leaf), dtype=bool)
+    reached[row[(fixed >= 0) & ((fixed == 1) != to_left)]] = False
+    at = np.flatnonzero(nodes.number[node] >= 0)
+    at, begin, rows, f = _by_leaf(at, row, nodes.number[node])
+    is_lower, end = nodes.falls[node[at]] != to_left[at], cell[node[at]]
+    low = np.maximum.reduceat(np.where(is_lower, 0, end + 1), begin)
+    high = np.minimum.reduceat(np.where(is_lower, end, cells[nodes.number[node[at]]] - 1), begin)
+    reached[rows[low > high]] = False
+    partial = (low > 0) | (high < cells[f] - 1)
+    tests = [(rows[partial], np.stack([f, low, high], axis=1)[partial])]
+    for g, span in enumerate(spans):
+        at, begin, rows, _ = _by_leaf(
+            np.flatnonzero(nodes.group[node] == g), row, nodes.group[node]
+        )
+        passes = nodes.goes_left[node[at], span] == to_left[at, None]
+        among: BoolArray = np.asarray(np.logical_and.reduceat(passes, begin, axis=0))
+        reached[rows[~among.any(axis=1)]] = False
+        partial = np.asarray(~among.all(axis=1))
+        tests.append((rows[partial], among[partial]))
+    place = np.cumsum(reached) - 1
+    tests = [(place[rows[reached[rows]]], values[reached[rows]]) for rows, values in tests]
+    return tree[reached], leaf[reached], tests
 
 
-def _stacked(blocks: list[_Tests]) -> _Tests:
-    rows, tests = zip(*blocks, strict=True)
-    return np.concatenate(rows), np.concatenate(tests)
+def _paths(trees: Trees) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]:
+    """Return the tree and node of each leaf, tree by tree, and each with every node above it.
+
+    These are pairs of a leaf's position and a node, and whether the leaf is on the node's left.
+    """
+    inner, parent = np.flatnonzero(trees.inputs >= 0), np.full(len(trees.inputs), -1)
+    is_left = np.zeros(len(parent), dtype=bool)
+    parent[trees.right_child[inner]] = parent[trees.left_child[inner]] = inner
+    is_left[trees.left_child[inner]] = True
+    leaf = np.flatnonzero(trees.inputs < 0)
+    tree = np.full(len(parent), -1)
+    tree[trees.roots] = np.arange(len(trees.roots))
+    rows, above, sides = [], [], []
+    row, at, top = np.arange(len(leaf)), leaf, np.array(leaf)
+    while len(row):
+        top[row] = at
+        up = parent[at] >= 0
+        row, at = row[up], at[up]
+        rows.append(row)
+        sides.append(is_left[at])
+        at = parent[at]
+        above.append(at)
+    order = np.argsort(tree[top], kind="stable")[(tree[top] < 0).sum() :]  # a node that is cut off
+    place = np.full(len(leaf), -1)
+    place[order] = np.arange(len(order))
+    row = place[np.concatenate(rows)]
+    reached = row >= 0
+    node, to_left = np.concatenate(above)[reached], np.concatenate(sides)[reached]
+    return tree[top[order]], leaf[order], row[reached], node, to_left
 
 
-def _leaves(trees: Trees, nodes: _NodeTests, which: IntArray) -> tuple[NDArray[Any], ...]:
-    """Return the leaves of some trees: tree, node, their cells and categories."""
-    cells = np.diff(nodes.starts)
-    at = trees.roots[which]
-    level: tuple[NDArray[Any], ...] = (
-        which,
-        at,
-        np.zeros((len(at), len(cells)), dtype=np.int32),
-        np.tile((cells - 1).astype(np.int32), (len(at), 1)),
-        np.ones((len(at), nodes.goes_left.shape[1]), dtype=bool),
-    )
-    leaves = []
-    while len(level[0]):
-        is_leaf = trees.inputs[level[1]] < 0
-        leaves.append(tuple(array[is_leaf] for array in level))
-        inner = tuple(array[~is_leaf] for array in level)
-        sides = [_children(trees, nodes, inner, to_left=to_left) for to_left in (True, False)]
-        level = tuple(np.concatenate(arrays) for arrays in zip(*sides, strict=True))
-    joined = tuple(np.concatenate(arrays) for arrays in zip(*leaves, strict=True))
-    order = np.argsort(joined[0], kind="stable")
-    return tuple(array[order] for array in joined)
-
-
-def _children(
-    trees: Trees, nodes: _NodeTests, level: tuple[NDArray[Any], ...], *, to_left: bool
-) -> list[NDArray[Any]]:
-    """Return the children on one side, without those that nothing reaches."""
-    tree, at, low, high, among = level
-    low, high, among = np.array(low), np.array(high), np.array(among)
-    rows = np.flatnonzero(nodes.number[at] >= 0)
-    f, cell = nodes.number[at[rows]], nodes.cell[at[rows]]
-    lower = nodes.falls[at[rows]] != to_left
-    high[rows[lower], f[lower]] = np.minimum(high[rows[lower], f[lower]], cell[lower])
-    upper = ~lower
-    low[rows[upper], f[upper]] = np.maximum(low[rows[upper], f[upper]], cell[upper] + 1)
-    live: BoolArray = np.asarray((low <= high).all(axis=1))
-    goes = nodes.goes_left[at] == to_left
-    for g, span in enumerate(nodes.spans):
-        rows = np.flatnonzero(nodes.group[at] == g)
-        among[rows, span] &= goes[rows, span]
-        live[rows] &= among[rows, span].any(axis=1)
-    live &= (nodes.fixed[at] < 0) | ((nodes.fixed[at] == 1) == to_left)
-    child = (trees.left_child if to_left else trees.right_child)[at]
-    return [array[live] for array in (tree, child, low, high, among)]
+def _by_leaf(
+    at: IntArray, row: IntArray, feature: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return some tests, leaf by leaf and feature by feature, where each pair begins, and both."""
+    at = at[np.lexsort((feature[at], row[at]))]
+    key = np.stack([row[at], feature[at]])
+    begin = np.flatnonzero((np.diff(key, axis=1, prepend=-1) != 0).any(axis=0))
+    return at, begin, *key[:, begin]

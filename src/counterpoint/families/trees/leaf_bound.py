@@ -5,16 +5,14 @@ of tree t that costs at most r, S(r) = b + Σ_t m_t(r) bounds the sum at every p
 costs at most r: the least r at which S(r) meets the demands is a lower bound.
 
 Answers are found by moves of one feature at a time (`Exchange`). One pass over the leaves gives the
-sums wherever any single feature moves. An answer is improved by taking back one or two of its
-changes and making up for them by moves of others, as trees exchange leaves in Zhang et al. (2020),
-"An efficient adversarial attack for tree ensembles".
+sums wherever any single feature moves, as trees exchange leaves in Zhang et al. (2020), "An
+efficient adversarial attack for tree ensembles".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
-from itertools import combinations
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
 import numpy as np
@@ -22,9 +20,9 @@ import numpy as np
 from counterpoint.families.trees.boxes import BoxCosts, CellBoxes, RowCosts
 from counterpoint.families.trees.form import LeafSums
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray, clock
-from counterpoint.programs.proof import NUMBER, SET
+from counterpoint.programs.proof import NUMBER, SET, stacked
 
-__all__ = ["Exchange", "LeafBound", "State"]
+__all__ = ["Exchange", "LeafBound", "OpenBox", "State"]
 
 HALVINGS = 10
 """How closely the radius of a box is bounded: the cutoff over 2 to the power of so many."""
@@ -32,27 +30,28 @@ GREEDY = 60
 """Moves of one feature to find an answer to begin with."""
 SHARE = 0.3
 """A move that gains less than this share of the best gain is too small."""
-REPAIRS = 8
-"""Moves that make up for a change that was taken back; few answers need more than three."""
-PASSES = 20
-"""How often all changes of an answer are tried; after a few none of them helps."""
 
 State = tuple[IntArray, IntArray]
 """The cell of each number, and the category of each group."""
 
 
 @final
-class Promising(NamedTuple):
-    """The k boxes that may hold a point below the cutoff which meets the demands."""
+@dataclass(frozen=True, eq=False)
+class OpenBox:
+    """A box of cells; what follows its bound is known once it is bounded and still open."""
 
-    which: IntArray  # (k,) which of the boxes they are
-    bound: FloatArray  # (k,)
-    leaves: list[IntArray]  # of each, those that such a point may be in
-    cells: IntArray  # (k, F) of the nearest points
-    categories: IntArray  # (k, groups)
-    meets: BoolArray  # (k,) whether the nearest points meet what is needed
-    path: IntArray  # (k, T) the leaf of each tree at the nearest points
-    splits: IntArray  # (k, 3); kind 0 for none
+    box: CellBoxes  # one
+    leaves: IntArray  # (A,) those that a point of it below the cutoff may be in
+    multipliers: FloatArray  # (m,) of relations, which bound it without the trees
+    bound: float = 0.0  # no point of it that meets the demands costs less
+    split: tuple[int, int, int] = (0, 0, 0)  # kind 0 if it is not to be split
+    nearest: State | None = None  # its nearest point
+    path: IntArray | None = None  # (T,) the leaf of each tree that this is in
+    meets: bool = False  # whether it meets what is needed
+    # of its cheapest point that keeps relations, once it is known: the cells, and the bound if
+    # solvers are believed
+    cheapest: State | None = None
+    reported: float = 0.0
 
 
 @final
@@ -90,39 +89,43 @@ class LeafBound:
         self.needs = np.broadcast_to(np.asarray(needs, dtype=np.float64), condition.shift.shape)
         self.values = values
 
-    def look(
-        self, boxes: CellBoxes, leaves: Sequence[IntArray], cutoff: float, least: FloatArray
-    ) -> Promising | None:
-        """Bound n boxes whose points cost the ``least`` (n,) or more; None if none is promising."""
-        costs = self.row.costs(boxes)
-        near = self._near(costs, leaves, cutoff)
+    def look(self, boxes: Sequence[OpenBox], cutoff: float) -> list[OpenBox]:
+        """Return boxes with their bounds, which are infinite if nothing in them is below a cutoff.
+
+        None is less than the bound that a box had before.
+        """
+        none = np.zeros(0, dtype=np.intp)
+        out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
+        costs = self.row.costs(stacked([box.box for box in boxes]))
+        near = self._near(costs, [box.leaves for box in boxes], cutoff)
         if not len(near.which):
-            return None
-        which, shift = near.which, self.condition.shift[:, None]
+            return out
         place = self._nearest(costs, near)
-        bound = self._radii(near, np.maximum(costs.base, least)[which])
-        splits = self._splits(costs, near, near.values[:, place], bound)
+        least = np.maximum(costs.base, [box.bound for box in boxes])
+        bound = self._radii(near, least[near.which])
+        nearest = near.values[:, place]
+        splits = self._splits(costs, near, nearest)
         path = near.leaf[place]
-        sums = self.values[:, path].sum(axis=2) + shift
-        ends = near.begin[:: len(self.grid.tree)][1:]
-        return Promising(
-            which,
-            bound,
-            np.split(near.leaf, ends),
-            costs.cells[which],
-            costs.categories[which],
-            (self.needs <= sums.T).all(axis=1),
-            path,
-            splits,
-        )
+        sums = self.values[:, path].sum(axis=2) + self.condition.shift[:, None]
+        meets = (self.needs <= sums.T).all(axis=1)
+        leaves = np.split(near.leaf, near.begin[:: len(self.grid.tree)][1:])
+        for k, index in enumerate(near.which.tolist()):
+            out[index] = replace(
+                boxes[index],
+                leaves=leaves[k],
+                bound=float(bound[k]),
+                split=tuple(splits[k].tolist()),
+                nearest=(costs.cells[index], costs.categories[index]),
+                path=path[k],
+                meets=bool(meets[k]),
+            )
+        return out
 
     def _near(self, costs: BoxCosts, leaves: Sequence[IntArray], cutoff: float) -> _Leaves:
         """Return the leaves below the cutoff, of the boxes in which S meets the demands."""
         n, size = len(leaves), len(self.grid.tree)
         leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])
         cost, allowed = self.row.leaf_costs(costs, leaf, box)
-        if self.row.share:  # multipliers may draw the nearest point to where too much changes
-            allowed = allowed | (cost == costs.base[box])
         matters = np.flatnonzero((cost < cutoff) & allowed)
         leaf, box, cost = leaf[matters], box[matters], cost[matters]
         begin = _begin(box * size + self.grid.tree_of[leaf])
@@ -155,7 +158,8 @@ class LeafBound:
         place = np.flatnonzero(near.cost == costs.base[near.which][near.box])
         if len(place) != len(near.begin):  # to change something may cost nothing
             box, tests = near.which[near.box[place]], self.grid.tests[near.leaf[place]]
-            place = place[costs.passed(self.grid, box, tests).all(axis=1)]
+            passes = self.grid.passes(costs.cells[box], costs.categories[box], tests)
+            place = place[passes.all(axis=1)]
         return place.reshape(-1, len(self.grid.tree))
 
     def _radii(self, near: _Leaves, low: FloatArray) -> FloatArray:
@@ -178,36 +182,23 @@ class LeafBound:
         beyond = np.where(near.cost > low[near.box], near.cost, np.inf)
         return np.where(short, np.minimum.reduceat(beyond, begin), low)
 
-    def _splits(
-        self, costs: BoxCosts, near: _Leaves, nearest: FloatArray, bound: FloatArray
-    ) -> IntArray:
+    def _splits(self, costs: BoxCosts, near: _Leaves, nearest: FloatArray) -> IntArray:
         """Return the split (k, 3) of each box that most of the improving leaves ask for.
 
-        These are the best leaves within its bound, or of all; for the demand that the ``nearest``
-        leaves, of values (r, k, T), miss by most and that others of these improve.
+        These are the best leaves for the demand that the ``nearest`` leaves, of values (r, k, T),
+        miss by most and that others improve.
         """
-        order = np.argsort(nearest.sum(axis=2) + self.condition.shift[:, None], axis=0)
-        demand, radius = np.zeros(len(bound), dtype=np.intp), np.full(len(bound), -np.inf)
-        for reach in (bound, np.full(len(bound), np.inf)):
-            improves = (self._top(near, near.cost <= reach[near.box]) > nearest).any(axis=2)
-            ranked = np.take_along_axis(improves, order, axis=0)
-            first = np.where(np.isinf(radius) & ranked.any(axis=0), ranked.argmax(axis=0), -1)
-            new = np.flatnonzero(first >= 0)
-            demand[new], radius[new] = order[first[new], new], reach[new]
-            if not np.isneginf(radius).any():
-                break
-        size = len(self.grid.tree)
-        present = np.take_along_axis(nearest, demand[None, :, None], axis=0)[0].ravel()
-        value = near.values[demand[near.box], np.arange(len(near.box))]
-        value[near.cost > radius[near.box]] = -np.inf
-        top = np.maximum.reduceat(value, near.begin)
-        improving = np.flatnonzero(top > present)
-        if not len(improving):
-            return np.zeros((len(bound), 3), dtype=np.intp)
-        group = near.box * size + self.grid.tree_of[near.leaf]
-        best = np.flatnonzero(value == top[group])
-        leaf = near.leaf[best[np.searchsorted(best, near.begin[improving])]]
-        return self._votes(costs, near.which, improving // size, leaf, (top - present)[improving])
+        size, box = len(self.grid.tree), np.arange(nearest.shape[1])
+        best = self._top(near, np.ones(len(near.leaf), dtype=bool))
+        sums = nearest.sum(axis=2) + self.condition.shift[:, None]
+        demand = np.where((best > nearest).any(axis=2), sums, np.inf).argmin(axis=0)
+        top = best[demand, box].ravel()
+        gain = top - nearest[demand, box].ravel()
+        improving = np.flatnonzero(gain > 0.0)
+        value = near.values[demand[near.box], np.arange(len(near.leaf))]
+        place = np.flatnonzero(value == top[near.box * size + self.grid.tree_of[near.leaf]])
+        leaf = near.leaf[place[np.searchsorted(place, near.begin[improving])]]
+        return self._votes(costs, near.which, improving // size, leaf, gain[improving])
 
     def _votes(
         self, costs: BoxCosts, which: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
@@ -218,8 +209,9 @@ class LeafBound:
         cheapest point of that box, which is one for each of the leaf's tests that the point fails.
         """
         grid = self.grid
-        tests = grid.tests[leaf]
-        voter, column = np.nonzero(~costs.passed(grid, which[box], tests))
+        tests, at = grid.tests[leaf], which[box]
+        passes = grid.passes(costs.cells[at], costs.categories[at], tests)
+        voter, column = np.nonzero(~passes)
         test, box, gain = tests[voter, column], box[voter], gain[voter]
         # Candidates are numbered: first every cell of every number, as the first one on the right
         # of a split, with one more behind the last; then every set of categories.
@@ -245,36 +237,6 @@ class LeafBound:
         splits[votes.max(axis=1) == 0.0] = 0  # no leaf voted: no split
         return np.asarray(splits, dtype=np.intp)
 
-    def moves(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return what a point meets demands by, (r,), and if one feature alone moves, (r, M + C).
-
-        Leaves that the point is in are left by some moves; those of which it fails one test are
-        entered.
-        """
-        grid, count = self.grid, len(self.grid.number)
-        failed = ~self.row.passed(cells, categories)[grid.tests]
-        fails = failed.sum(axis=1)
-        at, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
-        leaving, entering = grid.tests[at].ravel(), grid.tests[near][failed[near]]
-        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
-        size = int(grid.starts[-1]) + len(grid.columns)
-        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
-        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
-        ends = stops[grid.number]
-        sums = self.values[:, at].sum(axis=1) + self.condition.shift
-        spread = [span.stop - span.start for span in grid.spans]
-        out = np.empty((len(sums), len(self.row.paid) + len(self.row.category)))
-        for r, value in enumerate(self.values):
-            out_of = np.bincount(leaving, np.repeat(value[at], grid.tests.shape[1]), grid.pad + 1)
-            both = out_of + np.bincount(entering, value[near], grid.pad + 1)
-            steps = np.bincount(first, both[:count], size) - np.bincount(last, both[:count], size)
-            steps += np.bincount(ends, out_of[:count], size)
-            steps -= np.bincount(slots[grid.number], out_of[:count], size)
-            whole = np.bincount(grid.of_set, out_of[count:-1], len(grid.spans))
-            sets = both[count:-1] @ grid.sets - np.repeat(whole, spread)
-            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
-        return sums, out
-
 
 @final
 class Exchange:
@@ -293,176 +255,95 @@ class Exchange:
     def __init__(
         self, leaf_bound: LeafBound, goal: FloatArray, offer: Callable[[IntArray, IntArray], None]
     ) -> None:
-        self.leaf_bound, self.row, self.grid = leaf_bound, leaf_bound.row, leaf_bound.row.grid
-        self.needs, self.offer = goal, offer
+        self.leaf_bound, self.row, self.grid = leaf_bound, leaf_bound.row, leaf_bound.grid
+        self.goal, self.offer, row, grid = goal, offer, leaf_bound.row, leaf_bound.grid
         self.end = np.inf  # when to stop, by `clock`
-        self._improved = set[bytes]()  # answers from which others went on
-        self.owner = np.repeat(np.arange(len(self.row.top)), self.row.top + 1)
-        self.group = self.grid.owner
-        self.place = np.arange(len(self.owner)) - self.grid.starts[self.owner]
+        # A move takes a feature to a cell or a category; there are as many as of these. (M + C,)
+        # its feature, the cost of being there, and whether that counts as a change.
+        self.feature = np.append(grid.cell_owner, len(grid.columns) + grid.owner)
+        self.price = np.append(row.paid, row.category)
+        if row.most is not None:
+            numbers = row.counts[grid.cell_owner] & ~row.can_stay
+            groups = row.group_counts[grid.owner] & ~row.current
+            self.changes = np.append(numbers, groups)
 
-    def greedy(self, start: State | None = None) -> State | None:
-        """Return an answer, by moves of one feature that gain most for their cost; None for none.
+    def greedy(self, cells: IntArray, categories: IntArray) -> None:
+        """Offer answers that moves of one feature lead to, from these cells and categories on.
 
-        When the demands are met, moves that save most. It starts from these cells and categories,
-        or from the nearest ones.
+        Those moves gain most for their cost; when the demands are met, they save most.
         """
-        start, reached = start or self.nearest, None
-        if not self.row.allows(*start):
-            return None
+        if not self.row.allows(cells, categories):
+            return
+        starts, count = self.grid.starts[:-1], len(self.row.paid)
+        at = np.append(starts + cells, count + categories)
         for _ in range(GREEDY):
             if clock() > self.end:
                 break
-            now, moved = self.leaf_bound.moves(*start)
-            best = self._best_move(now, moved, self._extra(*start))
+            cells, categories = at[: len(starts)] - starts, at[len(starts) :] - count
+            now, moved = self.sums(cells, categories)
             if (now >= self.leaf_bound.needs).all():  # of ties the search decides
-                self.offer(*start)
-            if (now >= self.needs).all():
-                reached = start
-            if best is None:
+                self.offer(cells, categories)
+            move = self._best_move(now, moved, self._extra(at))
+            if move is None:
                 break
-            start = self._after(start, best)
-        return reached
+            at[self.feature[move]] = move
 
-    @cached_property
-    def nearest(self) -> State:
-        """The nearest cells of the row."""
-        assert self.row.root is not None  # noqa: S101 (asked by the caller)
-        costs = self.row.costs(self.row.root)
-        return costs.cells[0], costs.categories[0]
-
-    def _extra(self, cells: IntArray, categories: IntArray) -> FloatArray:
+    def _extra(self, at: IntArray) -> FloatArray:
         """Return the cost (M + C,) of moving one feature elsewhere; infinite if it may not."""
-        row = self.row
-        paid = row.paid[self.grid.starts[:-1] + cells][self.owner]
-        extra = np.append(row.paid - paid, row.category - row.category[categories][self.group])
-        if row.most is not None:
-            extra[self._too_many(cells, categories)] = np.inf
-        return extra
-
-    def _too_many(self, cells: IntArray, categories: IntArray) -> BoolArray:
-        """Return whether moving one feature elsewhere, (M + C,), makes too many changes."""
-        row, start = self.row, self.grid.starts[:-1]
-        moved = row.counts & ~row.can_stay[start + cells]
-        changed = row.group_counts & ~row.current[categories]
-        count, owner, group = moved.sum() + changed.sum(), self.owner, self.group
-        numbers = count - moved[owner] + (row.counts[owner] & ~row.can_stay)
-        sets = count - changed[group] + (row.group_counts[group] & ~row.current)
-        return np.asarray(np.concatenate([numbers, sets]) > row.most)
-
-    def _after(self, state: State, move: int) -> State:
-        """Return cells and categories after a move."""
-        cells, categories = state
-        if move < len(self.owner):
-            cells = cells.copy()
-            cells[self.owner[move]] = self.place[move]
-        else:
-            categories = categories.copy()
-            member = move - len(self.owner)
-            categories[self.group[member]] = member
-        return cells, categories
+        extra = self.price - self.price[at][self.feature]
+        if self.row.most is not None:
+            changed = self.changes[at]
+            count = changed.sum() - changed[self.feature] + self.changes
+            extra[count > self.row.most] = np.inf
+        return np.asarray(extra)
 
     def _best_move(self, now: FloatArray, moved: FloatArray, extra: FloatArray) -> int | None:
         """Return the move of one feature to make next; None to stay."""
         if not len(extra):  # all numbers are missing, and there are no categories
             return None
-        satisfied: BoolArray = np.asarray((moved >= self.needs[:, None]).all(axis=0))
+        satisfied: BoolArray = np.asarray((moved >= self.goal[:, None]).all(axis=0))
         best = int(np.where(satisfied, extra, np.inf).argmin())
-        if (now >= self.needs).all():
+        if (now >= self.goal).all():
             return best if extra[best] < 0.0 else None
         if satisfied[best] and np.isfinite(extra[best]):
             return best
-        return self._steepest(now, moved, extra)
-
-    def _steepest(self, now: FloatArray, moved: FloatArray, extra: FloatArray) -> int | None:
-        """Return the move that gains most for what it costs."""
-        short = np.minimum(moved - self.needs[:, None], 0.0).sum(axis=0)
-        gain = short - np.minimum(now - self.needs, 0.0).sum()
+        short = np.minimum(moved - self.goal[:, None], 0.0).sum(axis=0)
+        gain = short - np.minimum(now - self.goal, 0.0).sum()
         gain[np.isinf(extra)] = 0.0
         with np.errstate(over="ignore"):  # what costs nothing comes first
             rate = np.where(gain > SHARE * gain.max(), gain / np.maximum(extra, TINY), 0.0)
-        best = int(rate.argmax())
-        return best if rate[best] > 0.0 else None
+        steepest = int(rate.argmax())
+        return steepest if rate[steepest] > 0.0 else None
 
-    # --- from one answer to a better one ---
+    def sums(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return what a point meets demands by, (r,), and if one feature alone moves, (r, M + C).
 
-    def improve(self, state: State) -> None:
-        """Go from an answer to better ones until nothing helps, or the time is over.
-
-        Or until it is one from which another answer went on.
+        Leaves that the point is in are left by some moves; those of which it fails one test are
+        entered.
         """
-        for _ in range(PASSES):
-            cost, better = self.row.cost_of(*state), None
-            key = state[0].tobytes() + state[1].tobytes()
-            if key in self._improved:
-                return
-            self._improved.add(key)
-            for start, barred in self._neighbours(state):
-                if clock() > self.end:
-                    return
-                better = self._made_up(start, barred, cost)
-                if better is not None:
-                    state = better
-                    break
-            if better is None:
-                return
-
-    def _neighbours(self, state: State) -> Iterator[tuple[State, BoolArray]]:
-        """Yield the answer without one or two of its changes, and the moves that would redo these.
-
-        The dearest changes come first.
-        """
-        (cells, categories), nearest = state, self.nearest
-        start = self.grid.starts[:-1]
-        numbers = self.row.paid[start + cells] - self.row.paid[start + nearest[0]]
-        groups = self.row.category[categories] - self.row.category[nearest[1]]
-        costs = np.append(numbers, groups)
-        costs[np.append(cells == nearest[0], categories == nearest[1])] = -np.inf
-        changed = np.argsort(-costs, kind="stable")[: np.isfinite(costs).sum()].tolist()
-        for changes in (*((k,) for k in changed), *combinations(changed, 2)):
-            undone = np.zeros(len(costs), dtype=bool)
-            undone[list(changes)] = True
-            in_numbers, in_groups = np.split(undone, [len(cells)])
-            without = (
-                np.where(in_numbers, nearest[0], cells),
-                np.where(in_groups, nearest[1], categories),
-            )
-            yield without, np.append(in_numbers[self.owner], in_groups[self.group])
-
-    def _made_up(self, state: State, barred: BoolArray, cost: float) -> State | None:
-        """Return an answer below a cost by moves that meet the demands again; None for none.
-
-        At first they move other features than those barred. On the way, each single move that would
-        meet the demands is followed as well.
-        """
-        for turn in range(REPAIRS):
-            if clock() > self.end:
-                break
-            now, moved = self.leaf_bound.moves(*state)
-            if (now >= self.needs).all():
-                return self._cheaper(state, cost)
-            extra = self._extra(*state)
-            if turn == 0:
-                extra[barred] = np.inf
-            extra[self.row.cost_of(*state) + extra >= cost] = np.inf
-            satisfied = np.asarray((moved >= self.needs[:, None]).all(axis=0))
-            ways = np.where(satisfied, extra, np.inf)
-            best = int(ways.argmin())
-            if np.isfinite(ways[best]):
-                better = self._cheaper(self._after(state, best), cost)
-                if better is not None:
-                    return better
-            extra[satisfied] = np.inf
-            move = self._steepest(now, moved, extra)
-            if move is None:
-                return None
-            state = self._after(state, move)
-        return None
-
-    def _cheaper(self, state: State, cost: float) -> State | None:
-        """Return the answer to which moves lead from a state, if it costs less than that."""
-        reached = self.greedy(state)
-        return reached if reached and self.row.cost_of(*reached) < cost else None
+        grid, values, count = self.grid, self.leaf_bound.values, len(self.grid.number)
+        failed = ~grid.passed(cells, categories)[grid.tests]
+        fails = failed.sum(axis=1)
+        at, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
+        leaving, entering = grid.tests[at].ravel(), grid.tests[near][failed[near]]
+        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
+        size = int(grid.starts[-1]) + len(grid.columns)
+        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
+        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
+        ends = stops[grid.number]
+        sums = values[:, at].sum(axis=1) + self.leaf_bound.condition.shift
+        spread = [span.stop - span.start for span in grid.spans]
+        out = np.empty((len(sums), len(self.price)))
+        for r, value in enumerate(values):
+            out_of = np.bincount(leaving, np.repeat(value[at], grid.tests.shape[1]), grid.pad + 1)
+            both = out_of + np.bincount(entering, value[near], grid.pad + 1)
+            steps = np.bincount(first, both[:count], size) - np.bincount(last, both[:count], size)
+            steps += np.bincount(ends, out_of[:count], size)
+            steps -= np.bincount(slots[grid.number], out_of[:count], size)
+            whole = np.bincount(grid.of_set, out_of[count:-1], len(grid.spans))
+            sets = both[count:-1] @ grid.sets - np.repeat(whole, spread)
+            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
+        return sums, out
 
 
 def _begin(key: IntArray) -> IntArray:

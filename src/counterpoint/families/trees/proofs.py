@@ -4,7 +4,7 @@ Whoever checks them bounds all leaves anew with `RowCosts`, many at once: neithe
 the search that found them, nor with its bounds.
 
 Of linear relations between columns the trees know nothing. A box with relations is a program that
-the solvers take; its multipliers charge for breaking them, column by column (`RelationCosts`).
+the solvers take; its multipliers bound it by themselves.
 """
 
 from __future__ import annotations
@@ -291,9 +291,7 @@ class Relations:
         (evidence,) = solution.evidence
         (proof,) = evidence.bound_proofs  # what is listed keeps its multipliers
         point = np.clip(solution.points[0], cases.low[0], cases.high[0])
-        # a little less, so that what they charge is borne by the price, roundings included
-        multipliers = (1.0 - 1e-12) * proof.multipliers[0]
-        return point, multipliers, float(evidence.bounds(solution.objective)[1][0])
+        return point, proof.multipliers[0], float(evidence.bounds(solution.objective)[1][0])
 
     def bound(self, box: CellBoxes, multipliers: FloatArray) -> float:
         """Return the least cost of points of a box that keep the relations; infinite for none."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.caches import Memo
-from counterpoint.families.trees.boxes import CellBoxes, RowCosts
+from counterpoint.families.trees.boxes import RowCosts
 from counterpoint.families.trees.form import LeafSums
-from counterpoint.families.trees.leaf_bound import Exchange, LeafBound, State
+from counterpoint.families.trees.leaf_bound import Exchange, LeafBound, OpenBox, State
 from counterpoint.families.trees.proofs import (
     BoxProofs,
     Relations,
@@ -67,24 +66,6 @@ WIDTH = 32
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class OpenBox:
-    """A box of cells, once it is bounded with its nearest point."""
-
-    box: CellBoxes  # one
-    leaves: IntArray  # (A,) those that matter
-    multipliers: FloatArray  # (m,) of relations, with which cells cost what they do
-    bound: float = 0.0  # no point of it that meets the demands costs less
-    split: tuple[int, int, int] = (0, 0, 0)  # kind 0 if it is not to be split
-    path: IntArray | None = None  # (T,) the leaves of the nearest point, which is in
-    nearest: State | None = None
-    # of its cheapest point that keeps relations, once it is known: the cells, and the bound if
-    # solvers are believed
-    cheapest: State | None = None
-    reported: float = 0.0
-
-
-@final
 class OpenBoxes(NamedTuple):
     """Boxes as `branch_and_bound` takes them."""
 
@@ -123,25 +104,24 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
         self.relations, self.size, self.eps = relations, row.program.size, eps
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
+        # (r,) what sums of an answer come to at least, as they are added up here; and what they
+        # come to that meet the demands, unless by a tie that rounding hides
+        least_needed = needs - condition.tolerance * (not needs.any())
+        goal = needs + condition.strict * (needs - least_needed)
+        self.leaf_bound = LeafBound(row, condition, least_needed, self.values)
+        self.exchange = Exchange(self.leaf_bound, goal, self.offer)
         self.gap, self.end = 0.0, np.inf
         self.bounded_boxes, self.stored_leaves = 0, 0  # so far, and by open boxes
         self.all_leaves = np.arange(len(row.grid.tests))
         self.witnesses_after = EASY // len(self.all_leaves)  # bounded boxes
         # Witnesses (k, d) of the target by a point in time, for a long search; see `Incumbents`.
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
-        # The best point (d,) so far, its cost, its cells and categories, and the same point where
-        # numbers have fewer digits.
+        # The best point (d,) so far, its cost, and the same point where numbers have fewer digits.
         self.cost = cutoff
         self.point: FloatArray | None = None
-        self.best: State | None = None
         self.written: FloatArray | None = None
         self.reported = 0.0  # the bound if solvers are believed
-        self._leaf_bounds, self._tried = Memo[bytes, LeafBound](), set[bytes]()
-
-    @cached_property
-    def exchange(self) -> Exchange:
-        """Moves of single features."""
-        return Exchange(self.leaf_bound(np.zeros(self.size)), self.goal, self.offer)
+        self._tried = set[bytes]()
 
     @property
     def cost_cutoff(self) -> float:
@@ -160,27 +140,6 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     def is_over(self) -> bool:
         """Whether the time is over, or without a limit the number of boxes to be bounded."""
         return clock() > self.end if self.end < np.inf else self.bounded_boxes > NODES
-
-    # --- demands ---
-
-    def leaf_bound(self, multipliers: FloatArray) -> LeafBound:
-        """Return the bounds of boxes with multipliers of relations."""
-
-        def made() -> LeafBound:
-            row = self.row.charging(multipliers)
-            return LeafBound(row, self.condition, self.least_needed, self.values)
-
-        return self._leaf_bounds.made(multipliers.tobytes(), made)
-
-    @property
-    def least_needed(self) -> FloatArray:
-        """(r,) what sums of an answer come to at least, as they are added up here."""
-        return np.asarray(self.needs - self.condition.tolerance * (not self.needs.any()))
-
-    @property
-    def goal(self) -> FloatArray:
-        """(r,) what sums come to that meet the demands, unless by a tie that rounding hides."""
-        return np.asarray(self.needs + self.condition.strict * (self.needs - self.least_needed))
 
     def meets(self, leaves: IntArray) -> bool | None:
         """Return whether leaves, one of each tree, meet the demands; None if rounding decides."""
@@ -221,11 +180,11 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             cost = self.relations.cost(point)
             if not cost < self.cost:
                 return
-        self.cost, self.point, self.best = cost, point, (cells, categories)
+        self.cost, self.point = cost, point
 
-    def improve(self) -> None:
-        """Look for better answers near the best one, and near witnesses, in a share of the time."""
-        now, states = clock(), list[State]()
+    def ask_for_witnesses(self) -> None:
+        """Go on from witnesses to better answers, in a share of the time."""
+        now = clock()
         self.exchange.end = now + IMPROVING * (self.end - now)
         for y in self.incumbents(self.exchange.end):
             cells, categories = self.row.cells(y)
@@ -235,11 +194,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
                 self.cost, self.point = self.relations.cost(y), np.array(y)
             elif self.relations is None:  # the model gives them the target
                 self.offer(cells, categories, doubtful=True)
-            reached = self.exchange.greedy((cells, categories))
-            states += [] if reached is None else [reached]
-        states.sort(key=lambda state: self.row.cost_of(*state))
-        for state in ([self.best] if self.best else []) + states:
-            self.exchange.improve(state)
+            self.exchange.greedy(cells, categories)
         self.exchange.end = np.inf
 
     # --- branch and bound ---
@@ -252,9 +207,10 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.gap, self.end = gap, end
         if self.row.root is None:
             return self.claim(np.inf), False
+        nearest = self.row.costs(self.row.root)
         width = 1 if self.relations else max(1, min(WIDTH, TESTS // max(self.grid.pad, 1)))
         try:
-            self.exchange.greedy()
+            self.exchange.greedy(nearest.cells[0], nearest.categories[0])
             tree = branch_and_bound(self, width)
         except MemoryError:
             return self.claim(0.0), True
@@ -293,11 +249,17 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     def bound(self, nodes: OpenBoxes, row: IntArray) -> tuple[OpenBoxes, FloatArray]:
         if self.bounded_boxes >= self.witnesses_after:
             self.witnesses_after = NODES + len(row)
-            self.improve()
-        boxes = []
-        for box in self._look(nodes.box.tolist()):
-            related = box if self.relations is None else self._related(box, self.relations)
-            boxes.append(self._with_split(related))
+            self.ask_for_witnesses()
+        self.bounded_boxes += len(row)
+        boxes = self.leaf_bound.look(nodes.box.tolist(), self.cost_cutoff)
+        for box in boxes:
+            if box.meets and box.nearest is not None:
+                self.offer(*box.nearest, box.path)
+        count = sum(len(box.leaves) for box in boxes)
+        if self.stored_leaves + count > LEAVES:  # they are found again when a box is split
+            boxes, count = [replace(box, leaves=self.all_leaves) for box in boxes], 0
+        self.stored_leaves += count
+        boxes = [self._with_split(self._related(box)) for box in boxes]
         return OpenBoxes.of(boxes), np.array([box.bound for box in boxes])
 
     def record(self, nodes: OpenBoxes) -> BoxRecord:
@@ -317,57 +279,20 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             children = []
             for k, box in enumerate(boxes):
                 half = pick(halves, slice(k, k + 1))
-                holds = box.cheapest is not None and half.hold(*box.cheapest)
-                tied = (box.cheapest, box.reported) if holds else (None, 0.0)
-                # of all leaves: with multipliers the nearest point of a half may change too many
-                # features, and so be in a leaf that the count of changes excludes in the whole box
-                counted = self.row.most is not None and box.multipliers.any()
-                leaves = self.all_leaves if counted else box.leaves
-                inherited = leaves, box.multipliers, box.bound, (0, 0, 0), None, None
-                children.append(OpenBox(half, *inherited, *tied))
+                child = OpenBox(half, box.leaves, box.multipliers, box.bound)
+                if box.cheapest is not None and half.hold(*box.cheapest):
+                    child = replace(child, cheapest=box.cheapest, reported=box.reported)
+                children.append(child)
             sides.append(OpenBoxes.of(children))
         return sides[0], sides[1], splits[:, 0] > 0
 
-    def _look(self, boxes: Sequence[OpenBox]) -> list[OpenBox]:
-        """Bound boxes of the same multipliers; their nearest points may be the best so far.
-
-        Those that hold nothing better have an infinite bound.
-        """
-        self.bounded_boxes += len(boxes)
-        none = self.all_leaves[:0]
-        out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
-        least = np.array([box.bound for box in boxes])
-        promising = self.leaf_bound(boxes[0].multipliers).look(
-            stacked([box.box for box in boxes]),
-            [box.leaves for box in boxes],
-            self.cost_cutoff,
-            least,
-        )
-        if promising is None:
-            return out
-        for k in np.flatnonzero(promising.meets).tolist():
-            self.offer(promising.cells[k], promising.categories[k], promising.path[k])
-        leaves, count = promising.leaves, sum(map(len, promising.leaves))
-        if self.stored_leaves + count > LEAVES:  # they are found again when a box is split
-            leaves, count = [self.all_leaves] * len(leaves), 0
-        self.stored_leaves += count
-        for k, index in enumerate(promising.which.tolist()):
-            out[index] = replace(
-                boxes[index],
-                leaves=leaves[k],
-                bound=float(promising.bound[k]),
-                split=tuple(promising.splits[k].tolist()),
-                path=promising.path[k],
-                nearest=(promising.cells[k], promising.categories[k]),
-            )
-        return out
-
-    def _related(self, box: OpenBox, relations: Relations) -> OpenBox:
+    def _related(self, box: OpenBox) -> OpenBox:
         """Return a box with the cells of its cheapest point that keeps relations, and its bound.
 
-        The multipliers of that point bound the box by themselves, and together with the leaves.
+        The multipliers of that point bound the box by themselves.
         """
-        if box.cheapest is not None or box.bound >= self.cost_cutoff:
+        relations = self.relations
+        if relations is None or box.cheapest is not None or box.bound >= self.cost_cutoff:
             return box
         point, multipliers, reported = relations.cheapest(box.box, self.gap)
         self.bounded_boxes += WIDTH
@@ -375,15 +300,9 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         if not np.isnan(point).any():
             cheapest = relations.cells(point, box.box)
             self.offer(*cheapest)
-        bound, bounded = relations.bound(box.box, multipliers), box
-        for charges in (np.zeros(self.size), multipliers):
-            if bound < self.cost_cutoff:
-                # of all leaves: the nearest point may be in one that other charges exclude
-                unbounded = replace(box, leaves=self.all_leaves, multipliers=charges, bound=0.0)
-                bounded = self._look([unbounded])[0]
-                bound = max(bound, bounded.bound)
+        bound = relations.bound(box.box, multipliers)
         if bound > box.bound:
-            box = replace(bounded, multipliers=multipliers, bound=bound)
+            box = replace(box, multipliers=multipliers, bound=bound)
         return replace(box, cheapest=cheapest, reported=reported)
 
     def _with_split(self, box: OpenBox) -> OpenBox:

@@ -28,9 +28,6 @@ RAISES, DEARER = 6, 64.0
 """How often a missing demand is made so many times as dear before a box is left as it is."""
 SHY = 1.0 - 1e-13
 """By how much less than its cost a column without an end may gain, for its least to be finite."""
-FEW = 32
-"""So many boxes are bounded together to the end; of more, those that are done leave when they are
-half of all, since the overhead of an array operation is worth some 30 boxes."""
 HALVINGS = 36
 """How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
 POINT, SURPLUS, MISSING = 0, 1, 2
@@ -67,7 +64,10 @@ def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatAr
     """
     basis, empty = _first(boxes, start, ceiling), boxes.empty
     basis.done[:] |= empty | (basis.bound >= ceiling)
-    _climb(boxes, basis, 0)
+    for _ in range(STEPS):
+        if basis.done.all():
+            break
+        _improve(boxes, basis)
     np.maximum(basis.bound, 0.0, out=basis.bound)
     basis.bound[empty], basis.multipliers[empty] = np.inf, 0.0
     return basis
@@ -117,20 +117,6 @@ def _steepest(boxes: KnapsackLagrangian) -> FloatArray:
     end = np.where(k.gains[0] > 0.0, boxes.boxes.high, -boxes.boxes.low)
     steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(steepest * SHY)
-
-
-def _climb(boxes: KnapsackLagrangian, basis: Basis, first: int) -> None:
-    """Try multipliers, from a step on, until all bounds are as high as they are to get."""
-    for step in range(first, STEPS):
-        remaining = np.flatnonzero(~basis.done)
-        if not len(remaining):
-            return
-        if len(basis.done) > FEW and 2 * len(remaining) < len(basis.done):
-            smaller = pick(basis, remaining)
-            _climb(boxes.pick(remaining), smaller, step)
-            put(basis, remaining, smaller)
-            return
-        _improve(boxes, basis)
 
 
 def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:

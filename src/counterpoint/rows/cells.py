@@ -106,28 +106,6 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
     return nw.from_native(column, series_only=True).alias(series.name)
 
 
-def written(column: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
-    """Return a pandas column with some cells replaced, see `scattered`.
-
-    Numbers and text are written without narwhals, which would take most of the time.
-    """
-    import pandas as pd
-
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
-        values = np.asarray(values.tolist())
-    if isinstance(dtype, np.dtype) and dtype.kind in "iuf" and values.dtype.kind in "iuf":
-        out = column.to_numpy().astype(fitting_dtype(dtype, values))
-        out[positions] = values
-        return out
-    if isinstance(dtype, pd.StringDtype):
-        out = column.array.copy()
-        out[positions] = [*map(str, values.tolist())]
-        return out
-    series = nw.from_native(column, series_only=True)
-    return scattered(series, positions, values).to_native()
-
-
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """A column in a dtype that holds these values too, and the values for it."""
     dtype = series.dtype

@@ -150,12 +150,11 @@ def encode(
     read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
     for j in np.flatnonzero(~read).tolist():
         feature, name = features.items[j], features.names[j]
-        distinct = table.distinct(name) if isinstance(feature, Categorical) else None
-        index, values = (None, table.column_at(j)) if distinct is None else distinct
+        values = table.column(name)
         if not isinstance(feature, Categorical):
             values = _as_numbers(name, values, problems, table.foreign(name))
         fill, why_not = fills.get(name), unfilled.get(name, "")
-        codes[:, j], missing[:, j] = _column_codes(feature, values, index, fill, why_not, problems)
+        codes[:, j], missing[:, j] = _column_codes(feature, values, fill, why_not, problems)
     return RowBatch(table, features, codes, missing, positions, positions, problems)
 
 
@@ -286,20 +285,17 @@ def recode(
 def _column_codes(
     feature: Feature,
     values: NDArray[Any],
-    index: IntArray | None,
     fill: Any,
     why_not: str,
     problems: dict[int, str],
 ) -> tuple[FloatArray, NDArray[np.int8] | int]:
     """The codes of one column, and how a cell is missing that counts as the fill.
 
-    The cells are the values, or those at an ``index`` among them. What cannot be used is a problem
-    of its row: an unknown category, what is infinite, what is missing where nothing is filled in.
+    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
+    missing where nothing is filled in.
     """
     if isinstance(feature, Categorical):
         codes, expected = _positions(feature, values), "one of its categories"
-        if index is not None:
-            codes, values = codes[index], values[index]
         bad, fill = codes < 0, None if fill is None else feature.categories.index(fill)
     else:
         codes, expected = values, "a finite number"

@@ -28,15 +28,10 @@ from counterpoint.rows.cells import (
     plain,
     plain_pandas,
     scattered,
-    written,
 )
 
 __all__ = ["Cells", "Table", "repeated"]
 
-FEW = 64
-"""Of so many rows, all cells of a pandas frame are read at once."""
-ONE_BY_ONE = 8
-"""Fewer cells of one row are read one by one."""
 Cells = tuple[IntArray, NDArray[Any]]
 """Positions within a column, and the values to write there."""
 
@@ -48,7 +43,6 @@ class Table:
 
     native: Any  # a data frame of any library, or an ndarray of shape (n, p)
     names: tuple[Hashable, ...]  # of an array ``x0 … x{p-1}``, as scikit-learn names them
-    known_dtypes: list[Any] | None = None  # the dtypes of a frame, if they are known already
     labels: Any = None  # the columns of the pandas frame that came, if it goes by other names here
 
     @classmethod
@@ -62,9 +56,7 @@ class Table:
         if not table.is_pandas:
             return cls(plain(table.frame).to_native(), table.names)
         native = plain_pandas(table.native, table.dtypes)
-        if native is not table.native:
-            return cls(native, table.names)
-        return table if len(native) > FEW else cls(native.copy(), table.names, table.dtypes)
+        return table if native is table.native else cls(native, table.names)
 
     __getstate__ = fields_only
 
@@ -89,8 +81,6 @@ class Table:
     @cached_property
     def dtypes(self) -> list[Any]:
         """The dtypes of a frame's columns, as its library has them."""
-        if self.known_dtypes is not None:
-            return self.known_dtypes
         return list(self.native.dtypes if self.is_pandas else self.schema.values())
 
     @cached_property
@@ -101,7 +91,7 @@ class Table:
     def column(self, name: Hashable) -> NDArray[Any]:
         """The values of one column; floats are float64 with NaN for what is missing."""
         if self.is_array:
-            return np.asarray(self.native[:, self.names.index(name)])
+            return np.asarray(self.native[:, self._positions[name]])
         if self.is_pandas:
             values = self.native[name]
             if isinstance(values.dtype, np.dtype) and values.dtype.kind in "biuf":
@@ -111,54 +101,21 @@ class Table:
             return np.asarray(series.to_numpy())
         return np.fromiter(series.to_list(), dtype=object, count=len(self))
 
-    def column_at(self, j: int) -> NDArray[Any]:
-        """The values of the j-th `column`; of a few rows of a pandas frame all are read at once."""
-        if not self.is_pandas or len(self) > FEW:
-            return np.asarray(self.native[:, j]) if self.is_array else self.column(self.names[j])
-        dtype = self.dtypes[j]
-        if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
-            return self._cells[:, j].astype(dtype)
-        return self._cells[:, j] if dtype in ("str", object) else self.column(self.names[j])
-
     @cached_property
-    def _cells(self) -> NDArray[Any]:
-        """All cells of a pandas frame of a few rows."""
-        return np.asarray(self.native.to_numpy(dtype=object))
+    def _positions(self) -> dict[Hashable, int]:
+        return {name: j for j, name in enumerate(self.names)}
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
         """Name → value of one row, as Python has it."""
         matrix = self.native if self.is_array else self.float_matrix
-        columns: Sequence[Hashable] = self.names
         if matrix is not None:
             cells = matrix[i].tolist()
-            if tuple(names) == self.names and matrix.dtype.kind == "f":
-                return dict(zip(names, cells, strict=True))
-        elif not self.is_pandas:
-            cells = self.take(slice(i, i + 1)).frame.rows()[0]
-        elif len(names) < ONE_BY_ONE:
-            cells, columns = [self.native[name].array[i] for name in names], names
-        elif len(self) <= FEW:
-            cells = self._cells[i].tolist()
-        else:
+        elif self.is_pandas:
             cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
-        row = dict(zip(columns, cells, strict=True))
+        else:
+            cells = self.take(slice(i, i + 1)).frame.rows()[0]
+        row = dict(zip(self.names, cells, strict=True))
         return {n: v.item() if isinstance(v := row[n], np.generic) else v for n in names}
-
-    def distinct(self, name: Hashable) -> tuple[IntArray, NDArray[Any]] | None:
-        """Which of the distinct values of a column each cell holds, and these values.
-
-        None where pandas is no quicker at that than Python: columns of objects, and other frames.
-        """
-        if not self.is_pandas or len(self) <= FEW:
-            return None
-        import pandas as pd
-
-        series = self.native[name]
-        is_plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
-        if not (is_plain or isinstance(series.dtype, pd.StringDtype | pd.CategoricalDtype)):
-            return None
-        index, values = series.factorize(use_na_sentinel=False)
-        return index, np.fromiter(values.tolist(), dtype=object, count=len(values))
 
     def foreign(self, name: Hashable) -> str:
         """The end of a sentence on a cell, if a column's dtype holds neither numbers nor text.
@@ -203,7 +160,7 @@ class Table:
         if tuple(names) == self.names:
             return self
         if self.is_array:
-            native = self.native[:, [self.names.index(name) for name in names]]
+            native = self.native[:, [self._positions[name] for name in names]]
         elif self.is_pandas:
             native = self.native[list(names)]
         else:
@@ -219,7 +176,7 @@ class Table:
         else:  # narwhals takes NumPy's whole numbers for names
             positions = slice(*rows.indices(len(self))) if isinstance(rows, slice) else rows
             native = self.frame[positions].to_native()
-        return Table(native, self.names, None if self.is_array else self.dtypes, self.labels)
+        return Table(native, self.names, self.labels)
 
     @cached_property
     def float_dtype(self) -> np.dtype[Any] | None:
@@ -290,7 +247,7 @@ class Table:
         if self.is_array:
             return Table(self.native, tuple(names))
         native = self.native.set_axis(list(names), axis=1)
-        return Table(native, tuple(names), self.known_dtypes, self.native.columns)
+        return Table(native, tuple(names), self.native.columns)
 
     def as_it_came(self, answers: Table) -> Any:
         """The native frame of rows of this table, under the names that this one came with."""
@@ -317,7 +274,7 @@ class Table:
             made = type(native)(matrix, index=index, columns=native.columns, copy=False)
         else:
             made = self._made({str(name): matrix[:, j] for j, name in enumerate(self.names)})
-        return Table(made, self.names, None if self.is_array else self.dtypes)
+        return Table(made, self.names)
 
     def _followed_by(self, other: Table) -> Table | None:
         """The rows of both; None unless one frame can hold them in the dtypes that they have."""
@@ -344,17 +301,11 @@ class Table:
             needed = [fitting_dtype(array.dtype, values) for _, values in cells.values()]
             out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
             for name, (at, values) in cells.items():
-                j = self.names.index(name)
+                j = self._positions[name]
                 ints = array.dtype.kind == "O" and holds_ints(array[:, j])
                 out[at, j] = as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
         taken = self.take(rows)
-        if self.is_pandas:
-            out, dtypes = taken.native.copy(deep=False), list(self.dtypes)
-            for name in cells:
-                out[name] = column = written(out[name], *cells[name])
-                dtypes[self.names.index(name)] = column.dtype
-            return Table(out, self.names, dtypes)
         changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]
         return Table(taken.frame.with_columns(*changed).to_native(), self.names)
 

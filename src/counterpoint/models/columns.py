@@ -55,59 +55,32 @@ class Fill:
 class Columns:
     """The columns at one stage of a pipeline, as functions of the encoded features.
 
-    Parameters
-    ----------
-    features
-        The raw features, d encoded columns wide.
-    matrix, offset
-        (m, d) sparse and (m,): column j is ``matrix[j] · encoded + offset[j]``, unless it is in
-        ``lookups``. The outputs of ``curves`` follow the encoded columns: d is `width`.
-    sizes
-        The sizes of the terms of ``matrix`` and ``offset``, step by step.
-    lookups
-        Position → `Lookup`.
-    names
-        The columns' names where they are still the raw ones; None once they are positions only.
-    where
-        The path of the step that is being read, as ``preprocess__num__scale``.
-    steps
-        One line for each step that was read.
-    fixed
-        Whether the user described the features, so that a reader must not change them.
-    barred
-        Feature position → values that must not be added to its categories (an encoder would stop
-        at them).
-    gaps
-        (m,): the feature whose missing cells the column still has, −1 for none. Only a column that
-        is passed on untouched has any; who else takes it says what becomes of them, in ``fills``.
-    fills
-        Feature position → what the steps so far made of its missing cells.
-    curves
-        (encoded column, functions of it) for each step that bends a number; of a family's own kind.
-    lift
-        The family's form of a form over all columns and of the curves.
-    straight
-        Whether steps that bend a column are refused: who asks takes affine functions alone.
-    computed
-        Position → how the pipeline computes a column from one number, see `AffineMap.computed`.
+    Column j is ``matrix[j] · encoded + offset[j]``, unless it is in ``lookups``. The outputs of
+    ``curves`` follow the encoded columns, d in all.
     """
 
     features: Features
+    # (m, d) sparse, (m,), and the sizes of their terms, step by step
     matrix: Any
     offset: FloatArray
     sizes: Magnitude
     lookups: Mapping[int, Lookup]
-    names: tuple[Hashable, ...] | None = None
-    where: str = ""
-    steps: tuple[str, ...] = ()
-    fixed: bool = True
+    names: tuple[Hashable, ...] | None = None  # where they are still the raw ones
+    where: str = ""  # the path of the step that is being read, as preprocess__num__scale
+    steps: tuple[str, ...] = ()  # a line for each step that was read
+    fixed: bool = True  # whether the user described the features, which readers must not change
+    # feature → values that must not join its categories: an encoder would stop at them
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
+    # (m,) the feature whose missing cells the column still has, -1 for none; only a column that is
+    # passed on untouched has any: who else takes it says in ``fills`` what becomes of them
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)
+    fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)  # by feature
+    # (encoded column, functions of it) for each step that bends a number, of a family's own kind;
+    # and the family's form of a form over all columns and of these
     curves: Curves = ()
-    straight: bool = False
+    straight: bool = False  # whether steps that bend a column are refused
     lift: Callable[..., Form] | None = None
-    computed: Mapping[int, Operations] = field(default_factory=dict)
+    computed: Mapping[int, Operations] = field(default_factory=dict)  # see `AffineMap.computed`
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:

@@ -95,20 +95,7 @@ class Magnitude:
 
     def largest(self, x: FloatArray) -> FloatArray:
         """Return the largest size (n,) of all outputs at points (n, d)."""
-        tallest = self._tallest
-        if tallest is None:
-            return np.asarray(self(x).max(axis=1))
-        return np.asarray(np.abs(x) @ tallest[0] + tallest[1])
-
-    @cached_property
-    def _tallest(self) -> tuple[FloatArray, float] | None:
-        """The output that is nowhere less than any other, if there is one."""
-        best = int(np.argmax(self.offset))
-        if self.lengths is not None or sparse.issparse(self.matrix):
-            return None
-        if (self.matrix > self.matrix[best]).any():
-            return None
-        return np.ascontiguousarray(self.matrix[best]), float(self.offset[best])
+        return np.asarray(self(x).max(axis=1))
 
     def through(self, before: AffineMap) -> Magnitude:
         """Return the sizes for inputs that pass ``before`` first."""

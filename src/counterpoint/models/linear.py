@@ -127,32 +127,16 @@ class LinearScores(AffineForm):
     """Scores A x + b whose largest entry is the prediction.
 
     A binary model is the pair of scores (0, z) with z its ``decision_function``.
-
-    Parameters
-    ----------
-    classes
-        (k,) labels.
-    link
-        How scores become probabilities.
-    no_probabilities
-        Why there are none, for the message, if ``link`` is ``Link.NONE``.
-    threshold
-        A shift of the last score's decision against its probability, in score units: a binary
-        model predicts its second class where z > threshold (>= with ``last_of_ties``). 0 for an
-        ordinary model.
-    last_of_ties
-        Whether the last of several largest scores wins, and not the first.
-    calibration
-        What turns the score of a binary model into the probability of its second class, for
-        ``Link.CALIBRATED``.
     """
 
-    classes: NDArray[Any]
+    classes: NDArray[Any]  # (k,) labels
     link: Link = Link.NONE
-    no_probabilities: str = "the model has no probabilities"
+    no_probabilities: str = "the model has no probabilities"  # why, for messages
+    # a shift of the last score's decision against its probability, in score units: a binary model
+    # predicts its second class where z > threshold (>= with ``last_of_ties``)
     threshold: float = 0.0
-    last_of_ties: bool = False
-    calibration: Calibration | None = None
+    last_of_ties: bool = False  # whether the last of several largest scores wins, and not the first
+    calibration: Calibration | None = None  # of the score, for ``Link.CALIBRATED``
 
     __getstate__ = fields_only
 
@@ -263,17 +247,8 @@ class LinearScores(AffineForm):
 
     def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
         """Return the rows and offsets of the other classes' scores minus the score of class k."""
-
-        def make() -> tuple[FloatArray, FloatArray]:
-            rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
-            return rows, np.delete(self.offset, k) - self.offset[k]
-
-        return self._differences.made(k, make)
-
-    @cached_property
-    def _differences(self) -> Memo[int, tuple[FloatArray, FloatArray]]:
-        """What `_against` returns of the last two labels: a copy of all scores takes memory."""
-        return Memo(2)
+        rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
+        return rows, np.delete(self.offset, k) - self.offset[k]
 
     def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
         """Return the log-odds (n,) of the label, less those required."""
@@ -299,13 +274,7 @@ class LinearScores(AffineForm):
 @final
 @dataclass(frozen=True, eq=False)
 class LinearRegressor(AffineForm):
-    """A linear predictor A x + b of one row, or its exponential.
-
-    Parameters
-    ----------
-    exponential
-        Whether the prediction is the exponential of the predictor.
-    """
+    """A linear predictor A x + b of one row, or its exponential."""
 
     exponential: bool = False
     has_values: ClassVar[bool] = True  # type: ignore[misc]

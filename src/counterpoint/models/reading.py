@@ -42,39 +42,20 @@ Found = TypeVar("Found")
 @final
 @dataclass(frozen=True, eq=False)
 class ReadModel:
-    """A fitted model and what was read of it: a form over the encoded raw features.
+    """A fitted model and what was read of it: a form over the encoded raw features."""
 
-    Parameters
-    ----------
-    model
-        The model; its ``predict`` decides what is valid.
-    form
-        The model, over the encoded columns of ``features``.
-    features
-        The raw columns that the model takes, in its order.
-    named
-        Whether the model was fitted on column names, so that ``predict`` takes frames.
-    steps
-        One line for each step: what was read as what.
-    fills
-        Name → what the pipeline puts where the column is missing, if the model sees nothing else
-        of a missing cell: such a cell counts as this value.
-    unfilled
-        Name → why a missing cell counts as no value, as the end of a sentence; for other columns
-        whose missing cells the pipeline treats in some way.
-    eps
-        The distance from 1 to the next number in the narrowest dtype in which the model holds any.
-    """
-
-    model: Any
-    form: Form
-    features: Features
-    named: bool
-    steps: tuple[str, ...]
+    model: Any  # its ``predict`` decides what is valid
+    form: Form  # over the encoded columns of the features
+    features: Features  # the raw columns that the model takes, in its order
+    named: bool  # whether it was fitted on column names, so that ``predict`` takes frames
+    steps: tuple[str, ...]  # a line for each step: what was read as what
+    # name → the value that a missing cell counts as: the pipeline puts it there, and the model sees
+    # nothing else of the cell
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
+    # name → why a missing cell counts as no value, as the end of a sentence; for other columns
+    # whose missing cells the pipeline treats in some way
     unfilled: Mapping[Hashable, str] = field(default_factory=dict)
-
-    eps: float = EPS
+    eps: float = EPS  # from 1 to the next number in the narrowest dtype in which the model has any
 
     def overflows(self, x: FloatArray, eps: float) -> BoolArray:
         """Return where (n,) terms of the scores are too large for the model, which may refuse them.
@@ -246,15 +227,8 @@ class ReadModel:
 def see_through(model: Any, features: Features | None, *, fixed: bool) -> ReadModel:
     """Read a fitted model with all its preprocessing.
 
-    Parameters
-    ----------
-    model
-        A fitted scikit-learn estimator, pipeline or search.
-    features
-        The raw columns, from data or from the user; None to derive them from the model.
-    fixed
-        Whether ``features`` must not be adapted to the model: numbers that the model encodes as
-        categories are then an error.
+    The features are from data or from the user, None to derive them from the model. If they are
+    ``fixed``, numbers that the model encodes as categories are an error.
     """
     families()
     if isinstance(model, type):

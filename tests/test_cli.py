@@ -35,7 +35,7 @@ from counterpoint.cli import COMMANDS, EXAMPLES, app, main
 from counterpoint.cli.answers import plain
 from counterpoint.cli.files import with_formulas
 from counterpoint.cli.model_files import Trust
-from counterpoint.cli.options import Effort, sections_of
+from counterpoint.cli.options import SearchEffort, sections_of
 from counterpoint.cli.question import Question, Source, Wish
 from counterpoint.privacy import PrivateSVC
 from counterpoint.records.record import canonical, digest
@@ -176,7 +176,7 @@ def test_the_example_of_a_command_can_be_called(name: str):
     assert EXAMPLES[name] in " ".join(run(name, "--help").stdout.split())
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, Effort, Question, Source, Trust, Wish])
+@pytest.mark.parametrize("command", [*COMMANDS, SearchEffort, Question, Source, Trust, Wish])
 def test_docstrings_tell_of_all_options_and_of_no_others(command: Any):
     _, sections = sections_of(command)
     sections.pop("Examples", None)

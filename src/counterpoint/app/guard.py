@@ -128,15 +128,16 @@ class Guard:
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
             return refusal(400, "The header Content-Length is not a number.", path)
-        body, received, more = bytearray(), int(length) if int(length) > most else 0, True
+        body, is_whole = bytearray(), False
+        received = int(length) if int(length) > most else 0
         with anyio.move_on_after(self.seconds) as patience:
-            while more and received <= most:
+            while not is_whole and received <= most:
                 message = await receive()
                 chunk = message.get("body", b"")
                 received += len(chunk)
                 if received <= self.size:
                     body += chunk
-                more = message.get("more_body", False)
+                is_whole = not message.get("more_body")
         if patience.cancelled_caught:
             sentence = f"The request did not arrive within {self.seconds:g} seconds."
             return refusal(408, sentence, path)

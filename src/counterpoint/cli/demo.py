@@ -48,18 +48,18 @@ def demo(save: Path | None = None) -> None:
     _facts(out, {word: [meaning] for word, meaning in WORDS.items() if word in used})
     if save is not None:
         loans.save(save)
-        told = (
+        ending = (
             "Saved model.skops, train.csv, rows.csv and policy.toml. Go on with\n"
             f"  cd {save}\n  {EXPLAIN}\n  {SERVE}"
         )
     else:
-        told = (
+        ending = (
             "The loans are counterpoint.datasets.load_german_credit(); its DESCR says what each\n"
             "column means, and which names and codes are known to be wrong.\n"
             "\nOn a page of its own you can try your what-ifs of this model; in a checkout:\n"
             f"  pip install '.[app]'\n  counterpoint demo --save desk && cd desk && {SERVE}"
         )
-    out.print(told, soft_wrap=True)
+    out.print(ending, soft_wrap=True)
 
 
 @final

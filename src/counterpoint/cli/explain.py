@@ -14,7 +14,7 @@ import typer
 import counterpoint as cp
 from counterpoint.cli.answers import CHEAPEST, Listing, console, plain, show_answer, show_total
 from counterpoint.cli.files import check_out, write
-from counterpoint.cli.options import Count, Effort, NotNegative, Salt, as_options
+from counterpoint.cli.options import Count, NotNegative, Salt, SearchEffort, as_options
 from counterpoint.cli.question import Question, Source, Wish, labels_of
 
 __all__ = ["batch", "explain", "inspect"]
@@ -44,7 +44,7 @@ def inspect(source: Source) -> None:
 
 def explain(
     question: Question,
-    effort: Effort,
+    effort: SearchEffort,
     alternatives: int | None = None,
     differ: str = "features",
     optimality: str = "local",
@@ -149,7 +149,7 @@ def batch(
     source: Source,
     rows: str,
     out: str,
-    effort: Effort,
+    effort: SearchEffort,
     optimality: str = "local",
     workers: Count = 1,
     scheduler: str | None = None,

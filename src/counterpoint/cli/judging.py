@@ -12,7 +12,7 @@ import typer
 import counterpoint as cp
 from counterpoint.cli.files import check_out, read_rows, require_file, with_formulas, write
 from counterpoint.cli.model_files import Trust
-from counterpoint.cli.options import Effort, NotNegative, Salt
+from counterpoint.cli.options import NotNegative, Salt, SearchEffort
 from counterpoint.cli.question import Question
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["audit", "compare", "recheck"]
 
 def audit(
     question: Question,
-    effort: Effort,
+    effort: SearchEffort,
     by: str | None = None,
     protected: list[str] | None = None,
     confidence: float = 0.95,

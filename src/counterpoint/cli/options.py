@@ -12,7 +12,15 @@ from typing import Annotated, Any, final, get_args, get_origin
 
 import typer
 
-__all__ = ["Count", "Effort", "NotNegative", "Salt", "as_options", "sections_of", "with_options"]
+__all__ = [
+    "Count",
+    "NotNegative",
+    "Salt",
+    "SearchEffort",
+    "as_options",
+    "sections_of",
+    "with_options",
+]
 
 Count = Annotated[int, typer.Option(min=1)]
 NotNegative = Annotated[int, typer.Option(min=0)]
@@ -21,7 +29,7 @@ Salt = Annotated[str | None, typer.Option(envvar="COUNTERPOINT_SALT")]
 
 @final
 @dataclass(frozen=True)
-class Effort:
+class SearchEffort:
     """How long an answer is searched for.
 
     Parameters

@@ -67,8 +67,8 @@ def serve(
     token = None
     if host not in LOOPBACK:
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
-    shown = None if people is None else read_rows(people)
-    app = make_app(model, train, problem, people=shown, token=token, **limits)
+    offered = None if people is None else read_rows(people)
+    app = make_app(model, train, problem, people=offered, token=token, **limits)
     import uvicorn
 
     from counterpoint.app.connections import MOST_IDLE, Connection

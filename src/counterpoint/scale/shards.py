@@ -285,24 +285,24 @@ def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    statuses, costs, records, done, found = Counter[str](), Counter[str](), list[str](), 0, 0
+    rows = Counter(done=0, found=0)
+    statuses, costs, records = Counter[str](), Counter[str](), list[str]()
     schema = _answers(job, fragment, no_rows(job.schema), 0)[0].schema
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     options: dict[str, Any] = {"use_dictionary": texts, "write_page_checksum": True}
     with job.sink.open(path, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
         for block in _blocks(job, fragment):
-            answers, counterfactuals = _answers(job, fragment, block, done)
+            answers, counterfactuals = _answers(job, fragment, block, rows["done"])
             if job.records:
                 records.append(f"_records/{fragment.shard}-{len(records):05}.parquet")
                 _put_records(job, counterfactuals, records[-1])
             writer.write_batch(answers)
-            done += len(block)
-            found += int(counterfactuals.found.sum())
+            rows.update(done=len(block), found=int(counterfactuals.found.sum()))
             statuses.update(answers["cf_status"].to_pylist())
             costs.update(_costs(counterfactuals))
         summary = {
-            "rows": done,
-            "found": found,
+            "rows": rows["done"],
+            "found": rows["found"],
             "records": records,
             "statuses": dict(statuses),
             "costs": dict(sorted(costs.items())),

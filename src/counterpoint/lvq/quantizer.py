@@ -174,7 +174,7 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         nearness = float(rows.weight @ nearest) or float(distances.mean()) or 1.0
         cost = self._cost(rows.scale**2, nearness)
         weights = self.regularization, self.anchor
-        return Training(rows, prototypes, owner, omega, matrix_of, cost, *weights)
+        return Training(rows, prototypes, owner, same, omega, matrix_of, cost, *weights)
 
     def _which(self, owner: IntArray) -> IntArray:
         """(P,) the matrix of each prototype, where there are several."""

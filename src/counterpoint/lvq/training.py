@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -255,16 +254,12 @@ class Training:
     rows: TrainingRows
     prototypes: FloatArray  # (P, d) to start from, class after class
     owner: IntArray  # (P,) the class of each
+    same: BoolArray  # (n, P): whether the prototype has the label of the row
     omega: FloatArray  # Ω to start from
     which: IntArray  # (P,) the matrix of each prototype, where there are several
     cost: TrainingCost
     regularization: float = 0.0  # the weight of the degeneracy of Ω
     anchor: float = 0.0  # that of ½ mean (p − start)², in units of the mean variance
-
-    @cached_property
-    def same(self) -> BoolArray:
-        """(n, P): whether the prototype has the label of the row."""
-        return np.asarray(self.rows.label[:, None] == self.owner)
 
     @property
     def first(self) -> FloatArray:

@@ -66,12 +66,7 @@ class NonConvexDuality(ABC):
 
     @abstractmethod
     def bound(
-        self,
-        cases: Batch,
-        multipliers: FloatArray,
-        cut: Cut,
-        at: FloatArray | None,
-        margin: FloatArray | None,
+        self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
         """(n,) lower bounds on the cost, with what everything convex adds up to.
 

@@ -328,7 +328,7 @@ class Program:
         if nonconvex is None or self._objective_terms:  # it bounds the cost, not other terms
             return bound
         nonconvex_multipliers = multipliers[:, len(self._normals) :]
-        return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at, None))
+        return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at))
 
     def refutes(self, cases: Batch, multipliers: FloatArray) -> BoolArray:
         """(n,): whether the multipliers prove that no point of the region exists (Farkas).

@@ -100,36 +100,23 @@ class SumDuality(NonConvexDuality):
         return Region(tuple(c.tightened(margin) for c in conditions))
 
     def bound(
-        self,
-        cases: Batch,
-        multipliers: FloatArray,
-        cut: Cut,
-        at: FloatArray | None,
-        margin: FloatArray | None,
+        self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
-        value, rounding, _ = self._value(cases, multipliers, cut, margin, priced=True)
+        value, rounding, _ = self._value(cases, multipliers, cut, priced=True)
         return np.maximum(np.where(np.isnan(value), 0.0, value - rounding), 0.0)
 
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        value, rounding, size = self._value(cases, multipliers, cut, None, priced=False)
+        value, rounding, size = self._value(cases, multipliers, cut, priced=False)
         with np.errstate(invalid="ignore"):
             return np.asarray(value > rounding + 1e-12 * size)
 
     def _value(
-        self,
-        cases: Batch,
-        multipliers: FloatArray,
-        cut: Cut,
-        margin: FloatArray | None,
-        *,
-        priced: bool,
+        self, cases: Batch, multipliers: FloatArray, cut: Cut, *, priced: bool
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(n,) the Lagrangian, by how much it may be too high, and the size of its terms."""
         program, zero = self.program, np.zeros(self.program.width)
         diagonal = program.duality.diagonal if priced else Diagonal(zero, zero)
         weights, offsets = self.rows.cut_weights(multipliers)
-        if margin is not None:
-            offsets = offsets - np.abs(weights) * self.rows.closed_in(margin)
         normal = cut.normal + weights @ self.linear
         terms = cut.weights @ cut.normals + np.abs(weights) @ np.abs(self.linear)
         sizes = Sizes(terms, None, cut.roundings + self.rows.size + 2)

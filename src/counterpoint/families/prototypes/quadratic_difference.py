@@ -413,12 +413,7 @@ class Curvature(NonConvexDuality):
         return np.where(diagonal > 0.0, diagonal, diagonal.max(initial=0.0) or 1.0)
 
     def bound(
-        self,
-        cases: Batch,
-        multipliers: FloatArray,
-        cut: Cut,
-        at: FloatArray | None,
-        margin: FloatArray | None = None,
+        self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
         """(n,) lower bounds on the price at every point of the region; 0 where there is none.
 
@@ -428,10 +423,6 @@ class Curvature(NonConvexDuality):
         absolute. About ``at`` the least is looked for.
         """
         out = np.zeros(len(cases.x))
-        if margin is not None:
-            weights = np.maximum(multipliers[:, : len(self.quadrics)], 0.0)
-            gained = np.einsum("ij,ij->i", weights, self.quadrics.closed_in(margin))
-            cut = cut._replace(offset=cut.offset - gained)
         cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form[None]
         rows, whole = self._weighed(cases, multipliers, cut, self.base, cost)
         if not len(rows):

@@ -148,24 +148,33 @@ class LocalSearch:
         It is the nearest point that meets the most demanding condition, NaN without one, if there
         are too many columns, or the relaxation is not solved.
         """
-        (nearest,), _, _ = self.owner.quadric.nearest(self.case)
-        if (self.case.low < self.case.high).sum() > RELAXED[self.effort.optimality]:
-            return nearest
+        (nearest,), (weights,), (is_empty,) = self.owner.quadric.nearest(self.case)
+        if is_empty:
+            multipliers = np.zeros(self.program.size)
+            first = self.program.size - self.owner.quadric.curvature.size
+            multipliers[first : first + len(weights)] = weights
+            self._learn(multipliers, refutes=True)
+        movable = (self.case.low < self.case.high).sum()
+        if self.is_empty or movable > RELAXED[self.effort.optimality]:
+            return np.asarray(nearest)
         is_known = np.isfinite(nearest).all()  # about as far away as the answer
         cost = (self.descents.encoded_cost(nearest, self.case) if is_known else 0.0) or 1.0
         size = cost if curvature_of(self.program).is_absolute else np.sqrt(cost)
         relaxation = relaxed(self.program, self.case, size, self.effort)
         if relaxation is None:
-            return nearest
+            return np.asarray(nearest)
         multipliers, point = relaxation
+        has_point = bool(np.isfinite(point).all())
+        self._learn(multipliers, refutes=not has_point)
+        return point if has_point else np.asarray(nearest)
+
+    def _learn(self, multipliers: FloatArray, *, refutes: bool) -> None:
+        """Keep multipliers that bound better, or prove that there is no point, if they are to."""
         bound = float(self.program.bound(self.case, multipliers[None])[0])
         if bound > self.bound:
             self.bound, self.multipliers = bound, multipliers
-        if np.isfinite(point).all():
-            return point
-        if self.program.refutes(self.case, multipliers[None])[0]:
+        if refutes and self.program.refutes(self.case, multipliers[None])[0]:
             self.multipliers, self.is_empty = multipliers, True
-        return nearest
 
     # Points
 

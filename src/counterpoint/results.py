@@ -79,9 +79,13 @@ class Counterfactual:
 
     def __getstate__(self) -> dict[str, Any]:
         """Of the batch, this row alone."""
+        return {**fields_only(self), "batch": self._alone, "position": 0}
+
+    @property
+    def _alone(self) -> Counterfactuals:
+        """The row and its answer in a batch of their own."""
         row = slice(self.position, self.position + 1)
-        alone = self.batch.part(row, self.batch.table.take(row))
-        return {**fields_only(self), "batch": alone, "position": 0}
+        return self.batch.part(row, self.batch.table.take(row))
 
     @cached_property
     def message(self) -> str:
@@ -146,9 +150,7 @@ class Counterfactual:
         from counterpoint.records.batches import to_batches
         from counterpoint.records.writing import to_json
 
-        row = slice(self.position, self.position + 1)
-        alone = self.batch.part(row, self.batch.table.take(row))
-        (record,) = to_json(to_batches(alone), salt)
+        (record,) = to_json(to_batches(self._alone), salt)
         return record
 
     def rounded(
@@ -159,9 +161,7 @@ class Counterfactual:
         steps: Mapping[Hashable, float] | None = None,
     ) -> Counterfactual:
         """The same answer in few digits, see `Counterfactuals.rounded`."""
-        row = slice(self.position, self.position + 1)
-        alone = self.batch.part(row, self.batch.table.take(row))
-        return alone.rounded(significant, decimals=decimals, steps=steps)[0]
+        return self._alone.rounded(significant, decimals=decimals, steps=steps)[0]
 
     def raise_for_status(self) -> None:
         """Raise `NoAnswer`, with the reason, unless there is an answer."""

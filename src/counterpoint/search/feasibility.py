@@ -209,7 +209,7 @@ class FeasibilityOracle:
 
         A proof says how much each feature by itself can take off what is missing. So it refutes
         most sets without a search, and each search of one of them leaves proofs for the others.
-        No column where there are too many sets.
+        No column where there are too many sets, or no multipliers that could prove anything.
         """
         blocks = np.zeros((len(self.features.blocks), self.features.width), dtype=bool)
         for row, block in zip(blocks, self.features.blocks, strict=True):
@@ -218,8 +218,10 @@ class FeasibilityOracle:
         free = must | np.any(blocks & (case.low < case.high), axis=1)
         blocks, must = blocks[free, :], must[free]
         count = min(count, len(blocks))
-        narrow = any(p.narrows or LogLoss in p.program.condition_types for p in pieces.listed)
-        if narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
+        programs = [piece.program for piece in pieces.listed]
+        is_silent = any(p.size == 0 or LogLoss in p.condition_types for p in programs)
+        is_narrow = any(piece.narrows for piece in pieces.listed)
+        if is_silent or is_narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
             yield np.zeros(self.features.width, dtype=bool)
         sets = np.array(list(combinations(range(len(blocks)), count)), dtype=np.intp)
         chosen = np.zeros((len(sets), len(blocks)))

@@ -147,7 +147,7 @@ class Robust(Target, VaryingMargin):
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[list[tuple[Target, IntArray]]]:
         """The best is the first guarantee, and then the second where no answer has the first."""
-        if not (self.selects and self.guarantee == "best"):
+        if self.guarantee != "best":
             yield [(self, np.arange(len(predicted)))]
             return
         yield [(replace(self, guarantee="selection"), np.arange(len(predicted)))]

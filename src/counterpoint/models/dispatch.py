@@ -132,12 +132,9 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
     Models that hold other models register here; every other model is `read`.
     """
-    kind = type(model)
-    reader = _named(finish, kind)
-    if reader is not None:
-        answer: tuple[Form, Columns] = reader(model, columns)
-        return answer
-    return finish_alone(model, columns)
+    reader = _named(finish, type(model)) or finish_alone
+    answer: tuple[Form, Columns] = reader(model, columns)
+    return answer
 
 
 def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
@@ -228,8 +225,7 @@ def has_reader(question: Any, kind: type) -> bool:
 
 def require_reader(kind: type) -> None:
     """Raise `UnsupportedModel` if there is no reader for a class of models."""
-    families()
-    if _reader(read, kind) is None and _reader(finish, kind) is None:
+    if not (has_reader(read, kind) or has_reader(finish, kind)):
         raise _refusal(kind)
 
 

@@ -73,9 +73,7 @@ class RowBatch:
         batch = replace(
             self,
             codes=self.codes[positions],
-            missing=self.missing[positions]
-            if self.missing.strides[0]
-            else self.missing[: len(rows)],
+            missing=self.missing[positions],
             index=self.index[positions],
             at=self.at[positions],
             weight=None if self.weight is None else self.weight[positions],
@@ -326,39 +324,34 @@ def _as_numbers(
 ) -> FloatArray:
     """(n,) numbers; NaN for what is missing, and for what is none, which is a problem of its row.
 
-    What is no number is found by halves, so that it alone takes time. In a ``foreign`` dtype
-    nothing is a number.
+    In a ``foreign`` dtype nothing is a number.
     """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
     import pandas as pd
 
     out, values = np.full(len(values), np.nan), values.astype(object)
-    unread = [np.flatnonzero(~pd.isna(values))]
-    while unread:
-        at = unread.pop()
-        if not foreign and all(map(_is_plain, values[at].tolist())):
-            try:
-                out[at] = values[at].astype(np.float64)
-            except (TypeError, ValueError, OverflowError):
-                pass
-            else:
-                continue
-        if not foreign and len(at) > 1:
-            unread += np.array_split(at, 2)
-            continue
-        for i in at.tolist():
+    for i in np.flatnonzero(~pd.isna(values)).tolist():
+        number = None if foreign else _number(values[i])
+        if number is None:
             text = f"column {name!r} holds {values[i]!r}{foreign}; expected a number."
             problems.setdefault(i, text)
+        else:
+            out[i] = number
     return out
 
 
-def _is_plain(value: object) -> bool:
-    """Return whether a cell is no text that Python alone reads as a number.
+def _number(value: Any) -> float | None:
+    """Return a cell as a number; None for other things, and for text that Python alone reads so.
 
     It does so with ``1_000`` and digits of other scripts; software that reads the answers does not.
     """
-    return not isinstance(value, str) or (value.isascii() and "_" not in value)
+    if isinstance(value, str) and (not value.isascii() or "_" in value):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:

@@ -378,15 +378,7 @@ def _infer(table: Table, name: Hashable) -> Feature:
     if values.dtype.kind == "O" and levels is None:
         values = _numbers_if_possible(values)
     if values.dtype.kind in "biuf":
-        whole = name in table.whole or values.dtype.kind in "iu"
-        item = _infer_numbers(name, values, whole=whole)
-        if (
-            isinstance(item, Continuous)
-            and not table.is_array
-            and _holds_whole(table, item, values)
-        ):
-            return Integer(name, observed=item.observed)
-        return item
+        return _infer_numbers(table, name, values)
     if values.dtype.kind not in "OUS":
         raise InvalidInput(
             f"Column {name!r} has dtype {values.dtype}; expected numbers, booleans, text or "
@@ -411,18 +403,6 @@ def _infer(table: Table, name: Hashable) -> Feature:
     return Categorical(name, categories, levels is not None and table.is_ordered(name), observed)
 
 
-def _holds_whole(table: Table, item: Continuous, values: NDArray[Any]) -> bool:
-    """Whether floats are whole numbers, `DISTINCT` ones or more: a missing value made them floats.
-
-    Numbers so large that their dtype has no fractions there say nothing.
-    """
-    eps = table.singles.get(table.names.index(item.name), EPS)
-    finite = values[np.isfinite(values)]
-    if np.abs(item.observed or 0.0).max() > 1.0 / eps or (finite != np.rint(finite)).any():
-        return False
-    return len(np.unique(finite)) >= DISTINCT
-
-
 def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
     """An object column that holds only numbers, as numbers; otherwise as it came."""
     present = [value for value in values.tolist() if not is_missing(value)]
@@ -436,14 +416,24 @@ def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _infer_numbers(name: Hashable, values: NDArray[Any], *, whole: bool) -> Feature:
+def _infer_numbers(table: Table, name: Hashable, values: NDArray[Any]) -> Feature:
+    """The kind of a column of numbers or booleans.
+
+    Floats of a frame that are whole, `DISTINCT` ones or more, are whole numbers: a missing value
+    made them floats. Numbers so large that their dtype has no fractions there say nothing.
+    """
     if values.dtype.kind == "b":
         return Categorical(name, (False, True), observed=tuple(np.unique(values).tolist()))
     finite = values[np.isfinite(values)]
     if not len(finite):
         raise InvalidInput(f"Column {name!r} has no finite value; drop it or fill it in.")
     observed = (float(finite.min()), float(finite.max()))
+    whole = name in table.whole or values.dtype.kind in "iu"
     if observed == (0.0, 1.0) and bool(np.isin(finite, (0, 1)).all()):
         pair = (0, 1) if whole else (0.0, 1.0)
         return Categorical(name, pair, ordered=True, observed=pair)
+    if not whole and not table.is_array:
+        eps = table.singles.get(table.names.index(name), EPS)
+        exact = np.abs(observed).max() <= 1.0 / eps and (finite == np.rint(finite)).all()
+        whole = bool(exact) and len(np.unique(finite)) >= DISTINCT
     return Integer(name, observed=observed) if whole else Continuous(name, observed=observed)

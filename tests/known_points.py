@@ -271,11 +271,9 @@ class Known:
         points, owner = points[inside].reset_index(drop=True), owner[inside]
         before = question.rows.iloc[owner].reset_index(drop=True)
         accepted = np.ones(len(points), dtype=bool)
-        # Where rounding to single precision decides a tie, nothing is known.
+        # Where single precision decides a tie by how a scaler rounds, nothing is known.
         for dtypes in (question.X.dtypes, question.in_double) if len(points) else ():
-            accepted &= question.accepts(
-                points.astype(dtypes), before, short=-1e-6 * question.is_rough
-            )
+            accepted &= question.accepts(points.astype(dtypes), before, short=0.0)
         points, owner = points[accepted].reset_index(drop=True), owner[accepted]
         x = {name: values[owner] for name, values in self.rows.items()}
         y = as_columns(question, points)

@@ -207,3 +207,20 @@ def test_records_of_a_tradeoff_in_single_precision_check_again(cost: str):
         20, "linear", "missing", cost, "free", "trade-off", dtype="float32", reach="extrapolate"
     )
     assert not [*wrong(cell)]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        Cell(3, "bins", "missing", "by MAD", "immutable", "interval", "mixed", "within"),
+        Cell(4, "bins", "continuous", "weights", "linear relation", "margin", "float32", "within"),
+        Cell(2, "bins", "missing", "by MAD", "forbidden", "margin", "mixed", "extrapolate"),
+    ],
+    ids=lambda cell: cell.target + " " + cell.constraint,
+)
+def test_a_bound_holds_for_points_that_just_meet_the_target(cell: Cell):
+    """An answer leads by what rounding may take; a cheaper point that does not is one all the same.
+
+    What a search reports of points that lead was taken for what is true of all.
+    """
+    assert not [*wrong(cell)]

@@ -482,7 +482,7 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
             incumbent.points, at = first.points, first.points if has_tangents(program) else None
             incumbent.piece[:] = 0
             trees = [] if first.proof is None else [first.proof]
-            evidence = Evidence(program, cases, first.multipliers, at, first.reported, trees)
+            evidence = Evidence(program, cases, first.multipliers, at, first.unverified, trees)
             incumbent.evidence = [evidence]
             return incumbent
     listed = _Listed(incumbent, pieces)
@@ -625,7 +625,7 @@ class _Listed:
         tighter = bound >= bounds[rows]
         near = None if at is None else at[tighter]
         evidence.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
-        evidence.reported[rows] = np.maximum(evidence.reported[rows], solution.reported)
+        evidence.reported[rows] = np.maximum(evidence.reported[rows], solution.unverified)
         if solution.proof is not None:
             evidence.proofs.append(solution.proof._replace(row=rows[solution.proof.row]))
         bounds[rows] = np.maximum(bounds[rows], np.maximum(bound, solution.reported))

@@ -128,6 +128,18 @@ class Solution:
         self.outcomes[rows], self.reported[rows] = other.outcomes, other.reported
 
     @property
+    def unverified(self) -> FloatArray:
+        """(n,) the bounds that are `reported`, 0 for rows with a proof, which says itself how much.
+
+        A search looks for points that lead by a safety margin, so it may report more than is true
+        of points without one, such as those at a tie; its proof is checked without the margin.
+        """
+        out = np.array(self.reported)
+        if self.proof is not None:
+            out[self.proof.row] = 0.0
+        return out
+
+    @property
     def found(self) -> NDArray[np.bool_]:
         """(n,): whether there is a point."""
         return np.isfinite(self.points[:, 0]) if len(self.points) else np.zeros(0, dtype=bool)

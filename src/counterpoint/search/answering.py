@@ -159,11 +159,11 @@ def _answer(
             answer_search.propose()
             progress(len(answer_search.rows.index))
         if searches:
-            answers = _ask_about(rows, searches, predicted if foreseen else None)
+            codes, y, responses = _ask_about(rows, searches, predicted if foreseen else None)
             foreseen, end = False, 0
         for answer_search in searches:
             start, end = end, end + len(answer_search.positions)
-            answer_search.validate(*(values[start:end] for values in answers))
+            answer_search.validate(codes[start:end], y[start:end], responses[start:end])
             answer_search.settle(out)
             answered[answer_search.rows.at] = out.certificates.valid[answer_search.rows.index]
         progress = _ignore

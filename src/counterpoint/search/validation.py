@@ -285,7 +285,7 @@ class AnswerSearch:
         limited = solution.limited & (effort.seconds is not None)
         status, rows = judge(certificates, effort.gap, limited), self.rows.index
         out.put(rows, self.codes, status, certificates, solution.closed)
-        pieces = 1 if self.union.lazy is not None else len(self.union)
+        pieces = 1 if self.union.lazy is not None else len(self.union.regions)
         out.keep(rows, solution.bound_proofs, pieces)
 
     def _search_again(self) -> None:

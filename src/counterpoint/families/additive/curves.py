@@ -41,26 +41,14 @@ class Curve:
     Piece i holds ``starts[i] <= y < starts[i + 1]``, compared as float64 numbers. Where a model
     compares ``y <= edge``, the next piece starts at ``np.nextafter(edge, np.inf)``; where it
     compares in float32, a start is the float64 value of the first float32 number of its piece.
-
-    Parameters
-    ----------
-    starts
-        (m,) increasing; the first is −inf.
-    coefficients
-        (m, o, k): of polynomials of degree k − 1, at most 3.
-    centers
-        (m,) finite.
-    roundings
-        How many roundings the model's own φ is worth, relative to the sizes of its terms.
-    blurred
-        Whether y − center is off by roundings of y and of the center, and not by its own alone, as
-        behind a scaler.
     """
 
-    starts: FloatArray
-    coefficients: FloatArray
-    centers: FloatArray
-    roundings: int = 16
+    starts: FloatArray  # (m,) increasing; the first is −inf
+    coefficients: FloatArray  # (m, o, k): of polynomials of degree k − 1, at most 3
+    centers: FloatArray  # (m,) finite
+    roundings: int = 16  # those that the model's own φ is worth, relative to sizes of its terms
+    # whether y − center is off by roundings of y and of the center, and not by its own alone, as
+    # behind a scaler
     blurred: bool = False
 
     def __post_init__(self) -> None:

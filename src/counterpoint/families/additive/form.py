@@ -37,21 +37,11 @@ __all__ = ["Additive"]
 @final
 @dataclass(frozen=True, eq=False)
 class Additive(Form):
-    """A linear form over the columns and functions of single columns.
+    """A linear form over the columns and functions of single columns."""
 
-    Parameters
-    ----------
-    inner
-        The form over d columns and the outputs of the curves, in this order.
-    curves
-        (column, curve) for each curve; several may see one column.
-    otherwise
-        The same model in another form, for what is not searched for as a sum; None for none.
-    """
-
-    inner: Form
-    curves: tuple[tuple[int, Curve], ...]
-    otherwise: Form | None = None
+    inner: Form  # over d columns and the outputs of the curves, in this order
+    curves: tuple[tuple[int, Curve], ...]  # (column, curve); several may see one column
+    otherwise: Form | None = None  # the same model, for what is not searched for as a sum
 
     def __post_init__(self) -> None:
         if any(not 0 <= j < self.width for j, _ in self.curves):

@@ -296,25 +296,10 @@ def through_curves(
     of: Callable[[int], Curve],
     method: str = "transform",
 ) -> Columns:
-    """The columns after a step that works column by column: numbers by curves, others by running.
+    """Return the columns after a step's method that works column by column.
 
-    Parameters
-    ----------
-    step
-        A fitted transformer.
-    columns
-        Its input.
-    owner
-        (m',) which input each output is a function of.
-    of
-        What its outputs are of the numbers in an input, in their order.
-    method
-        The step's method that computes them.
-
-    Raises
-    ------
-    UnsupportedModel
-        If an input is a mix of numbers, or was bent before in a way that no curve can follow.
+    Categories are run through it. Numbers go by curves: ``owner`` (m',) is the input that each
+    output is a function of, and ``of`` says what the outputs of an input are, in their order.
     """
     numbers = numbers_in(columns)
     if not len(numbers):

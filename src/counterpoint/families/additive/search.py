@@ -198,27 +198,24 @@ def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArr
     total = terms.total + (multipliers * boxes.missing).sum(axis=1)
     room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
     limit = terms.numbers + np.maximum(room, 0.0)
-    # what a unit of a rise and of a fall takes
-    up, down = k.cost.absolute - terms.slope, k.cost.absolute + terms.slope
-    rise = np.where(up > STEEP * k.cost.absolute, limit / up, np.inf)
-    fall = np.where(down > STEEP * k.cost.absolute, -limit / down, -np.inf)
-    # beyond the end to which a column is pulled, where nothing else is allowed
-    rise = np.where((limit < 0.0) & (down < 0.0), limit / -down, rise)
-    fall = np.where((limit < 0.0) & (up < 0.0), limit / up, fall)
-    if k.cost.is_curved:
-        bend = np.where(k.nonlinear, k.cost.curvature, 1.0)
-        middle = terms.slope / (2.0 * bend)
-        reach = np.sqrt(np.maximum(limit / bend + middle * middle, 0.0))
-        rise = np.where(k.nonlinear, middle + reach, rise)
-        fall = np.where(k.nonlinear, middle - reach, fall)
-    rise, fall = rise * (1.0 + SPARE), fall * (1.0 + SPARE)
-    rise[:, k.levelled], fall[:, k.levelled] = np.inf, -np.inf  # these are not convex
-    if k.at_most is not None:  # no change is no part of what is counted
-        may = ~boxes.must[:, : len(k.numbers)]
-        rise = np.where(may, np.maximum(rise, 0.0), rise)
-        fall = np.where(may, np.minimum(fall, 0.0), fall)
-    high = np.where(k.whole, np.minimum(box.high, np.floor(rise + STEP_SLACK)), box.high)
-    low = np.where(k.whole, np.maximum(box.low, np.ceil(fall - STEP_SLACK)), box.low)
+    ends = []
+    for sign, end in ((1.0, box.high), (-1.0, -box.low)):  # how far it may rise, and fall
+        # what a unit takes, in this direction and the other
+        up, down = k.cost.absolute - sign * terms.slope, k.cost.absolute + sign * terms.slope
+        reach = np.where(up > STEEP * k.cost.absolute, limit / up, np.inf)
+        # beyond the end to which a column is pulled, where nothing else is allowed
+        reach = np.where((limit < 0.0) & (down < 0.0), limit / -down, reach)
+        if k.cost.is_curved:
+            bend = np.where(k.nonlinear, k.cost.curvature, 1.0)
+            middle = terms.slope / (2.0 * bend)
+            bent = sign * middle + np.sqrt(np.maximum(limit / bend + middle * middle, 0.0))
+            reach = np.where(k.nonlinear, bent, reach)
+        reach = reach * (1.0 + SPARE)
+        reach[:, k.levelled] = np.inf  # these are not convex
+        if k.at_most is not None:  # no change is no part of what is counted
+            reach = np.where(boxes.must[:, : len(k.numbers)], reach, np.maximum(reach, 0.0))
+        ends.append(np.where(k.whole, np.minimum(end, np.floor(reach + STEP_SLACK)), end))
+    high, low = ends[0], -ends[1]
     if not k.tables:
         return box._replace(low=low, high=high)
     fits = terms.options <= (terms.tables + room)[:, :, None]
@@ -350,11 +347,10 @@ def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray)
     every, groups = np.arange(len(t)), len(boxes.knapsack.options)
     mask = np.isfinite(boxes.boxes.option_cost[every, t])
     order = np.broadcast_to(np.arange(mask.shape[1], dtype=np.float64), mask.shape)
-    gain = sum(
-        nodes.multipliers[:, r, None]
-        * np.broadcast_to(gains, boxes.boxes.option_cost.shape)[every, t]
-        for r, gains in enumerate(map(boxes.gains_of, range(len(boxes.knapsack.gains))))
-    )
+    gain = np.zeros(mask.shape)
+    for r in range(len(boxes.knapsack.gains)):
+        gains = np.broadcast_to(boxes.gains_of(r), boxes.boxes.option_cost.shape)[every, t]
+        gain += nodes.multipliers[:, r, None] * gains
     gain = np.where((t >= groups)[:, None], order, gain)
     choice, used = nodes.points.choice[every, :, t], nodes.weights > 0.0
     chosen = gain[every[:, None], choice]

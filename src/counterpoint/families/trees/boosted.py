@@ -113,21 +113,18 @@ def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
         sets = (
             np.split(np.array(tree["categories"], dtype=np.float64), begins) if any(chosen) else []
         )
-        leaf, nodes = sides[0] < 0, np.arange(len(sides[0]))
+        leaf = sides[0] < 0
         cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
-        values = np.zeros((len(nodes), outputs))
+        values = np.zeros((len(leaf), outputs))
         values[:, 1 if outputs == 2 else output] = np.where(leaf, weight * cuts, 0.0)
         members.append(
-            Trees(
-                np.where(leaf, -1, tree["split_indices"]).astype(np.intp),
+            Trees.one(
+                tree["split_indices"],
                 from_float32(np.where(leaf, 0.0, cuts), strict=True),
-                np.where(leaf, nodes, sides[0]).astype(np.intp),
-                np.where(leaf, nodes, sides[1]).astype(np.intp),
+                sides,
                 values,
-                np.zeros(1, dtype=np.intp),
-                subset,
-                tuple(np.sort(values) for values in sets),
-                missing=np.array(tree["default_left"]).astype(bool) ^ chosen,
+                np.array(tree["default_left"]).astype(bool) ^ chosen,
+                (subset, tuple(np.sort(values) for values in sets)),
             )
         )
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
@@ -239,19 +236,15 @@ def _beyond_zero(threshold: float) -> float:
 
 def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
     nodes = [root]
-    sides: list[list[int]] = []
+    children: list[list[int]] = []
     for node in nodes:  # it grows
-        children = [node.get(side) for side in ("left_child", "right_child")]
-        sides.append([])
-        for child in filter(None, children):
-            sides[-1].append(len(nodes))
-            nodes.append(child)
+        below = [node[side] for side in ("left_child", "right_child") if node.get(side)]
+        children.append([*range(len(nodes), len(nodes) + 2)] if below else [-1, -1])
+        nodes += below
     count = len(nodes)
     inputs, subset = np.full((2, count), -1)
     cuts, values = np.zeros(count), np.zeros((count, outputs))
-    missing = np.zeros(count, dtype=bool)
-    sides_of = np.tile(np.arange(count), (2, 1))
-    sets: list[FloatArray] = []
+    missing, sets = np.zeros(count, dtype=bool), list[FloatArray]()
     for k, node in enumerate(nodes):
         if "leaf_value" in node:
             if "leaf_coeff" in node:
@@ -260,7 +253,7 @@ def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
             continue
         if node["missing_type"] == "Zero":
             raise _refusal(model, "takes zeros as missing. Fit it with zero_as_missing=False.")
-        inputs[k], sides_of[:, k] = node["split_feature"], sides[k]
+        inputs[k] = node["split_feature"]
         if node["decision_type"] == "==":
             subset[k] = len(sets)
             sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
@@ -268,6 +261,4 @@ def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
             cuts[k] = _beyond_zero(node["threshold"])
             # without missing values in training, they count as 0
             missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
-    root_at = np.zeros(1, dtype=np.intp)
-    below, above = sides_of
-    return Trees(inputs, cuts, below, above, values, root_at, subset, tuple(sets), missing)
+    return Trees.one(inputs, cuts, np.array(children).T, values, missing, (subset, tuple(sets)))

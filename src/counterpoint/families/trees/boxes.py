@@ -300,49 +300,43 @@ class RowCosts:
         nearest = cells, categories, numbers, groups
         return BoxCosts(boxes, base, *nearest, numbers_stay, groups_stay, changes_left)
 
-    def test_costs(self, costs: BoxCosts, tests: IntArray) -> tuple[FloatArray, BoolArray | None]:
-        """Return what t tests, in ascending order, cost n boxes above their least cost, (t, n).
+    def test_costs(self, costs: BoxCosts) -> tuple[FloatArray, BoolArray | None]:
+        """Return what all tests cost n boxes above their least cost, (tests + 1, n).
 
         The second array says whether a test changes one more of the features that count; it is None
         where they are not counted.
         """
-        grid, boxes = self.grid, costs.boxes
-        ends = np.searchsorted(tests, [len(grid.number), grid.pad])
-        n, m = tests[: ends[0]], tests[ends[0] : ends[1]] - len(grid.number)
-        f, g = grid.number[n], grid.of_set[m]
-        extra = np.zeros((len(tests), len(costs.base)))
+        grid, boxes, f, g = self.grid, costs.boxes, self.grid.number, self.grid.of_set
+        extra, count = np.zeros((grid.pad + 1, len(costs.base))), len(f)
         # what either asks for is asked for by the dearer one: costs rise on both sides of home
-        numbers = np.maximum(self.test_cost[n, None] - costs.numbers.T[f], 0.0)
-        misses = (self.first[n, None] > boxes.high.T[f]) | (self.final[n, None] < boxes.low.T[f])
+        numbers = np.maximum(self.test_cost[:, None] - costs.numbers.T[f], 0.0)
+        misses = (self.first[:, None] > boxes.high.T[f]) | (self.final[:, None] < boxes.low.T[f])
         numbers[misses] = np.inf
-        extra[: ends[0]] = numbers
-        if len(m):
-            which, members = np.nonzero(grid.sets[m])
-            begin = np.searchsorted(which, np.arange(len(m)))
-            options = np.where(boxes.among.T, self.category_low[:, None], np.inf)[members]
-            extra[ends[0] : ends[1]] = np.minimum.reduceat(options, begin) - costs.groups.T[g]
+        extra[:count] = numbers
+        which, members = np.nonzero(grid.sets)
+        begin = np.searchsorted(which, np.arange(len(g)))
+        options = np.where(boxes.among.T, self.category_low[:, None], np.inf)[members]
+        extra[count:-1] = np.minimum.reduceat(options, begin) - costs.groups.T[g]
         if costs.numbers_stay is None or costs.groups_stay is None:
             return extra, None
         changes = np.zeros(extra.shape, dtype=bool)
-        stay = (grid.first[n] <= self.cell[f]) & (self.cell[f] <= grid.last[n])
-        changes[: ends[0]] = costs.numbers_stay.T[f] & ~stay[:, None]
-        if len(m):
-            stay = np.logical_or.reduceat((boxes.among & self.current).T[members], begin)
-            changes[ends[0] : ends[1]] = costs.groups_stay.T[g] & ~stay
+        stay = (grid.first <= self.cell[f]) & (self.cell[f] <= grid.last)
+        changes[:count] = costs.numbers_stay.T[f] & ~stay[:, None]
+        stay = np.logical_or.reduceat((boxes.among & self.current).T[members], begin)
+        changes[count:-1] = costs.groups_stay.T[g] & ~stay
         return extra, changes
 
     def leaf_costs(
         self, costs: BoxCosts, leaf: IntArray, box: IntArray
     ) -> tuple[FloatArray, BoolArray | bool]:
         """Return the least costs (A,) of points in leaves and boxes, and which of them may be."""
-        extra, changes = self.test_costs(costs, np.arange(self.grid.pad + 1))
+        extra, changes = self.test_costs(costs)
         cost, count = np.zeros(len(leaf)), np.zeros(len(leaf), dtype=np.intp)
         for tests in self.grid.tests.T:
             at = tests[leaf] * len(costs.base) + box
             cost += extra.ravel()[at]
             if changes is not None:
                 count += changes.ravel()[at]
-        # the base is added last, as where proofs are checked: to the last digit they are the same
         cost += costs.base[box]
         return cost, costs.changes_left is None or count <= costs.changes_left[box]
 

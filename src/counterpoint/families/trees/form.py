@@ -55,43 +55,20 @@ class Order(Enum):
 @final
 @dataclass(frozen=True, eq=False)
 class TreeScores(Form):
-    """Sums over trees: the largest is the prediction, or the only one is it.
-
-    Parameters
-    ----------
-    trees
-        The trees, over their inputs.
-    base
-        (k,) what is added to the sums.
-    classes
-        (k,) labels; None for a regressor, which has one sum.
-    before
-        From encoded rows to the inputs; None if they are the same.
-    odds
-        How sums become probabilities.
-    inputs
-        How many inputs there are.
-    eps
-        The distance from 1 to the next number where the model adds up.
-    divisor
-        What sums are divided by.
-    order
-        How the model adds them up. That depends on its ``n_jobs``, and is no part of what it
-        decides, which records name by a fingerprint.
-    link_error
-        Sums of two classes that differ by less may have the same probability, by which the model
-        decides.
-    """
+    """Sums over trees: the largest is the prediction, or the only one is it."""
 
     trees: Trees
-    base: FloatArray
-    classes: NDArray[Any] | None
-    inputs: int
+    base: FloatArray  # (k,) what is added to the sums
+    classes: NDArray[Any] | None  # (k,) labels; None for a regressor, which has one sum
+    inputs: int  # how many inputs the trees have
     odds: Odds = Odds.NONE
-    before: AffineMap | None = None
-    eps: float = EPS
-    divisor: int = 1
+    before: AffineMap | None = None  # from encoded rows to the inputs; None if they are the same
+    eps: float = EPS  # the distance from 1 to the next number where the model adds up
+    divisor: int = 1  # what sums are divided by
+    # It depends on the model's ``n_jobs``, and is no part of what it decides, which records name by
+    # a fingerprint.
     order: Order = field(default=Order.OWN, compare=False)
+    # sums of two classes that differ by less may have the same probability, by which it decides
     link_error: float = 0.0
 
     def __post_init__(self) -> None:

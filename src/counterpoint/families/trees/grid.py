@@ -45,6 +45,34 @@ class Trees:
     missing: BoolArray | None = None  # (N,) whether missing values go left; None if none may be
 
     @classmethod
+    def one(
+        cls,
+        inputs: Any,
+        thresholds: Any,
+        children: Any,
+        values: FloatArray,
+        missing: BoolArray | None = None,
+        sets: tuple[Any, tuple[FloatArray, ...]] = (-1, ()),
+    ) -> Trees:
+        """Return one tree, of which the root comes first; its leaves have children (2, N) below 0.
+
+        The ``sets`` of categories are the number of each node, −1 for a threshold, and all of them.
+        """
+        leaf, nodes = children[0] < 0, np.arange(len(values))
+        below, above = np.where(leaf, nodes, children).astype(np.intp)
+        return cls(
+            np.where(leaf, -1, inputs).astype(np.intp),
+            np.where(leaf, 0.0, thresholds),
+            below,
+            above,
+            values,
+            np.zeros(1, dtype=np.intp),
+            np.where(leaf, -1, sets[0]),
+            sets[1],
+            missing,
+        )
+
+    @classmethod
     def joined(cls, members: list[Trees]) -> Trees:
         """Return the trees of all members."""
         if not members:
@@ -257,13 +285,7 @@ class Grid:
         gone: IntArray,
         divisor: int = 1,
     ) -> Grid:
-        """Return the grid of trees over encoded columns after a map, where some are missing.
-
-        Raises
-        ------
-        UnsupportedModel
-            If an input that is tested mixes several features.
-        """
+        """Return the grid of trees over encoded columns after a map, where some are missing."""
         columns, nodes = _read_nodes(trees, before, groups, width, gone)
         ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
         # A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
@@ -282,6 +304,7 @@ class Grid:
         inner_low, outer_low = (np.where(is_doubtful, cuts + d, after) for d in (below, -below))
 
         spans = [slice(a, b) for a, b in pairwise(ends.tolist())]
+        most = np.diff(starts).max(initial=1)
         tree, leaf, demands = _leaf_tests(trees, nodes, cell, np.diff(starts), spans)
         row, count, uniques, ids = np.concatenate([rows for rows, _ in demands]), 0, [], []
         for _, values in demands:
@@ -289,7 +312,7 @@ class Grid:
             uniques.append(unique)
             ids.append(count + index.ravel())
             count += len(unique)
-        (number, first, last), *subsets = uniques[0].T, *uniques[1:]
+        number, span, subsets = *np.divmod(uniques[0], most * most), uniques[1:]
         test = np.concatenate(ids)
         order, sizes = np.argsort(row, kind="stable"), np.bincount(row, minlength=len(leaf))
         place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -306,8 +329,7 @@ class Grid:
             cuts,
             below,
             number,
-            first,
-            last,
+            *np.divmod(span, most),
             block_diag(*subsets).astype(bool) if subsets else np.zeros((0, 0), dtype=bool),
             np.repeat(np.arange(len(groups)), [len(block) for block in subsets]),
             ends[:-1],
@@ -430,7 +452,10 @@ def _leaf_tests(
     high = np.minimum.reduceat(np.where(is_lower, end, cells[nodes.number[node[at]]] - 1), begin)
     reached[rows[low > high]] = False
     partial = (low > 0) | (high < cells[f] - 1)
-    tests = [(rows[partial], np.stack([f, low, high], axis=1)[partial])]
+    most = cells.max(initial=1)  # as one number: (number · most + first) · most + last
+    tests: list[tuple[IntArray, NDArray[Any]]] = [
+        (rows[partial], (f * most + low)[partial] * most + high[partial])
+    ]
     for g, span in enumerate(spans):
         at, begin, rows, _ = _by_leaf(
             np.flatnonzero(nodes.group[node] == g), row, nodes.group[node]
@@ -480,7 +505,8 @@ def _by_leaf(
     at: IntArray, row: IntArray, feature: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return some tests, leaf by leaf and feature by feature, where each pair begins, and both."""
-    at = at[np.lexsort((feature[at], row[at]))]
-    key = np.stack([row[at], feature[at]])
-    begin = np.flatnonzero((np.diff(key, axis=1, prepend=-1) != 0).any(axis=0))
-    return at, begin, *key[:, begin]
+    count = int(feature.max(initial=0)) + 1
+    key = row[at] * count + feature[at]
+    order = np.argsort(key, kind="stable")
+    begin = np.flatnonzero(np.diff(key[order], prepend=-1))
+    return at[order], begin, *np.divmod(key[order[begin]], count)

@@ -68,18 +68,9 @@ class _Leaves(NamedTuple):
 
 @final
 class LeafBound:
-    """Bounds of boxes for one row and one set of demands, of which an answer meets what it needs.
+    """Bounds of boxes for one row and one set of demands.
 
-    Parameters
-    ----------
-    row
-        The row, over a grid.
-    condition
-        The demands.
-    needs
-        (r,) by how much an answer has to meet each.
-    values
-        (r, L) what leaves add to each demand.
+    An answer meets these by what it ``needs`` (r,); leaves add ``values`` (r, L) to them.
     """
 
     def __init__(
@@ -104,7 +95,7 @@ class LeafBound:
         least = np.maximum(costs.base, [box.bound for box in boxes])
         bound = self._radii(near, least[near.which])
         nearest = near.values[:, place]
-        splits = self._splits(costs, near, nearest)
+        splits = self._splits(costs, near, nearest, bound)
         path = near.leaf[place]
         sums = self.values[:, path].sum(axis=2) + self.condition.shift[:, None]
         meets = (self.needs <= sums.T).all(axis=1)
@@ -182,20 +173,29 @@ class LeafBound:
         beyond = np.where(near.cost > low[near.box], near.cost, np.inf)
         return np.where(short, np.minimum.reduceat(beyond, begin), low)
 
-    def _splits(self, costs: BoxCosts, near: _Leaves, nearest: FloatArray) -> IntArray:
+    def _splits(
+        self, costs: BoxCosts, near: _Leaves, nearest: FloatArray, bound: FloatArray
+    ) -> IntArray:
         """Return the split (k, 3) of each box that most of the improving leaves ask for.
 
-        These are the best leaves for the demand that the ``nearest`` leaves, of values (r, k, T),
-        miss by most and that others improve.
+        These are the best leaves within its bound, or of all if none of those improves; for the
+        demand that the ``nearest`` leaves, of values (r, k, T), miss by most and that others meet
+        better. Leaves within the bound are what holds it down: without them first, deep forests
+        stay unproved.
         """
-        size, box = len(self.grid.tree), np.arange(nearest.shape[1])
-        best = self._top(near, np.ones(len(near.leaf), dtype=bool))
+        size, box = len(self.grid.tree), np.arange(len(bound))
         sums = nearest.sum(axis=2) + self.condition.shift[:, None]
+        within = near.cost <= bound[near.box]
+        improves: BoolArray = np.asarray((self._top(near, within) > nearest).any(axis=(0, 2)))
+        within |= ~improves[near.box]
+        best = self._top(near, within)
         demand = np.where((best > nearest).any(axis=2), sums, np.inf).argmin(axis=0)
         top = best[demand, box].ravel()
         gain = top - nearest[demand, box].ravel()
         improving = np.flatnonzero(gain > 0.0)
-        value = near.values[demand[near.box], np.arange(len(near.leaf))]
+        if not len(improving):
+            return np.zeros((len(bound), 3), dtype=np.intp)
+        value = np.where(within, near.values[demand[near.box], np.arange(len(within))], -np.inf)
         place = np.flatnonzero(value == top[near.box * size + self.grid.tree_of[near.leaf]])
         leaf = near.leaf[place[np.searchsorted(place, near.begin[improving])]]
         return self._votes(costs, near.which, improving // size, leaf, gain[improving])
@@ -240,16 +240,9 @@ class LeafBound:
 
 @final
 class Exchange:
-    """Moves of single features over the cells of one row.
+    """Moves of single features over the cells of one row, which lead to answers that it offers.
 
-    Parameters
-    ----------
-    leaf_bound
-        The row with its demands.
-    goal
-        (r,) what sums come to that meet the demands, unless by a tie that rounding hides.
-    offer
-        Keeps an answer if it is better than the best so far.
+    Sums that come to a ``goal`` (r,) meet the demands, unless by a tie that rounding hides.
     """
 
     def __init__(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy import sparse
 
 from counterpoint.errors import NoSolver
 from counterpoint.families.trees.boxes import CellBoxes, RowCosts
@@ -178,18 +177,11 @@ def _cheaper(
     rows: Sequence[RowCosts], boxes: CellBoxes, leaves: IntArray, bound: float
 ) -> BoolArray:
     """Return whether leaves meet boxes below a bound, (A, n), as each of some rows is charged."""
-    grid, near = rows[0].grid, np.ones((len(leaves), len(boxes.low)), dtype=bool)
-    tests = grid.tests[leaves]
-    tested = np.zeros(grid.pad + 1, dtype=bool)
-    tested[tests] = True
-    at, ends = (np.cumsum(tested) - 1)[tests].ravel(), np.arange(0, tests.size + 1, tests.shape[1])
+    n, near = len(boxes.low), np.ones((len(leaves), len(boxes.low)), dtype=bool)
+    pairs = np.repeat(leaves, n), np.tile(np.arange(n), len(leaves))
     for row in rows:
-        costs = row.costs(boxes)
-        extra, changes = row.test_costs(costs, np.flatnonzero(tested))
-        adds = sparse.csr_array((np.ones(tests.size), at, ends), (len(tests), len(extra)))
-        near &= adds @ extra + costs.base < bound
-        if changes is not None:
-            near &= adds @ changes <= costs.changes_left
+        cost, allowed = row.leaf_costs(row.costs(boxes), *pairs)
+        near &= ((cost < bound) & allowed).reshape(near.shape)
     return near
 
 

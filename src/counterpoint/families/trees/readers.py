@@ -61,19 +61,12 @@ def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
 def _tree(model: Any, *, missing: bool = True) -> Trees:
     """Return one fitted tree, with the values of its leaves; whether missing values may pass."""
     tree = fitted(model).tree_
-    count = tree.node_count
-    nodes = np.arange(count)
-    leaf = tree.children_left < 0
-    values = tree.value[:, 0, :].astype(np.float64)
-    return Trees(
-        np.where(leaf, -1, tree.feature).astype(np.intp),
-        from_float32(np.where(leaf, 0.0, tree.threshold)),
-        np.where(leaf, nodes, tree.children_left).astype(np.intp),
-        np.where(leaf, nodes, tree.children_right).astype(np.intp),
-        values,
-        np.zeros(1, dtype=np.intp),
-        np.full(count, -1, dtype=np.intp),
-        missing=tree.missing_go_to_left.astype(bool) if missing else None,
+    return Trees.one(
+        tree.feature,
+        from_float32(np.where(tree.children_left < 0, 0.0, tree.threshold)),
+        np.array([tree.children_left, tree.children_right]),
+        tree.value[:, 0, :].astype(np.float64),
+        tree.missing_go_to_left.astype(bool) if missing else None,
     )
 
 
@@ -162,25 +155,25 @@ def _(model: Any) -> Form:
 
 def _histogram_tree(predictor: Any, output: int, count: int) -> Trees:
     nodes = predictor.nodes
-    number, leaf = np.arange(len(nodes)), nodes["is_leaf"].astype(bool)
+    leaf, is_set = nodes["is_leaf"].astype(bool), nodes["is_categorical"].astype(bool)
     values = np.zeros((len(nodes), count))
     values[:, output] = np.where(leaf, nodes["value"], 0.0)
-    categories = ~leaf & nodes["is_categorical"].astype(bool)
     bits = np.unpackbits(
         np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4").view(np.uint8),
         axis=1,
         bitorder="little",
     )
-    return Trees(
-        np.where(leaf, -1, nodes["feature_idx"]).astype(np.intp),
-        np.where(leaf, 0.0, nodes["num_threshold"]),
-        np.where(leaf, number, nodes["left"]).astype(np.intp),
-        np.where(leaf, number, nodes["right"]).astype(np.intp),
+    sides = np.array([nodes["left"], nodes["right"]], dtype=np.intp)
+    return Trees.one(
+        nodes["feature_idx"],
+        nodes["num_threshold"],
+        np.where(leaf, -1, sides),
         values,
-        np.zeros(1, dtype=np.intp),
-        np.where(categories, nodes["bitset_idx"].astype(np.intp), -1),
-        tuple(np.flatnonzero(row).astype(np.float64) for row in bits),
         nodes["missing_go_to_left"].astype(bool),
+        (
+            np.where(is_set, nodes["bitset_idx"].astype(np.intp), -1),
+            tuple(np.flatnonzero(row).astype(np.float64) for row in bits),
+        ),
     )
 
 

@@ -9,7 +9,6 @@ as a tree that proves it, see `counterpoint.programs.proof`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -18,14 +17,12 @@ from typing import ClassVar, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
-from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
-from counterpoint.programs.conditions import INTEGRAL, Cone
-from counterpoint.programs.losses import LogLoss, LogSumExp
+from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
 from counterpoint.programs.proof import ProofTrees, node_size, pick
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
-from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
@@ -66,9 +63,7 @@ CLOSE = 1e-7
 class Branching(Solver):
     """Best-first branch and bound around a solver for the relaxations."""
 
-    accepts: ClassVar[frozenset[type]] = frozenset(
-        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp, *INTEGRAL}
-    )
+    accepts: ClassVar[frozenset[type]] = Clarabel.accepts.union(INTEGRAL)
     accuracy: ClassVar[float] = 1e-7
 
     @classmethod
@@ -79,7 +74,9 @@ class Branching(Solver):
     @cached_property
     def relaxations(self) -> tuple[Solver, ...]:
         """Solvers of the program without its integral conditions, in the order of preference."""
-        return tuple(_solvers(relaxed(self.program, *INTEGRAL)))
+        program = relaxed(self.program, *INTEGRAL)
+        solvers = Logistic, Daqp, Highs, Clarabel
+        return tuple(solver(program) for solver in solvers if solver.takes(program))
 
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
@@ -90,13 +87,6 @@ class Branching(Solver):
             if problem.is_proof(tree):
                 proofs.append(problem.proof(tree)._replace(row=np.array([i])))
         return replace(out, proof=ProofTrees.joined(proofs) if proofs else None)
-
-
-def _solvers(program: Program) -> Iterator[Solver]:
-    """Yield the solvers that take a program, in the order of preference."""
-    return (
-        solver(program) for solver in (Logistic, Daqp, Highs, Clarabel) if solver.takes(program)
-    )
 
 
 @final

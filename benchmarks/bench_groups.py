@@ -41,8 +41,8 @@ rows. Bold: neither is below those of the best of 55 runs.
 """
 NOTES = (
     """SGD and the difference of means keep the k largest changes of each pair, as the paper does;
-    changes of three groups then do not add up. Those of the others do, to rounding:
-    each pair changes at most k features, or k on average.""",
+    changes of three groups then do not add up. Those of the others do, to rounding, and are
+    polished: each pair changes at most k features, or k on average.""",
     """Where each pair may change one feature, and all triples are to add up, all pairs must change
     the same one. What is then lost against truncated changes is the price of consistency; three
     features for each pair of Housing still pay some of it. "From a reference" pays it otherwise:

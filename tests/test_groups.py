@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from dataclasses import replace
 from functools import cache
@@ -30,15 +31,17 @@ from counterpoint.groups import (
     Limits,
     Network,
     Translations,
+    estimators,
     from_anndata,
     represent,
     similarity,
     to_anndata,
 )
-from counterpoint.groups.fit_data import spread_of
+from counterpoint.groups.fit_data import polished, smoothed_rates, spread_of
 from counterpoint.groups.fitting import starred
 from counterpoint.groups.group_labels import stratified_folds
 from counterpoint.groups.path import Count, count_of
+from counterpoint.groups.problem import levels_of, moving
 from counterpoint.groups.reading import read_model, read_rows
 
 COUNTS: tuple[Count, ...] = get_args(Count)
@@ -650,6 +653,8 @@ def test_each_group_may_have_a_radius_of_its_own():
         assert (quality.correctness[i, j], quality.coverage[i, j]) == pytest.approx(rates)
     assert quality.unchanged[1, 0] < common.judge(X, y, some).unchanged[1, 0]
     assert "radii" in quality.summary()
+    polished_ = copy.copy(each).set_params(polish=True).sparse(2)
+    assert sum(each.scene_.rates(polished_)) >= sum(each.scene_.rates(each.sparse(2))) - 1e-9
 
 
 def test_moved_rows_are_assigned_by_the_nearest_mean_or_by_a_rule():
@@ -779,6 +784,62 @@ def test_few_features_do_on_held_out_rows_what_all_differences_do(
     assert ours.mean(ours.correctness) >= theirs.mean(theirs.correctness) - 0.1
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_polished_explanations_keep_to_k_and_limits_and_bring_more_rows_near(
+    case: tuple[GroupTranslations, Any, Any], count: Count
+):
+    model, _, _ = case
+    plain = model.sparse(2, count)
+    scene, task = model.scene_, model.task_
+    able = copy.copy(model).set_params(polish=True)
+    moved = able.sparse(2, count)
+    assert count_of(moved, count) <= 2
+    assert sum(scene.rates(moved)) >= sum(scene.rates(plain)) - 1e-9
+    reach = 1.5 * np.ptp(scene.means, axis=0)
+    assert (np.ptp(moved.offsets, axis=0) <= reach * (1.0 + 1e-12)).all()
+    start = model.path_.choose(4).offsets
+    ended, tied = polished(scene, task, start), start[:, None] == start[None]
+    assert (ended[:, None] == ended[None])[tied].all()
+
+
+def test_polishing_moves_rows_to_where_they_arrive():
+    """From less than half of the way there, within the bounds."""
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    X = np.concatenate([rows, rows + np.array([4.0, -3.0, 0.0])])
+    model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)
+    model.fit(X, np.repeat(["a", "b"], 30))
+    scene, task = model.scene_, model.task_
+    start = np.array([[0.0, 0.0, 0.0], [1.6, -1.2, 0.0]]) / scene.scale
+    assert moving(start).tolist() == [0, 1]
+    done = polished(scene, task, start)
+    assert (np.ptp(done, axis=0) <= task.fusion.reach * (1.0 + 1e-12)).all()
+    assert moving(done).tolist() == [0, 1]
+    before, after = (sum(scene.rates(scene.translations(D, 0.0))) for D in (start, done))
+    assert after > before + 0.1
+
+
+def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
+    model, _, _ = fitted("network")
+    scene, task = model.scene_, model.task_
+    D = model.path_.choose(4).offsets
+    columns = moving(D)
+    level = levels_of(D[:, columns])
+    aim = smoothed_rates(scene, scene.points, task, columns, level)
+    rng = np.random.default_rng(0)
+    levels = np.empty(int(level.max()) + 1)
+    levels[level] = D[:, columns]
+    levels += 0.01 * rng.normal(size=len(levels))
+    smooth, h = 0.5, 1e-7
+    value, slope = aim(levels, smooth, 0.3)
+    for _ in range(4):
+        way = rng.normal(size=len(levels))
+        change = (aim(levels + h * way, smooth, 0.3)[0] - aim(levels - h * way, smooth, 0.3)[0]) / (
+            2 * h
+        )
+        assert change == pytest.approx(float(slope @ way), rel=1e-3, abs=1e-5)
+    assert np.isfinite(value)
+
+
 @pytest.mark.parametrize("reference", [0, 2, 3])
 def test_stars_keep_the_costliest_changes_from_a_group(
     case: tuple[GroupTranslations, Any, Any], reference: int
@@ -836,3 +897,13 @@ def test_groups_that_do_not_differ_stay_where_they_are():
     model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)
     model.fit(np.concatenate([rows, rows]), np.repeat(["a", "b"], 30))
     assert not model.translations_.translation("a", "b").any()
+
+
+def test_nothing_is_polished_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3, polish=False)
+    model.fit(np.concatenate([rows, rows + np.array([1.0, 2.0, 0.0])]), np.repeat(["a", "b"], 30))
+    monkeypatch.setattr(estimators, "polished", None)
+    assert model.sparse(2).counts.max() <= 2
+    with pytest.raises(TypeError, match="not callable"):
+        model.set_params(polish=True).sparse(2)

@@ -52,7 +52,7 @@ class Published:
     def ours(self, indices: np.ndarray) -> GroupTranslations:
         """Ours on some rows; costs are 1 as in the paper."""
         costs = np.ones(self.X.shape[1])
-        model = GroupTranslations(self.network, radius=self.radius, costs=costs)
+        model = GroupTranslations(self.network, radius=self.radius, costs=costs, polish=True)
         return model.fit(*self.rows(indices))
 
     def means(self, indices: np.ndarray) -> DifferenceOfMeans:

@@ -36,7 +36,7 @@ stored.
 NOTE = """
 The paper's retrained encoders are not public. The stored explanations of modified data were found
 in other runs of SGD, and so are those without the copy: part of their difference is that of runs.
-Ours are exact fits.
+Ours are exact fits, without polish.
 """
 
 

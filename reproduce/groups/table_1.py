@@ -86,7 +86,7 @@ def run(seed: int, *, exact: bool) -> Run:
     X, causes = synthetic(np.random.default_rng(seed), exact=exact)
     space, groups = encoder(X, causes, seed)
     order = {number: np.array(groups) == number for number in range(4)}
-    ours = GroupTranslations(space, k=CAUSES, costs=np.ones(4)).fit(X, order)
+    ours = GroupTranslations(space, k=CAUSES, costs=np.ones(4), polish=True).fit(X, order)
     means = DifferenceOfMeans(space, costs=np.ones(4)).fit(X, order)
     qualities = (ours.judge(X, order), means.judge(X, order))
     rates = np.array([(q.correctness.mean(), q.coverage.mean()) for q in qualities])

@@ -249,26 +249,29 @@ class Points:
         radius: float | FloatArray,
         *,
         diagonal: bool = True,
+        times: Sequence[float] = (1.0,),
     ) -> tuple[FloatArray, FloatArray]:
-        """Return correctness and coverage (l, l) within a radius, or (l,) one for each group."""
+        """Return correctness and coverage (l, l) within a radius, or (l,) one for each group.
+
+        Of several multiples (``times``) of the radius, the means.
+        """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
         # With an affine map, a move from i to j is that from j to i taken back: with one radius for
         # all groups, coverage of j by i is then correctness from j to i.
         mirrored = self.space.second is None and np.ndim(radius) == 0
-        radii = np.broadcast_to(radius, (count,))
+        radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
             which = 2 if i == j else 1  # a row of the own group is nearest to itself
-            most = float(np.nextafter(radii[j], np.inf))  # trees exclude the bound itself
+            most = float(np.nextafter(radii[j].max(), np.inf))  # trees exclude the bound itself
             moved = self.arrived(translations, i, j)
-            near = _distances(self.near[j], moved, which, most) <= radii[j]
-            correctness[i, j] = near.mean()
+            distances = _distances(self.near[j], moved, which, most)
+            correctness[i, j] = (distances[:, None] <= radii[j]).mean()
             if not mirrored:
-                searchable = _searchable(moved)
-                near = _distances(searchable, self.group_values[j], which, most) <= radii[j]
-                coverage[i, j] = near.mean()
+                distances = _distances(_searchable(moved), self.group_values[j], which, most)
+                coverage[i, j] = (distances[:, None] <= radii[j]).mean()
         return correctness, correctness.T.copy() if mirrored else coverage
 
     def keys(self, extent: float) -> list[bytes]:

@@ -797,7 +797,7 @@ def test_polished_explanations_keep_to_k_and_limits_and_bring_more_rows_near(
     assert sum(scene.rates(moved)) >= sum(scene.rates(plain)) - 1e-9
     reach = 1.5 * np.ptp(scene.means, axis=0)
     assert (np.ptp(moved.offsets, axis=0) <= reach * (1.0 + 1e-12)).all()
-    start = model.path_.choose(4).offsets
+    start = model.path_.able(4)[0].offsets
     ended, tied = polished(scene, task, start), start[:, None] == start[None]
     assert (ended[:, None] == ended[None])[tied].all()
 
@@ -821,7 +821,7 @@ def test_polishing_moves_rows_to_where_they_arrive():
 def test_the_aim_of_polishing_has_the_gradient_of_finite_differences():
     model, _, _ = fitted("network")
     scene, task = model.scene_, model.task_
-    D = model.path_.choose(4).offsets
+    D = model.path_.able(4)[0].offsets
     columns = moving(D)
     level = levels_of(D[:, columns])
     aim = smoothed_rates(scene, scene.points, task, columns, level)

@@ -21,8 +21,6 @@ from counterpoint.rows.table import Table, repeated
 if TYPE_CHECKING:
     from counterpoint.search.query import Query
 
-__all__ = ["Alternatives", "alternatives_to"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,6 @@ from dataclasses import fields
 from threading import Lock
 from typing import Any, TypeVar, final
 
-__all__ = ["Memo", "fields_only"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

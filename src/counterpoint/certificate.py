@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Batch
 
-__all__ = [
-    "ON_EDGE",
-    "SURE",
-    "Certificate",
-    "Certificates",
-    "Claim",
-    "Comparison",
-    "Status",
-    "certify",
-    "judge",
-    "lower_bounds",
-    "relative_gap",
-    "said_of",
-]
-
 
 class Claim(Word):
     """The source of the lower bound that settles a row: closes the gap, or excludes every answer.

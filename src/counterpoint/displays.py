@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["AlternativesDisplay", "ChangesDisplay", "RegionsDisplay", "WaterfallDisplay"]
-
 MOST = 4
 """Changes of other features that a title lists."""
 WIDTH = 76

@@ -12,44 +12,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "EXPLAINER",
-    "BudgetError",
-    "CounterpointError",
-    "InvalidInput",
-    "InvalidSpec",
-    "MissingExtra",
-    "ModelError",
-    "ModelNotFitted",
-    "NoAnswer",
-    "NoSolver",
-    "OutOfRange",
-    "PrivacyLeakWarning",
-    "ReaderMismatch",
-    "SolverFailure",
-    "UnsupportedModel",
-    "all_of",
-    "among",
-    "by_name",
-    "check_flag",
-    "check_interval",
-    "check_name",
-    "check_number",
-    "check_numbers",
-    "check_one_label",
-    "check_parameters",
-    "floats",
-    "is_comparable",
-    "is_listed",
-    "is_number",
-    "listed",
-    "missing_extra",
-    "position_of",
-    "several",
-    "shown",
-    "some",
-]
-
 
 class CounterpointError(Exception):
     """Base of every error that counterpoint raises itself."""

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from counterpoint.results import Counterfactuals
     from counterpoint.search.query import Query
 
-__all__ = ["Explainer", "diversify", "explain", "trace"]
-
 
 @final
 class Explainer:

@@ -20,35 +20,6 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "AFTER",
-    "CLOSED",
-    "EPS",
-    "LARGEST",
-    "LEAST",
-    "LIBRARY",
-    "MISSING",
-    "SINGLE",
-    "STEP_SLACK",
-    "TINY",
-    "UNIT",
-    "VIOLATION",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "Sizes",
-    "Word",
-    "WordArray",
-    "as_slice",
-    "clock",
-    "depth",
-    "dots",
-    "first_float",
-    "gamma",
-    "relative",
-    "total",
-]
-
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from counterpoint.search.query import Query
 
-__all__ = ["Path", "checked_targets", "traced"]
-
 LABELS = ("label", "than")
 NUMBERS = ("weight", "at_least", "probability", "margin", "low", "high")
 """The fields of targets, in the order in which frames show them."""

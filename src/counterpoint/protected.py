@@ -15,8 +15,6 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from counterpoint.models.form import Form
 
-__all__ = ["Influence", "influence", "opposite", "protected_features", "targets_with_rows"]
-
 POINTS = 4096
 """Rows whose scores are asked for at once: enough to be quick, few enough to stay in the cache."""
 

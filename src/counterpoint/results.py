@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
 
-__all__ = ["Counterfactual", "Counterfactuals"]
-
-
 CELLS = 1 << 18
 """Cells that are compared at a time: few enough to stay in the cache."""
 REMARKS = 20

@@ -17,8 +17,6 @@ from counterpoint.problem.targets import as_target
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Survival", "survival"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

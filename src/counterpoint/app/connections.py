@@ -7,8 +7,6 @@ from typing import final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["MOST_IDLE", "Connection"]
-
 PATIENCE = 10.0  # seconds until the headers of the next request are complete
 MOST_IDLE = 64  # connections; a page opens six
 

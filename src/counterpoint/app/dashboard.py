@@ -19,8 +19,6 @@ from counterpoint.app.people import People
 from counterpoint.app.words import clipped
 from counterpoint.cli.answers import CERTIFICATE, as_json
 
-__all__ = ["Busy", "Cell", "Dashboard", "ExplainRequest"]
-
 
 def _cell(value: Any) -> Any:
     """Refuse a cell that JSON does not have: Python reads NaN and infinities."""

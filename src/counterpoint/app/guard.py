@@ -18,8 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from counterpoint.app.words import clipped
 
-__all__ = ["Guard", "refusal"]
-
 LOG = logging.getLogger("counterpoint.app")
 COOKIE = "counterpoint_token"
 OPEN = "/health"  # for probes, which have no token

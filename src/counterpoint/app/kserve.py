@@ -12,8 +12,6 @@ from pydantic import BaseModel, Field
 import counterpoint as cp
 from counterpoint.app.dashboard import Cell, Dashboard, ExplainRequest
 
-__all__ = ["kserve"]
-
 NAME, VERSION = "counterpoint", "1"
 OUTPUTS = ("status", "answer")
 Whole = Literal["UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64"]

@@ -13,8 +13,6 @@ import pandas as pd
 import counterpoint as cp
 from counterpoint.app.words import few, listing, number
 
-__all__ = ["SliderLimits", "cost_in_words", "rule_in_words", "weights_of"]
-
 STEPS = 100
 """About so many steps has a slider at most: they are told apart by a finger."""
 

@@ -18,8 +18,6 @@ from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import SliderLimits, cost_in_words, rule_in_words, weights_of
 from counterpoint.app.words import few, least, listing, number, percent, plain, readable
 
-__all__ = ["page"]
-
 DIGITS = 3
 """Significant digits of a number that is to change: nobody earns 41237.12."""
 FURTHER = "the cheapest change that differs enough from the plans before it"

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 import counterpoint as cp
 from counterpoint.app.words import plain
 
-__all__ = ["People"]
-
 SHOWN = 8
 """Matches of a search that are listed: as many as fit a phone."""
 CELLS = 6

@@ -14,8 +14,6 @@ import counterpoint as cp
 from counterpoint.cli.files import read_rows
 from counterpoint.cli.model_files import Trust
 
-__all__ = ["Explained"]
-
 
 @final
 class Explained:

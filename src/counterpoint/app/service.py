@@ -21,8 +21,6 @@ from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
 from counterpoint.app.words import clipped, readable
 
-__all__ = ["service"]
-
 PROBLEMS = 10
 """Problems of records that are told: more are not read."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["clipped", "few", "least", "listing", "number", "percent", "plain", "readable"]
-
 LONGEST = 500
 """Characters of a sentence that is sent: longer ones quote what came."""
 PYTHON = re.compile(r"\w=\S|\bcp\.|\b(Categorical|Explainer|Integer|Continuous|dtype)\b")

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "fixed_rows"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,6 @@ from counterpoint.audits.rules import parts_of
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.rows import lattice
 
-__all__ = ["Confined", "confined"]
-
 Reach = tuple[Any, Sequence[cp.Constraint], Any, Callable[[Any], Any]]
 
 

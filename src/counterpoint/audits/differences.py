@@ -15,18 +15,6 @@ from counterpoint.errors import several
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "OTHERS",
-    "compare_groups",
-    "dearer",
-    "fisher_test",
-    "headline",
-    "holm",
-    "in_words",
-    "notes",
-    "rank_test",
-]
-
 OTHERS = "all others"
 EXACT = 100  # rows
 """Costs: the exact distribution of rank sums is computed for up to so many rows in all, which takes

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_drawing", "draw_audit", "draw_curves", "svg_of_curves"]
-
 
 def check_drawing() -> None:
     """Raise if pictures cannot be drawn, which is best known before a long audit.

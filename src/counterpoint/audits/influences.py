@@ -19,8 +19,6 @@ from counterpoint.protected import Influence, influence
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ProtectedColumns"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,6 @@ from counterpoint.audits.wording import percent
 from counterpoint.errors import several
 from counterpoint.records.record import fingerprint
 
-__all__ = ["audit_page"]
-
 
 def audit_page(audit: Any) -> str:
     """Return the page of an `Audit`."""

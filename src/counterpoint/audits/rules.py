@@ -16,8 +16,6 @@ from counterpoint.audits.wording import AuditWords
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RuleEffect", "RuleSample", "parts_of"]
-
 
 @final
 class RuleEffect(NamedTuple):

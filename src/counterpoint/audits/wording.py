@@ -17,9 +17,6 @@ from counterpoint.errors import InvalidInput, is_number, some
 from counterpoint.letters.speech import Speech
 from counterpoint.letters.texts import Texts
 
-__all__ = ["AuditWords", "filled", "percent", "probability"]
-
-
 COSTS: dict[type[cp.Cost], str] = {
     cp.Manhattan: "The sum of the changes, each times the weight of its feature",
     cp.SquaredEuclidean: "The sum of the squared changes, each times the weight of its feature",

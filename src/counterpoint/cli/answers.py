@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = [
-    "CERTIFICATE",
-    "CHEAPEST",
-    "Listing",
-    "as_json",
-    "console",
-    "plain",
-    "show_answer",
-    "show_total",
-]
-
 CERTIFICATE = (
     *("claim", "valid", "cost", "objective", "bound", "gap"),
     *("margin", "rounding", "on_edge", "probability", "guarantee", "violation"),

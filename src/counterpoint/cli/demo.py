@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-__all__ = ["demo"]
-
 EXPLAIN = "counterpoint explain model.skops rows.csv --data train.csv --spec policy.toml"
 SERVE = "counterpoint serve model.skops --data train.csv --spec policy.toml"
 WORDS = {

@@ -17,8 +17,6 @@ from counterpoint.cli.files import check_out, write
 from counterpoint.cli.options import Count, NotNegative, Salt, SearchEffort, as_options
 from counterpoint.cli.question import Question, Source, Wish, labels_of
 
-__all__ = ["batch", "explain", "inspect"]
-
 
 def inspect(source: Source) -> None:
     """Say what was read of a model: its steps, the features, the cost, the constraints.

@@ -17,16 +17,6 @@ import counterpoint as cp
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "FORMATS",
-    "STDOUT",
-    "check_out",
-    "read_rows",
-    "require_file",
-    "with_formulas",
-    "write",
-]
-
 STDOUT = Path("-")
 
 

@@ -17,8 +17,6 @@ from counterpoint.errors import some
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["groups"]
-
 
 def groups(
     rows: Path,

@@ -25,8 +25,6 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, SplineTra
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
-__all__ = ["check_indices"]
-
 BITSET = 8  # 32-bit words of a set of categories, of which scikit-learn has at most 256
 
 

@@ -18,8 +18,6 @@ from counterpoint.cli.question import Question
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["audit", "compare", "recheck"]
-
 
 def audit(
     question: Question,

@@ -14,8 +14,6 @@ from counterpoint.cli.question import Question
 from counterpoint.letters import draft as draft_texts
 from counterpoint.letters import write_letters
 
-__all__ = ["letter"]
-
 
 def letter(
     question: Question,

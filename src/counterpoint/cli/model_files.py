@@ -16,8 +16,6 @@ import counterpoint as cp
 from counterpoint.cli.answers import plain
 from counterpoint.cli.files import FORMATS, require_file
 
-__all__ = ["Trust"]
-
 BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
     *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),

@@ -7,8 +7,6 @@ from typing import Any
 
 from counterpoint.cli.answers import console
 
-__all__ = ["ONLY_CATEGORIES", "REMARKS", "SECTIONS", "models", "readable"]
-
 SECTIONS = ("Classifiers", "Regressors", "Around a model", "Steps before a model")
 AROUND = frozenset(
     {

@@ -12,16 +12,6 @@ from typing import Annotated, Any, final, get_args, get_origin
 
 import typer
 
-__all__ = [
-    "Count",
-    "NotNegative",
-    "Salt",
-    "SearchEffort",
-    "as_options",
-    "sections_of",
-    "with_options",
-]
-
 Count = Annotated[int, typer.Option(min=1)]
 NotNegative = Annotated[int, typer.Option(min=0)]
 Salt = Annotated[str | None, typer.Option(envvar="COUNTERPOINT_SALT")]

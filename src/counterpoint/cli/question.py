@@ -18,8 +18,6 @@ from counterpoint.errors import some
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Question", "Source", "Wish", "labels_of"]
-
 
 @final
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from counterpoint.cli.files import read_rows
 from counterpoint.cli.options import Count
 from counterpoint.cli.question import Source
 
-__all__ = ["serve"]
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TOKEN = "COUNTERPOINT_TOKEN"  # noqa: S105 (the name of a variable)
 

@@ -14,8 +14,6 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["FAMILIES", "families"]
-
 FAMILIES = ("additive", "prototypes", "uncertain", "trees")
 """Their folders."""
 

@@ -26,8 +26,6 @@ from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.progress import track
 
-__all__ = ["DifferenceOfMeans", "GroupTranslations", "prunable"]
-
 
 @final
 @dataclass(eq=False, repr=False)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Assign", "GroupExplainer"]
-
 Assign = Callable[[FloatArray], Any]
 """Takes rows (n, m) of the representation to labels."""
 

@@ -33,8 +33,6 @@ from counterpoint.groups.translations import Translations
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.rows.features import unknown_name
 
-__all__ = ["FitData", "Limits", "polished", "smoothed_rates", "spread_of"]
-
 Names = tuple[Hashable, ...]
 Bound = float | tuple[float, float]
 

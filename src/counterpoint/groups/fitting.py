@@ -16,18 +16,6 @@ import numpy as np
 from counterpoint.groups.problem import Fusion, Objective, descend, moving
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "FEW",
-    "Fit",
-    "at_zero",
-    "fit",
-    "follow",
-    "pair_counts",
-    "pruned",
-    "refit",
-    "starred",
-]
-
 FEW = 64
 """Features that are all worked on together: with so few, a working set saves nothing."""
 

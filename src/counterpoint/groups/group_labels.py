@@ -16,8 +16,6 @@ from counterpoint.errors import InvalidInput
 from counterpoint.groups.representations import Matrix, dense
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = ["Groups", "stratified_folds"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

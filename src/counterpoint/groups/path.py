@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Candidate", "Count", "TranslationPath", "check_count", "check_k", "count_of"]
-
 Count = Literal["each", "mean", "shared", "reference"]
 
 

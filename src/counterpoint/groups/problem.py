@@ -27,8 +27,6 @@ from counterpoint.groups.representations import (
 )
 from counterpoint.numerics import TINY, FloatArray, IntArray
 
-__all__ = ["Fusion", "Objective", "descend", "levels_of", "moving", "rising", "tie_pattern", "tied"]
-
 Prox = Callable[[FloatArray, float], FloatArray]
 """Takes offsets V and a step to the offsets of least ½‖D − V‖² + step · penalty."""
 

@@ -37,8 +37,6 @@ from counterpoint.rows.encoding import encode
 from counterpoint.rows.features import Categorical, Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["ColumnEncoding", "read_model", "read_rows", "represent"]
-
 INSTEAD = (
     "Pass linear maps of scikit-learn (scalers, encoders of categories, PCA, TruncatedSVD, "
     "FastICA, FactorAnalysis, linear discriminants, NCA, pipelines and column transformers of "

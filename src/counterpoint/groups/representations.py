@@ -18,20 +18,6 @@ from scipy.special import expit
 from counterpoint.errors import InvalidInput, missing_extra, several
 from counterpoint.numerics import BoolArray, FloatArray
 
-__all__ = [
-    "Affine",
-    "Composed",
-    "FiniteDifferences",
-    "Matrix",
-    "Network",
-    "Pull",
-    "Representation",
-    "TorchFunction",
-    "dense",
-    "of_module",
-    "stages",
-]
-
 Matrix = Any
 """A dense array or a sparse one of SciPy."""
 Pull = Callable[[FloatArray], FloatArray]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-__all__ = ["Translations", "amount", "from_anndata", "to_anndata"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,6 @@ import counterpoint as cp
 from counterpoint.letters.texts import Texts
 from counterpoint.protected import opposite, targets_with_rows
 
-__all__ = ["asking_under", "holds_beyond", "rounded_answers"]
-
 
 def rounded_answers(
     explainer: cp.Explainer, answers: cp.Counterfactuals, texts: Texts

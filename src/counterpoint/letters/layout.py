@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, final
 
 from counterpoint.errors import InvalidInput, MissingExtra, shown, some
 
-__all__ = ["SUPPLIED", "Part", "Template", "checked_parts", "html_of", "template_of", "text_of"]
-
 SUPPLIED = ("creditor", "recipient", "date", "reference", "salutation", "rights", "signature")
 """Parts that a caller may supply; none of them is invented."""
 

@@ -18,8 +18,6 @@ from counterpoint.letters.texts import UNSAID, Texts, Wording
 from counterpoint.problem.policy import read_toml
 from counterpoint.protected import Influence
 
-__all__ = ["Reason", "Speech"]
-
 
 @final
 class Reason(NamedTuple):

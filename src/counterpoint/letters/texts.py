@@ -17,8 +17,6 @@ from counterpoint.errors import EXPLAINER, InvalidInput, all_of, is_number, show
 from counterpoint.problem.policy import read_toml
 from counterpoint.protected import protected_features
 
-__all__ = ["UNSAID", "Texts", "Wording", "check_words", "draft"]
-
 
 def _check_texts(what: str, texts: object) -> None:
     if not isinstance(texts, Mapping) or not all(isinstance(n, str) for n in texts.values()):

@@ -26,8 +26,6 @@ from counterpoint.letters.speech import Reason, Speech
 from counterpoint.letters.texts import Texts, check_words
 from counterpoint.protected import influence, protected_features, targets_with_rows
 
-__all__ = ["Letter", "letter", "write_letters"]
-
 Supplied = Mapping[str, str | Sequence[str]]
 """Parts of letters that a caller supplies: one text for all letters, or one for each."""
 

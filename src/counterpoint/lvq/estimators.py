@@ -14,8 +14,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from counterpoint.lvq.quantizer import Likelihood, Relative, VectorQuantizer
 from counterpoint.numerics import FloatArray
 
-__all__ = ["GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ"]
-
 Class = TypeVar("Class", bound=type[VectorQuantizer])
 
 PARAMETERS: Mapping[str, str] = {

@@ -33,8 +33,6 @@ from counterpoint.lvq.training import (
 )
 from counterpoint.numerics import FloatArray, IntArray
 
-__all__ = ["Likelihood", "Relative", "VectorQuantizer"]
-
 Counts = int | Mapping[Any, int] | Sequence[int]
 Seed = int | np.random.RandomState | None
 

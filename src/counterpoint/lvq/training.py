@@ -22,18 +22,6 @@ from sklearn.cluster import kmeans_plusplus
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "Training",
-    "TrainingRows",
-    "centres",
-    "directions",
-    "likelihood_ratio",
-    "relative_distance",
-    "squared_distances",
-    "starting_prototypes",
-    "unit",
-]
-
 Pull = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 """From ∂loss/∂distances (n, P) to the gradients in the prototypes and in Ω."""
 TrainingCost = Callable[[FloatArray, BoolArray, FloatArray], tuple[float, FloatArray]]

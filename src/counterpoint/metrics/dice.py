@@ -19,8 +19,6 @@ from counterpoint.numerics import IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["problem_from_dice", "read_dice"]
-
 
 def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
     """The counterfactuals of a JSON file of DiCE, and the positions of the rows that they answer.

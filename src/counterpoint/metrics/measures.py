@@ -27,19 +27,6 @@ from counterpoint.programs.program import kinds_region
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "compare",
-    "constraint_violation",
-    "diversity",
-    "lof",
-    "optimality_gap",
-    "proximity",
-    "redundancy",
-    "sparsity",
-    "validity",
-    "ynn",
-]
-
 
 def validity(
     model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]

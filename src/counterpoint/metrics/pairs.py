@@ -16,20 +16,6 @@ from counterpoint.problem.targets import as_target
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "ROUNDING",
-    "AnswerPairs",
-    "ReadOptions",
-    "frame_of",
-    "is_other",
-    "meets",
-    "pairs",
-    "predicted_by",
-    "valid_rows",
-    "wanted_of",
-]
-
-
 ROUNDING = 1e-6
 """The relative difference of numbers up to which they are the same."""
 

@@ -23,14 +23,6 @@ from counterpoint.models.columns import NUMBERS, Columns, place
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
 
-__all__ = [
-    "CategoriesWanted",
-    "fills_of",
-    "settle_categories",
-    "with_stand_ins",
-    "without_stand_ins",
-]
-
 Barred = Mapping[int, frozenset[Hashable]]
 """Feature position → values that must not be added to its categories."""
 

@@ -24,8 +24,6 @@ from counterpoint.models.form import AffineMap, Form, Magnitude, Operations
 from counterpoint.numerics import MISSING, FloatArray
 from counterpoint.rows.features import Categorical, Continuous, Features
 
-__all__ = ["NUMBERS", "Columns", "Curves", "Fill", "column_of", "join", "place"]
-
 NUMBERS = -2
 """The source of a column that depends on a number, or on several features."""
 

@@ -21,8 +21,6 @@ from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned, encode, m
 from counterpoint.rows.features import Continuous, Feature, Features, Integer, with_observed
 from counterpoint.rows.table import Table
 
-__all__ = ["compare", "read_over"]
-
 ROWS = 1000
 """So many rows of data are compared."""
 BREAKPOINTS = 64

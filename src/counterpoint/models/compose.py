@@ -33,11 +33,9 @@ from counterpoint.models.dispatch import (
     through_step,
 )
 from counterpoint.models.estimators import ONE_VS_REST, OTHER_SCORES
-from counterpoint.models.form import AffineMap, Form, Magnitude, require_finite
-from counterpoint.models.linear import Calibration, LinearRegressor, LinearScores, Link
+from counterpoint.models.form import AffineMap, Form, Link, Magnitude, require_finite
+from counterpoint.models.linear import Calibration, LinearRegressor, LinearScores
 from counterpoint.numerics import LARGEST, FloatArray, first_float
-
-__all__: list[str] = []
 
 # The common base of all searches, the experimental halving ones included, is private.
 _Search: Any = GridSearchCV.__base__

@@ -31,25 +31,6 @@ from counterpoint.models.columns import Columns, place
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 
-__all__ = [
-    "Inputs",
-    "by_name",
-    "classes_of",
-    "dense",
-    "finish",
-    "finish_alone",
-    "fitted",
-    "has_reader",
-    "inputs_of",
-    "named_readers",
-    "packages",
-    "quiet",
-    "read",
-    "read_step",
-    "require_reader",
-    "through_step",
-]
-
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 QUIET = RLock()

@@ -29,11 +29,9 @@ from counterpoint.models.dispatch import (
     quiet,
     read,
 )
-from counterpoint.models.form import Form, Magnitude
-from counterpoint.models.linear import LinearRegressor, LinearScores, Link, Votes, scores_of_rows
+from counterpoint.models.form import Form, Link, Magnitude
+from counterpoint.models.linear import LinearRegressor, LinearScores, Votes, scores_of_rows
 from counterpoint.models.transformers import by_running
-
-__all__ = ["NOT_READ", "OTHER_SCORES"]
 
 OTHER_SCORES = "NearestCentroid predicts by other scores than its decision_function gives"
 

@@ -23,19 +23,6 @@ from counterpoint.problem.targets import Requirement, Target
 from counterpoint.programs.conditions import MinimumChange, OneOf
 from counterpoint.programs.region import Region
 
-__all__ = [
-    "AffineMap",
-    "Form",
-    "Link",
-    "Magnitude",
-    "Operations",
-    "mask",
-    "require_finite",
-    "rounding",
-    "split",
-]
-
-
 Operations = tuple[tuple[str, float], ...]
 """Names of NumPy's functions of two numbers, each with the second, one after the other."""
 

@@ -26,14 +26,12 @@ from counterpoint.errors import (
 )
 from counterpoint.models.columns import column_of
 from counterpoint.models.dispatch import read
-from counterpoint.models.form import AffineMap, Form, Magnitude
-from counterpoint.models.linear import LinearScores, Link
+from counterpoint.models.form import AffineMap, Form, Link, Magnitude
+from counterpoint.models.linear import LinearScores
 from counterpoint.numerics import FloatArray
 from counterpoint.rows.encoding import match_columns
 from counterpoint.rows.features import Continuous, Features
 from counterpoint.rows.table import Table
-
-__all__ = ["LastLayer"]
 
 TORCH = "torch.nn.modules."
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")

@@ -42,8 +42,6 @@ from counterpoint.programs.conditions import HalfSpaces, LinearBounds
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.region import Region
 
-__all__ = ["Calibration", "LinearRegressor", "LinearScores", "Link", "Votes", "scores_of_rows"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -34,8 +34,6 @@ from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["ReadModel", "data_of", "see_columns", "see_through"]
-
 Found = TypeVar("Found")
 
 

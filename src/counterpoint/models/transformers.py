@@ -29,8 +29,6 @@ from counterpoint.models.form import Magnitude
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 
-__all__ = ["OWN", "by_running", "run"]
-
 Run = Callable[[IntArray], NDArray[Any]]
 """(n, p) category codes → (n, m') what a step makes of these rows."""
 Parts = dict[int, tuple[BoolArray, Any]]

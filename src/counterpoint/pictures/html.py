@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["bullets", "change", "changes", "folded", "number", "panel", "paragraph", "table"]
-
 STYLE = """
 .counterpoint {font: 13px/1.5 system-ui, sans-serif; max-width: 60em; margin: .5em 0;
  padding: .6em .9em; border-radius: 6px; overflow-x: auto;

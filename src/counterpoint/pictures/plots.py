@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "INK",
-    "PALE",
-    "SMALL",
-    "axes_of",
-    "draw",
-    "draw_bars",
-    "draw_map",
-    "draw_quality",
-    "draw_translation_path",
-    "figure_of",
-    "plot_curves",
-    "short",
-]
-
 INK, PALE = "#222222", "#a0a0a0"
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),

@@ -17,8 +17,6 @@ from sklearn.utils import get_tags
 from counterpoint.errors import BudgetError, InvalidInput, check_number, several, shown
 from counterpoint.privacy.mechanisms import UPWARDS, Budget
 
-__all__ = ["BudgetAccountant", "concentrated_epsilon", "learned_before"]
-
 
 @final
 class BudgetAccountant:

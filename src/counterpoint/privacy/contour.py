@@ -30,8 +30,6 @@ from numpy.typing import NDArray
 
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 
-__all__ = ["Contour", "blocks", "log_tails", "upper_quantiles"]
-
 ComplexArray = NDArray[np.complex128]
 
 ANGLE = np.deg2rad(67.5)

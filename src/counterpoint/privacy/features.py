@@ -12,8 +12,6 @@ from counterpoint.errors import InvalidInput, some
 from counterpoint.numerics import FloatArray
 from counterpoint.privacy.mechanisms import UPWARDS
 
-__all__ = ["largest", "lift", "read_bounds", "scaled"]
-
 
 def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
     """Return low and high (2, d), read from a pair of numbers or of (d,), or name → (low, high)."""

@@ -26,8 +26,6 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 from counterpoint.errors import SolverFailure
 from counterpoint.numerics import FloatArray
 
-__all__ = ["certified_gap", "minimize_hinge"]
-
 
 def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> FloatArray:
     """Return weights (F,) certified to be within ``tol`` of the minimum, or raise `SolverFailure`.

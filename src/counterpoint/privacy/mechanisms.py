@@ -20,17 +20,6 @@ from counterpoint.errors import SolverFailure, missing_extra
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 
-__all__ = [
-    "MECHANISMS",
-    "UPWARDS",
-    "Budget",
-    "Mechanism",
-    "gamma_noise",
-    "normal_delta",
-    "tight_sensitivity",
-]
-
-
 UPWARDS = 1.0 + 1e-12
 """A factor that rounds up what was computed by less than a thousand operations."""
 

@@ -27,13 +27,6 @@ from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray
 from counterpoint.privacy.contour import blocks, log_tails, upper_quantiles
 
-__all__ = [
-    "NoiseLaw",
-    "ProjectedGamma",
-    "ProjectedGaussian",
-    "ProjectedLaplace",
-]
-
 
 class NoiseLaw(ABC):
     """The law of a random vector μ (F,), symmetric about 0, seen through its projections φᵀμ.

@@ -25,8 +25,6 @@ from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, tight_sensitivity
 from counterpoint.privacy.noise import NoiseLaw
 
-__all__ = ["PrivateSVC"]
-
 ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
 AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
 SOLVED = 1e-4

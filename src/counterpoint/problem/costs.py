@@ -27,17 +27,6 @@ from counterpoint.numerics import EPS, STEP_SLACK, FloatArray, IntArray
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Feature, Features
 
-__all__ = [
-    "Cost",
-    "EncodedCost",
-    "Mahalanobis",
-    "Manhattan",
-    "PercentileCost",
-    "PercentileShift",
-    "SquaredEuclidean",
-    "TransitionCost",
-]
-
 ByPair = Mapping[tuple[Hashable, Hashable], float]
 Weights = Mapping[Hashable, float | ByPair] | ArrayLike | None
 

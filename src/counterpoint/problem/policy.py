@@ -41,8 +41,6 @@ from counterpoint.rows.features import Feature, all_features
 if TYPE_CHECKING:
     from counterpoint.explainer import Explainer
 
-__all__ = ["Problem", "read_toml"]
-
 
 @final
 @dataclass(frozen=True)

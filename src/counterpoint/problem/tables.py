@@ -27,24 +27,6 @@ from counterpoint.problem.costs import (
 from counterpoint.problem.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer
 
-__all__ = [
-    "Parameter",
-    "a_count",
-    "a_flag",
-    "a_label",
-    "a_number",
-    "a_row",
-    "a_text",
-    "distinct",
-    "kind_of",
-    "kinds",
-    "made_at",
-    "one_or_more",
-    "policy_of",
-    "wrong",
-]
-
-
 # What may stand in one place: readers of a value, and of where it stands, which errors say
 
 

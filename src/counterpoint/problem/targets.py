@@ -16,25 +16,6 @@ from counterpoint.errors import InvalidInput, check_interval, check_one_label, i
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Word, WordArray
 from counterpoint.rows.table import Table
 
-__all__ = [
-    "Guarantee",
-    "Interval",
-    "Label",
-    "ModelMargins",
-    "ModelOutputs",
-    "OtherLabel",
-    "PlainTarget",
-    "Probability",
-    "Requirement",
-    "Target",
-    "Tradeoff",
-    "Validation",
-    "VaryingMargin",
-    "as_target",
-    "rounded_down",
-]
-
-
 DISAGREEMENT = 2.0**30
 """How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
 APART = DISAGREEMENT * EPS

@@ -16,8 +16,6 @@ from counterpoint.rows.table import Table
 if TYPE_CHECKING:
     from counterpoint.problem.costs import Cost
 
-__all__ = ["described", "mad_weights", "percentile_ranks", "ranges", "spreads"]
-
 
 def mad_weights(data: object, features: Features | None = None) -> dict[Hashable, float]:
     """Return 1 / median absolute deviation of each column, for `Manhattan`.

@@ -17,8 +17,6 @@ import numpy as np
 from counterpoint.numerics import MISSING, BoolArray, FloatArray, IntArray
 from counterpoint.programs.region import Condition
 
-__all__ = ["ForbiddenCombinations"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -24,21 +24,6 @@ from counterpoint.numerics import (
 )
 from counterpoint.programs.region import Condition, Coupling, Cut, Domain, Region
 
-__all__ = [
-    "INTEGRAL",
-    "AtMost",
-    "Box",
-    "ChangeBounds",
-    "Cone",
-    "CutOracle",
-    "HalfSpaces",
-    "LinearBounds",
-    "MinimumChange",
-    "OneOf",
-    "Transitions",
-    "Whole",
-]
-
 FINE = 20
 """How many binary places a number may have to be on a lattice."""
 

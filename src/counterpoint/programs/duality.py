@@ -37,9 +37,6 @@ from counterpoint.programs.separable import Diagonal, SeparableDomain
 if TYPE_CHECKING:
     from counterpoint.problem.costs import EncodedCost
 
-__all__ = ["Duality", "LinearRows", "LossBound", "NonConvexDuality"]
-
-
 CANCELLED = 128 * UNIT
 """What is left of a sum that cancels, relative to the size of its terms."""
 SHY = 1.0 - 16.0 * UNIT

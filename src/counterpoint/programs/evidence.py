@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Batch
 
-__all__ = [
-    "BoundProof",
-    "Bounding",
-    "BoxedEvidence",
-    "BoxedProof",
-    "Evidence",
-    "RowEvidence",
-    "SearchedNodes",
-    "has_tangents",
-    "proof_size",
-]
-
 
 def has_tangents(program: Program) -> bool:
     """Whether a point sharpens the bound: a full quadratic cost, or what is not convex."""

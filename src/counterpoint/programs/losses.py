@@ -10,8 +10,6 @@ import numpy as np
 from counterpoint.numerics import LARGEST, LIBRARY, TINY, FloatArray, gamma, relative
 from counterpoint.programs.region import Coupling, Cut
 
-__all__ = ["LogLoss", "LogSumExp"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

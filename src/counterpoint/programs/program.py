@@ -38,8 +38,6 @@ from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical, Features, Integer
 
-__all__ = ["NonConvex", "Program", "kinds_region", "own_multipliers", "relaxed", "tightened"]
-
 
 def kinds_region(features: Features) -> Region:
     """Whole steps for integers; one-hot groups for categories, none of them a stand-in anew."""

@@ -24,23 +24,6 @@ from counterpoint.rows import lattice
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = [
-    "CHANGE",
-    "LEAF",
-    "NUMBER",
-    "OLD",
-    "SET",
-    "ProofTrees",
-    "Splits",
-    "boxes",
-    "inherited",
-    "node_size",
-    "pick",
-    "proved",
-    "put",
-    "stacked",
-]
-
 LEAF, NUMBER, SET, CHANGE = 0, 1, 2, 3
 """How nodes are split: a number up to a value, or beyond it; a category among some of its group, or
 among the others; a feature that stays, or one that counts as changed."""

@@ -16,8 +16,6 @@ from counterpoint.programs.proof import LEAF, OLD, ProofTrees, node_size
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = ["as_pieces", "numbers", "proofs_of", "read_proofs", "told"]
-
 
 def proofs_of(pieces: Sequence[BoundProof], rows: IntArray) -> list[Any]:
     """What proves the bound of each row, for each piece: multipliers, trees, a family's own proof.

@@ -13,16 +13,6 @@ from numpy.typing import NDArray
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "Batch",
-    "Condition",
-    "Coupling",
-    "Cut",
-    "Domain",
-    "LazyUnion",
-    "Region",
-]
-
 
 @final
 @dataclass(frozen=True, eq=False)

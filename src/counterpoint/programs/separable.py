@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from counterpoint.problem.costs import PercentileCost, TransitionCost
     from counterpoint.programs.conditions import AtMost, Box
 
-__all__ = ["Diagonal", "OneHotGroups", "SeparableDomain", "best_changes"]
-
 PART = 4096
 """How many rows are compared with the knots of a level at once."""
 

@@ -26,8 +26,6 @@ from counterpoint.records.record import (
     query_of,
 )
 
-__all__ = ["to_batches"]
-
 
 def to_batches(answers: Any) -> Iterator[RecordBatch]:
     """The records of answers (`Counterfactuals`) in columns, one batch for each target."""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-__all__ = ["BROKEN", "check", "problem_of", "recorded_query"]
-
 BROKEN = (
     CounterpointError,
     ArithmeticError,

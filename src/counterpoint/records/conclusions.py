@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.region import Batch
     from counterpoint.search.query import Query
 
-__all__ = ["concluded", "messages_of", "nothing"]
-
 
 def concluded(
     recorded: RecordedQuery,

@@ -39,8 +39,6 @@ from counterpoint.rows.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["read_records", "with_rows"]
-
 UNMADE = "does not say when it was made and with which versions, as text"
 DEEPEST = 32
 """Levels of lists and objects in a record: the ten of a proof and of what was asked, and room for

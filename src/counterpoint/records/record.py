@@ -35,29 +35,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.program import Program
     from counterpoint.programs.region import Batch
 
-__all__ = [
-    "EDITED",
-    "FIELDS",
-    "HASHED",
-    "NUMBERS",
-    "SCHEMA",
-    "SHARED",
-    "WORDS",
-    "RecordBatch",
-    "RecordedQuery",
-    "as_cell",
-    "canonical",
-    "digest",
-    "fingerprint",
-    "hashed",
-    "is_made",
-    "made_now",
-    "of_cell",
-    "parsed",
-    "query_of",
-    "sentence_of",
-]
-
 SCHEMA = "counterpoint-record/1"
 NUMBERS = (
     "cost",

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-__all__ = ["cells_of", "check_parquet", "digests", "to_json", "write_records"]
-
-
 def to_json(batches: Iterator[RecordBatch], salt: str | None) -> list[dict[str, Any]]:
     """Return the records as objects of JSON, in the order of the answers."""
     out: dict[int, dict[str, Any]] = {}

@@ -10,19 +10,6 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "as_ints",
-    "as_they_are",
-    "emptied",
-    "fitting_dtype",
-    "holds_ints",
-    "is_missing",
-    "one_kind",
-    "plain",
-    "plain_pandas",
-    "scattered",
-]
-
 
 def plain_pandas(frame: Any, dtypes: list[Any]) -> Any:
     """A pandas frame without sparse columns, into which nothing can be written, and decimals."""

@@ -22,18 +22,6 @@ from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Feature, Features, near_names
 from counterpoint.rows.table import Cells, Table
 
-__all__ = [
-    "RowBatch",
-    "as_returned",
-    "cells_after",
-    "decode",
-    "encode",
-    "match_columns",
-    "numbers",
-    "present",
-    "recode",
-]
-
 Fills = Mapping[Hashable, Any]
 
 NO_FILLS: Fills = MappingProxyType({})

@@ -33,19 +33,6 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.table import Table
 
-__all__ = [
-    "Categorical",
-    "Continuous",
-    "Feature",
-    "Features",
-    "Integer",
-    "all_features",
-    "near_names",
-    "unknown_name",
-    "with_observed",
-]
-
-
 DISTINCT = 3
 """So many different whole numbers make a column of floats one of whole steps; fewer may be whole by
 accident."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray
 
-__all__ = ["first", "is_held", "last", "nearest", "number", "within", "within_bounds"]
-
 Numbers = FloatArray | float
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["track"]
-
 
 @contextmanager
 def track(total: int, *, show: bool | None, unit: str = "rows") -> Iterator[Callable[[int], None]]:

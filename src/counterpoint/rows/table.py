@@ -30,8 +30,6 @@ from counterpoint.rows.cells import (
     scattered,
 )
 
-__all__ = ["Cells", "Table", "repeated"]
-
 Cells = tuple[IntArray, NDArray[Any]]
 """Positions within a column, and the values to write there."""
 

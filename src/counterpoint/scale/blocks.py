@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "answered",
-    "block_rows",
-    "explain_batch",
-    "no_rows",
-    "on_spark",
-    "regrouped",
-]
-
 
 def explain_batch(
     explainer: Explainer,

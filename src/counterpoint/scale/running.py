@@ -38,8 +38,6 @@ from counterpoint.scale.shards import (
     put,
 )
 
-__all__ = ["BatchReport", "run"]
-
 Outcome = tuple[Fragment, dict[str, Any] | str]
 
 

@@ -27,8 +27,6 @@ from counterpoint.scale.blocks import answered, no_rows, regrouped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Fragment", "Job", "attempt", "cost_of", "fragments_of", "hashed", "put"]
-
 SUMMARY = b"counterpoint"
 """The key of the summary in the footer of a shard."""
 SUMS = "_sums"

@@ -18,8 +18,6 @@ from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
 from counterpoint.search.validation import AnswerSearch
 
-__all__ = ["answers_to"]
-
 CELLS = 1 << 18
 """Cells of a chunk, unless it has fewer than `ROWS`: 2 MiB, so that arrays stay in the cache."""
 ROWS = 1 << 12

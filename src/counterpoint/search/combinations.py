@@ -22,8 +22,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
 
-__all__ = ["BoxTrees", "is_empty"]
-
 MOST = 5_000
 """Boxes of a row that are searched at most; each takes what a row without combinations takes."""
 

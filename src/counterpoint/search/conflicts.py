@@ -31,9 +31,6 @@ from counterpoint.search.feasibility import FeasibilityOracle
 from counterpoint.search.query import Query
 from counterpoint.search.search import highest_probability
 
-__all__ = ["Conflict", "Relaxation", "conflict_of"]
-
-
 SECONDS, IN_ALL = 0.8, 1.2
 """When the set of constraints has to be found, and all that would help, in seconds of this thread,
 so that what is told does not depend on what else a machine does."""

@@ -39,8 +39,6 @@ from counterpoint.search.query import Query
 from counterpoint.search.search import Incumbents, Subproblem, Union, search
 from counterpoint.solvers import Effort
 
-__all__ = ["FeasibilityOracle"]
-
 Proof = tuple[set[int], Cut]
 """Inequalities, and the atoms that they rest on beside the target."""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from counterpoint.models.reading import ReadModel
     from counterpoint.search.witnesses import Witnesses
 
-__all__ = ["Query"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,6 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
 
-__all__ = ["Digits", "Unrounded"]
-
 LEVELS = 5
 """How often the unit is made ten times smaller, the first time included: from 3 digits to 7, which
 is what float32 holds."""

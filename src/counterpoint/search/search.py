@@ -40,17 +40,6 @@ from counterpoint.solvers import Solver, all_solvers, applicable, lack
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
 
-__all__ = [
-    "Incumbents",
-    "SafetyMargins",
-    "StartingPoints",
-    "Subproblem",
-    "Union",
-    "highest_probability",
-    "search",
-    "search_listed",
-]
-
 LISTED = 2048
 """A lazy union is listed if all its regions together have at most this many rows."""
 TRACE = 1e-7

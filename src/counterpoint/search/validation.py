@@ -37,8 +37,6 @@ from counterpoint.search.query import Query
 from counterpoint.search.search import Incumbents, Union, search
 from counterpoint.search.witnesses import TRIED, shortened
 
-__all__ = ["SPARE", "AnswerSearch"]
-
 ROUNDS = 12
 """How often a row whose answer the model does not confirm is searched again."""
 GROWTH = 8.0

@@ -27,8 +27,6 @@ from counterpoint.rows.table import Table
 if TYPE_CHECKING:
     from counterpoint.models.reading import ReadModel
 
-__all__ = ["Witnesses", "shortened"]
-
 ROWS, CELLS = 10_000, 1 << 20
 """Rows that are kept of the data, and cells of them: 8 MiB. To compare a row with all of them takes
 1 ms."""

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from counterpoint.programs.proof import ProofTrees
     from counterpoint.programs.region import Batch
 
-__all__ = [
-    "DEFAULT_GAP",
-    "LINEAR",
-    "Effort",
-    "Optimality",
-    "Outcome",
-    "Solution",
-    "Solver",
-    "translated",
-]
-
 LINEAR = frozenset({Box, ChangeBounds, LinearBounds, Transitions})
 """What every solver of linear rows takes."""
 DEFAULT_GAP = 1e-6

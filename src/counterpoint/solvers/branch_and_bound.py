@@ -16,8 +16,6 @@ import numpy as np
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import pick, stacked
 
-__all__ = ["BranchingProblem", "SearchTree", "branch_and_bound", "levels"]
-
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
 may be nested."""

@@ -34,9 +34,6 @@ from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.probability import Logistic
 from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 
-__all__ = ["Branching"]
-
-
 FEASIBLE = 1e-9
 """Relative violation of a point that may be an answer: a tenth of what the certificate lets pass
 (`VIOLATION`)."""

@@ -29,8 +29,6 @@ from counterpoint.solvers.columns import Answer, by_columns, is_wide
 from counterpoint.solvers.duals import purified
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["SOLVED", "Clarabel", "settings"]
-
 Run = tuple[Any, FloatArray, FloatArray]
 """Clarabel's status, its point, and the multipliers."""
 Sizes = tuple[float, float]

@@ -21,8 +21,6 @@ from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.solvers.base import Outcome
 from counterpoint.solvers.duals import normals
 
-__all__ = ["by_columns", "is_wide"]
-
 Answer = tuple[Outcome, FloatArray, FloatArray]
 """Of one row: the point, NaN where there is none, and the multipliers."""
 

@@ -22,9 +22,6 @@ from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver,
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.standard_form import BatchBounds, StandardForm
 
-__all__ = ["Daqp"]
-
-
 EQUAL, INFEASIBLE = 5, -1
 """DAQP's own numbers: that a row or column is fixed, and that there is no point."""
 OUTCOMES = {

@@ -14,8 +14,6 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 
-__all__ = ["normals", "purified"]
-
 
 def normals(program: Program) -> FloatArray:
     """(m, d) the normal that each multiplier of what is convex weighs."""

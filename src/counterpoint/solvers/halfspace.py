@@ -37,8 +37,6 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 
-__all__ = ["HalfSpace", "NearestHalfSpace"]
-
 ROUNDED = 4.0 * UNIT
 """What a sum may be off by, relative to it, that counts as met."""
 CELLS = 1 << 18

@@ -25,8 +25,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.standard_form import StandardForm
 
-__all__ = ["Highs"]
-
 STATUS = highspy.HighsModelStatus
 FEASIBILITY = 1e-9
 """By how much rows and bounds may be missed, or bounds cross by rounding, in units of change."""

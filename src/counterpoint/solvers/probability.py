@@ -30,8 +30,6 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["Logistic", "Newton"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

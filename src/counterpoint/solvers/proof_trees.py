@@ -19,8 +19,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.branch_and_bound import levels
 
-__all__ = ["SearchedBoxes", "proof_trees"]
-
 FAR = 1e300
 """A number beyond all values of columns, to split off nothing."""
 

@@ -20,8 +20,6 @@ from counterpoint.numerics import FloatArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 
-__all__ = ["BatchBounds", "StandardForm"]
-
 
 @final
 class BatchBounds(NamedTuple):

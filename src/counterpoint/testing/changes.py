@@ -16,8 +16,6 @@ from counterpoint.programs.program import Program, kinds_region
 from counterpoint.programs.region import Coupling
 from counterpoint.rows.features import Categorical, Features, Integer
 
-__all__ = ["check_constraint", "check_cost"]
-
 Row = Mapping[Hashable, Any]
 
 

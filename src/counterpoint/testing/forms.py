@@ -15,8 +15,6 @@ from counterpoint.programs.conditions import CutOracle
 from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import NonConvex
 
-__all__ = ["check_form"]
-
 CLOSE = 1e6
 """How many rounding errors from the boundary a point may lie for either answer to be right."""
 

@@ -23,8 +23,6 @@ from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Condition, Region
 
-__all__ = ["KNOWN", "Known"]
-
 INF = np.inf
 
 
@@ -87,6 +85,7 @@ def square(*weights: float) -> EncodedCost:
 
 
 def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
+    """Linear bounds from lists of numbers."""
     return LinearBounds(*(np.array(numbers, dtype=float) for numbers in (matrix, low, high)))
 
 

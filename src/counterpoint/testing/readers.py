@@ -14,8 +14,6 @@ from counterpoint.rows.encoding import encode, match_columns
 from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 
-__all__ = ["check_reader"]
-
 
 def check_reader(model: Any, X: Any, *, features: Features | None = None) -> None:
     """Check that a fitted model is read as what it is.

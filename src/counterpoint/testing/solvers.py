@@ -11,8 +11,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.solvers import Effort, Outcome, Solution, Solver
 from counterpoint.testing.known import KNOWN, Known
 
-__all__ = ["check_solver"]
-
 
 def check_solver(
     solver: type[Solver], programs: Sequence[Known] = KNOWN, *, complete: bool = True

@@ -25,8 +25,6 @@ from counterpoint.problem.costs import PercentileCost
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
-__all__ = ["Bends", "Curve", "sizes_of"]
-
 CELLS = 2_000_000
 """How many numbers an array of rows, columns and pieces holds at most: rows go in parts."""
 FAR = 1e100

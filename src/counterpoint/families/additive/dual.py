@@ -17,8 +17,6 @@ from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangi
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import pick, put
 
-__all__ = ["Basis", "maximize_dual", "repaired"]
-
 STEPS = 60
 """How many multipliers are tried for a box, at most; some four do."""
 CLOSE, NEAR = 1e-12, 1e-9

@@ -36,9 +36,6 @@ from counterpoint.models.linear import LinearRegressor, LinearScores
 from counterpoint.models.transformers import OWN
 from counterpoint.numerics import FloatArray
 
-__all__: list[str] = []
-
-
 # --- explainable boosting machines: a table for each column ---
 
 BOOSTED = ("ExplainableBoostingClassifier", "ExplainableBoostingRegressor")

@@ -9,8 +9,6 @@ from counterpoint.families.additive.solver import Knapsacks
 from counterpoint.programs.evidence import Bounding
 from counterpoint.solvers.base import Solver
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
-
 SOLVERS: tuple[type[Solver], ...] = (Knapsacks,)
 TABLES = True
 TARGETS: tuple[type, ...] = ()

@@ -31,8 +31,6 @@ from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Condition, Region
 
-__all__ = ["Additive"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.programs.separable import Diagonal, best_changes
 from counterpoint.rows import lattice
 
-__all__ = ["Boxes", "Candidates", "Knapsack", "KnapsackLagrangian", "KnapsackRows", "Terms"]
-
 
 @final
 class Boxes(NamedTuple):

@@ -31,8 +31,6 @@ from counterpoint.models.dispatch import read_step
 from counterpoint.models.transformers import SAME, by_running, run
 from counterpoint.numerics import EPS, FloatArray, IntArray, first_float
 
-__all__ = ["by_pieces", "numbers_in", "through_curves"]
-
 WITHIN = 0.5
 """A number that every function that is read here takes."""
 NO_POLYNOMIAL = (

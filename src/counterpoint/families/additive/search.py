@@ -29,8 +29,6 @@ from counterpoint.solvers.base import Effort, Outcome, Solution
 from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
 from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 
-__all__ = ["search_knapsacks"]
-
 SPARE = 1e-10
 """Relative margin above the incumbent when pruning; it exceeds the rounding of bounds."""
 STEEP = 1e-9

@@ -26,8 +26,6 @@ from counterpoint.programs.proof import ProofTrees
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["Knapsacks"]
-
 DEMANDS = 64
 """The most demands, sides of linear rows, that are taken: the time of a node grows with their
 square."""

@@ -16,8 +16,6 @@ from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal
 
-__all__ = ["SumBounds", "SumDuality", "lifted"]
-
 
 def lifted(curves: tuple[tuple[int, Curve], ...], y: FloatArray) -> FloatArray:
     """(n, d) points → (n, d + outputs), with what the curves make of them."""

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray, IntArray
 
-__all__ = ["distinct", "factors_of", "first_equal", "metrics_of", "validated"]
-
 
 def validated(
     prototypes: ArrayLike, labels: ArrayLike

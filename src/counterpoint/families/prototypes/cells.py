@@ -33,8 +33,6 @@ from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
 from counterpoint.programs.region import Batch, Cut, LazyUnion, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union, search_listed
 
-__all__ = ["CellRelaxation", "VoronoiCells", "blocks", "evidence_of", "search_cells"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,6 @@ from counterpoint.numerics import EPS, FloatArray
 from counterpoint.programs.evidence import Bounding
 from counterpoint.solvers.base import Solver
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
-
 SOLVERS: tuple[type[Solver], ...] = (Quadric, Ccp, Scip)
 """In the order of preference."""
 TABLES = False

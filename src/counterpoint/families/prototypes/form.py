@@ -42,8 +42,6 @@ from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Condition, Region
 
-__all__ = ["LocalPrototypes", "Prototypes"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

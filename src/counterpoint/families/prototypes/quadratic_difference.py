@@ -55,15 +55,6 @@ from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
-__all__ = [
-    "Curvature",
-    "Lagrangian",
-    "QuadraticDifference",
-    "Quadrics",
-    "curvature_of",
-    "is_quadratic",
-]
-
 MET = 1e-13
 """The largest relative violation of a quadratic condition that is rounding."""
 PAIRED = 64

@@ -27,8 +27,6 @@ from counterpoint.models.dispatch import (
 from counterpoint.models.form import Form
 from counterpoint.numerics import EPS, FloatArray
 
-__all__: list[str] = []
-
 FLOAT32 = float(np.finfo(np.float32).eps)
 LINK = 16.0
 """Sums that differ by so many units of the precision have different probabilities: the exponential,

@@ -25,8 +25,6 @@ from counterpoint.programs.proof import NUMBER, SET
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
-__all__ = ["BoxCosts", "CellBoxes", "RowCosts"]
-
 ROUNDINGS = 16
 """Roundings in the cost of one feature, and in a share of it."""
 

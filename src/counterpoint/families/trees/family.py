@@ -11,8 +11,6 @@ from counterpoint.families.trees.proofs import evidence_of
 from counterpoint.families.trees.search import search_trees
 from counterpoint.programs.evidence import Bounding
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
-
 SOLVERS: tuple[Any, ...] = ()
 """No solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = True

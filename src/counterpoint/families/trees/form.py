@@ -29,8 +29,6 @@ from counterpoint.programs.conditions import FINE
 from counterpoint.programs.program import NonConvex
 from counterpoint.programs.region import Region
 
-__all__ = ["LeafSums", "Odds", "Order", "TreeScores"]
-
 SINGLE = float(np.finfo(np.float32).eps)
 """The coarsest precision of rows whose answers are written so that they stay in their cells."""
 

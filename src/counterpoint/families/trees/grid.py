@@ -22,8 +22,6 @@ from counterpoint.models.form import AffineMap
 from counterpoint.numerics import AFTER, EPS, MISSING, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import NUMBER, SET
 
-__all__ = ["Grid", "Trees", "divided", "narrowed"]
-
 PAIRS = 1 << 20
 """Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
 

@@ -22,8 +22,6 @@ from counterpoint.families.trees.form import LeafSums
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs.proof import NUMBER, SET, stacked
 
-__all__ = ["Exchange", "LeafBound", "OpenBox", "State"]
-
 HALVINGS = 10
 """How closely the radius of a box is bounded: the cutoff over 2 to the power of so many."""
 GREEDY = 60

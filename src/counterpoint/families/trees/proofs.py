@@ -29,16 +29,6 @@ from counterpoint.rows import lattice
 from counterpoint.search.search import Incumbents, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
-__all__ = [
-    "BoxProofs",
-    "Relations",
-    "evidence_of",
-    "needed",
-    "refuted",
-    "require_rows",
-    "without_trees",
-]
-
 TESTS = 1 << 22
 """Tests of leaves times boxes that are checked together: 32 MiB of each of some arrays."""
 TOGETHER = 64

@@ -40,8 +40,6 @@ from counterpoint.models.dispatch import (
 from counterpoint.models.form import Form
 from counterpoint.numerics import FloatArray
 
-__all__ = ["from_float32"]
-
 
 def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
     """Return thresholds of comparisons in float32 as the largest float64 numbers that go left.

@@ -42,8 +42,6 @@ from counterpoint.solvers.branch_and_bound import (
     levels,
 )
 
-__all__ = ["search_trees"]
-
 ACCEPTS: frozenset[type] = frozenset(
     {Manhattan, SquaredEuclidean, TransitionCost, PercentileCost, Box, Transitions, LinearBounds}
 ).union({ChangeBounds, MinimumChange, LeafSums}, INTEGRAL)

@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGaussian
 
-__all__ = ["UncertainClassifier"]
-
 
 @final
 class UncertainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

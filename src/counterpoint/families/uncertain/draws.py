@@ -13,8 +13,6 @@ import numpy as np
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray
 
-__all__ = ["joint_quantiles", "least_draws", "polygon_corners"]
-
 CONFIDENCE = 0.999
 """How sure it is that a share of at least p of the noise is below what was estimated from draws."""
 PILOT = 0.2

@@ -13,8 +13,6 @@ from counterpoint.families.uncertain.refine import cutting_planes
 from counterpoint.families.uncertain.target import Robust
 from counterpoint.programs.evidence import Bounding
 
-__all__ = ["PROOFS", "SEARCHES", "SOLVERS", "TABLES", "TARGETS"]
-
 SOLVERS: tuple[Any, ...] = ()
 """None: no solver takes its conditions as they are, see `SEARCHES`."""
 TABLES = False

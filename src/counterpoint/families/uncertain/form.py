@@ -41,8 +41,6 @@ from counterpoint.rows.features import Features
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
 
-__all__ = ["FourierScores", "UncertainScores"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -33,16 +33,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
 
-__all__ = [
-    "SHARE",
-    "CosineSums",
-    "DistanceBounds",
-    "FourierConstraint",
-    "FourierFeatures",
-    "FourierMargins",
-    "fourier_margins",
-]
-
 SHARE = 10
 """One draw in so many is used: a ball takes more work than a linear score does."""
 ANCHORS = tuple((i, share) for i in (0.0, 1.0, 2.0) for share in (0.0, 0.25, 0.55))

@@ -38,8 +38,6 @@ from counterpoint.search.search import Incumbents, Subproblem, Union
 from counterpoint.solvers import require_known
 from counterpoint.solvers.base import Effort, Optimality, Outcome
 
-__all__ = ["RowSearch", "parabola", "search_fourier"]
-
 ACCEPTS: frozenset[type] = frozenset(
     {Manhattan, SquaredEuclidean, Mahalanobis, Box, Transitions, LinearBounds, Cone}
 ).union({FourierConstraint, Whole, OneOf})

@@ -24,15 +24,6 @@ from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 from counterpoint.search.search import SafetyMargins
 
-__all__ = [
-    "Chance",
-    "DistanceMargin",
-    "DualNorms",
-    "LinearMargins",
-    "linear_margins",
-    "share_answered",
-]
-
 
 @final
 @dataclass(frozen=True, eq=False)

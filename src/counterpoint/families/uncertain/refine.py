@@ -24,9 +24,6 @@ from counterpoint.search.search import Incumbents, Subproblem, Union
 from counterpoint.solvers.base import Effort, Outcome
 from counterpoint.solvers.duals import purified
 
-__all__ = ["Refinement", "cutting_planes"]
-
-
 EXACT = 1e-9
 """The relative gap that is aimed at where columns are continuous, since the last digits are cheap;
 in whole steps a tenth of the gap of the effort will do."""

@@ -35,8 +35,6 @@ from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins, search
 from counterpoint.solvers.base import Effort
 
-__all__ = ["Robust", "StartHint", "UncertainForm", "attainable_sentence"]
-
 SECONDS, IN_ALL = 0.5, 4.0
 """Time for one search for what is attainable, and for all of them."""
 

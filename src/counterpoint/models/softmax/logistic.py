@@ -6,8 +6,6 @@ import numpy as np
 
 from counterpoint.numerics import FloatArray
 
-__all__ = ["logistic_root"]
-
 
 def logistic_root(alpha: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(n,) the root t of t = 1 / (1 + exp(α t + β)), and (n,) 1 − t.

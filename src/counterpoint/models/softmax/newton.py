@@ -28,17 +28,6 @@ from scipy.linalg.lapack import dposv
 from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "STEPS",
-    "Descent",
-    "Reduced",
-    "blocks",
-    "direction",
-    "dots",
-    "label_entries",
-    "minimise",
-]
-
 Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
 """(K, n) scores and where the labels' own are → (n,) a convex loss; (K, n) shares of 1, its
 gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""

@@ -25,8 +25,6 @@ from counterpoint.models.softmax.newton import (
 )
 from counterpoint.numerics import EPS, LEAST, BoolArray, FloatArray, IntArray
 
-__all__ = ["reach"]
-
 ROUNDED = 32.0 * EPS
 """The rounding of a score, relative to the size of the scores."""
 LONGEST = 2.0

@@ -32,8 +32,6 @@ from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
-__all__ = ["Forbidden", "Implies", "ObservedCombinations"]
-
 Values = tuple[Hashable, ...] | dict[str, float]
 """Categories, or the ``low`` and the ``high`` of a number; an end that is not there is none."""
 Counted = tuple[tuple[tuple[Hashable, ...], tuple[tuple[Hashable, ...], ...]], ...]

@@ -27,20 +27,6 @@ from counterpoint.programs.conditions import AtMost, Box, MinimumChange, Transit
 from counterpoint.programs.region import Condition, Region
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
-__all__ = [
-    "Bounds",
-    "Clearance",
-    "Constraint",
-    "Immutable",
-    "MaxChanges",
-    "Monotone",
-    "WithinObserved",
-    "all_constraints",
-    "between",
-    "named",
-    "numbers",
-]
-
 
 class Constraint(ABC):
     """A limit on the counterfactual that the person sets, not the model.

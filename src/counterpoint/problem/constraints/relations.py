@@ -29,8 +29,6 @@ from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Features, unknown_name
 from counterpoint.rows.table import Table
 
-__all__ = ["Ellipsoid", "Linear", "OppositeChange", "SameChange"]
-
 
 @final
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 
-__all__ = ["Ccp"]
-
 DECIDED = 1e-6
 """How far from a whole step, in steps, a column counts as being there."""
 

@@ -28,8 +28,6 @@ from counterpoint.programs.region import Batch, Coupling, Region
 from counterpoint.solvers.base import Effort, translated
 from counterpoint.solvers.clarabel import SOLVED, Clarabel
 
-__all__ = ["STALLED", "Descents"]
-
 STALLED = 1e-9
 """A relative gain in price that counts as none."""
 PAST = 1e-9

@@ -57,8 +57,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
 from counterpoint.solvers.clarabel import SOLVED, settings
 
-__all__ = ["RELAXED", "Quadric", "relaxed"]
-
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14
 """How close to the pole the root is looked for, relative to the curvatures."""

@@ -16,8 +16,6 @@ from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import translated
 from counterpoint.solvers.daqp import TOLERANCES
 
-__all__ = ["is_plain", "nearest_point"]
-
 OPTIMAL = 1
 """DAQP's own number."""
 

@@ -25,8 +25,6 @@ from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-__all__ = ["Scip", "Translation", "scip_errors"]
-
 TRUSTED = 1e-7
 """What SCIP's tolerances may lift a bound by, relative to the cost to beat; it is given away."""
 LENGTH = 32.0

@@ -490,7 +490,9 @@ def _paths(trees: Trees) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolAr
         sides.append(is_left[at])
         at = parent[at]
         above.append(at)
-    order = np.argsort(tree[top], kind="stable")[(tree[top] < 0).sum() :]  # a node that is cut off
+    # Of leaves of equal values the first asks for splits: those near the root ask for few.
+    depth, unreached = np.bincount(np.concatenate(rows), minlength=len(leaf)), tree[top] < 0
+    order = np.lexsort((depth, tree[top]))[unreached.sum() :]
     place = np.full(len(leaf), -1)
     place[order] = np.arange(len(order))
     row = place[np.concatenate(rows)]

@@ -173,7 +173,7 @@ def prototype_programs() -> dict[str, Solved]:
             multipliers=disc_and_row[1],
         ),
         "square, out of a disc within a ball": solved(
-            plane, disc, ball, x=near, cost=2.25, point=[2, 0], multipliers=[0, 0, 0.75]
+            plane, disc, ball, x=near, cost=2.25, point=[2, 0], multipliers=[0, 0, 0.75, 0]
         ),
         "square, nearer to one of two in metrics of their own": solved(
             line, half, cost=4, point=thirds[0], multipliers=thirds[1]

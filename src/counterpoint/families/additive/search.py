@@ -160,14 +160,12 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         which, index = np.nonzero(used.T)
         change, choice = dual.points.change[index, which], dual.points.choice[index, which]
         if not self.knapsack.tables or dual.weights.shape[1] > 2:
-            # Several demands are met by no fewer continuous columns than they are. Of tables, the
-            # heaviest option is taken.
-            k, weights, middle = self.knapsack, dual.weights[live], np.flatnonzero(live)
-            shares = np.where(weights[:, :, None] > 0.0, weights[:, :, None], np.nan)
-            mixed = np.nansum(shares * dual.points.change[live], axis=1)
-            heaviest = dual.points.choice[middle, weights.argmax(axis=1)]
-            change = np.concatenate([change, np.where(k.whole, np.rint(mixed), mixed)])
-            choice, index = np.concatenate([choice, heaviest]), np.append(index, middle)
+            middle = np.flatnonzero(live)
+            mixed = _rounded(boxes, dual)
+            change, choice = (
+                np.concatenate([v, w[middle]]) for v, w in zip((change, choice), mixed, strict=True)
+            )
+            index = np.append(index, middle)
         if not len(index):
             return
         candidates = boxes.pick(index)
@@ -175,16 +173,30 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
 
     def _keep(self, boxes: KnapsackLagrangian, points: Candidates) -> None:
         """Keep the cheapest point of each row, if it meets all demands and is better."""
-        row, most = boxes.boxes.row, self.knapsack.at_most
-        better = boxes.satisfied(points) & (points.cost < self.best.cost[row])
-        if most is not None:  # a mixture may change more than its points
-            better &= boxes.changed(points).sum(axis=1) <= most
-        good = np.flatnonzero(better)
+        row = boxes.boxes.row
+        good = np.flatnonzero(boxes.satisfied(points) & (points.cost < self.best.cost[row]))
         if len(good):
             order = good[np.lexsort((good, points.cost[good], row[good]))]
             cheapest = order[np.unique(row[order], return_index=True)[1]]
             put(self.best, row[cheapest], pick(points, cheapest))
             self.improved[row[cheapest]] = True
+
+
+def _rounded(boxes: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArray]:
+    """Return mixtures, rounded, as changes and choices; of each table the heaviest option.
+
+    Several demands are met by no fewer continuous columns than they are.
+    """
+    k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
+    change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)
+    change = np.where(k.whole, np.rint(change), change)
+    choice = points.choice[np.arange(len(weights)), dual.weights.argmax(axis=1)]
+    if k.at_most is not None:  # a mixture may change more than its points, and more than may change
+        changes = np.hstack([change != 0.0, choice != boxes.factual]).sum(axis=1)
+        several = (changes > k.at_most)[:, None]
+        change = np.where(several, points.change[:, 0], change)
+        choice = np.where(several, points.choice[:, 0], choice)
+    return change, choice
 
 
 def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArray) -> Boxes:

@@ -1,1 +1,1 @@
-"""Wing: scores that are sums of functions of one column each, and programs over whole columns."""
+"""Family: scores that are sums of functions of one column each, and programs over whole columns."""

@@ -1,1 +1,1 @@
-"""Wing: models whose weights carry noise, and answers that hold although they do."""
+"""Family: models whose weights carry noise, and answers that hold although they do."""

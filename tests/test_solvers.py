@@ -17,7 +17,7 @@ from strategies import Planted, planted
 
 import counterpoint as cp
 from counterpoint.problem.costs import EncodedCost
-from counterpoint.programs.conditions import Box, Cone, LinearBounds
+from counterpoint.programs.conditions import Box, Cone, LinearBounds, Whole
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Condition, Region
 from counterpoint.solvers import Effort, Outcome, Solution, all_solvers, applicable
@@ -116,6 +116,26 @@ def test_a_batch_of_linear_programs_gives_what_each_row_gets_alone(seed: int):
         np.testing.assert_allclose(alone.multipliers[0], together.multipliers[i], atol=1e-9)
 
 
+def test_a_row_that_highs_gives_up_is_solved_in_other_units(monkeypatch: pytest.MonkeyPatch):
+    """In the usual units it says nothing of every other row."""
+    usual = Highs._solved
+
+    def solved(self: Highs, cases: Any, effort: Effort, cutoff: Any = None) -> Solution:
+        solution = usual(self, cases, effort, cutoff)
+        if self.units is None:
+            blank = Solution.blank(1, self.program)
+            for i in range(0, len(cases), 2):
+                solution.put(slice(i, i + 1), blank)
+        return solution
+
+    monkeypatch.setattr(Highs, "_solved", solved)
+    program = Program(ABSOLUTE, Region((ROW,)))
+    cases = program.cases(np.array([[0.0, 0.0], [0.5, 0.0], [0.0, -1.0]]))
+    solution = Highs(program).solve(cases, Effort())
+    np.testing.assert_allclose(program.encoded_cost(solution.points, cases.x), [1.0, 0.5, 2.0])
+    np.testing.assert_allclose(program.bound(cases, solution.multipliers), [1.0, 0.5, 2.0])
+
+
 def test_highs_answers_after_others_have_run_it_with_more_threads():
     """One scheduler serves all of a thread, and HiGHS refuses to run with another number."""
     highspy.Highs.resetGlobalScheduler(True)
@@ -125,9 +145,11 @@ def test_highs_answers_after_others_have_run_it_with_more_threads():
     other.addVar(0.0, 10.0)
     other.run()
     row = LinearBounds(np.array([[2.0]]), np.array([3.0]), np.array([np.inf]))
-    program = Program(EncodedCost(np.ones(1), np.zeros(1)), Region((row,)))
-    solution = Highs(program).solve(program.cases(np.zeros((1, 1))), Effort())
-    assert solution.points[0] == 1.5
+    program = Program(
+        EncodedCost(np.ones(1), np.zeros(1)), Region((Whole(np.array([0]), np.ones(1)), row))
+    )
+    solution = Highs(program).solve(program.cases(np.zeros((1, 1))), Effort(), np.full(1, 9.0))
+    assert solution.points[0] == 2.0
 
 
 def test_what_daqp_leaves_behind_where_it_finds_nothing_is_not_read(

@@ -24,11 +24,7 @@ import pytest
 import counterpoint as cp
 from counterpoint.caches import Memo
 from counterpoint.models.dispatch import quiet
-from counterpoint.problem.costs import EncodedCost
-from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.program import Program
-from counterpoint.programs.region import Region
-from counterpoint.solvers.highs import Highs
+from counterpoint.solvers.highs import Pool
 
 THREADS = 8
 BUSY = 8
@@ -214,36 +210,37 @@ def test_threads_get_the_answers_of_one_thread_in_thousands_of_calls():
     run(1000)
 
 
-def engines() -> Highs:
-    row = LinearBounds(np.ones((1, 2)), np.ones(1), np.full(1, np.inf))
-    return Highs(Program(EncodedCost(np.ones(2), np.zeros(2)), Region((row,))))
+def test_a_pool_lends_nothing_twice_at_once():
+    made: list[object] = []
+    out: set[int] = set()
+    guard = threading.Lock()
 
+    def make() -> object:
+        made.append(object())
+        return made[-1]
 
-def test_highs_lends_no_engine_twice_at_once():
-    highs, out, engine_ids, guard = engines(), set[int](), set[int](), threading.Lock()
+    pool = Pool(make)
 
     def work(_: int) -> None:
-        with highs._engine() as engine:
+        with pool.lease() as one:
             with guard:
-                assert id(engine) not in out
-                out.add(id(engine))
-                engine_ids.add(id(engine))
+                assert id(one) not in out
+                out.add(id(one))
             with guard:
-                out.remove(id(engine))
+                out.remove(id(one))
 
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(work, range(2000)))
-    assert 1 <= len(highs._idle) <= THREADS
-    assert {id(engine) for engine in highs._idle} == engine_ids
+    assert 1 <= len(made) <= THREADS
 
 
-def test_highs_does_not_lend_again_what_failed():
-    highs = engines()
-    with pytest.raises(ZeroDivisionError), highs._engine() as first:
+def test_a_pool_does_not_lend_again_what_failed():
+    pool = Pool(object)
+    with pytest.raises(ZeroDivisionError), pool.lease() as first:
         _ = 1 / 0
-    with highs._engine() as second:
+    with pool.lease() as second:
         pass
-    with highs._engine() as third:
+    with pool.lease() as third:
         pass
     assert first is not second
     assert second is third

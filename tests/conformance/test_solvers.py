@@ -125,8 +125,8 @@ def check_one(solver: Solver, program: Program, x: np.ndarray, best: Optimum):
     assert solution.outcomes[0] == Outcome.FOUND, f"{name}: {Outcome(solution.outcomes[0]).name}"
     cost = program.objective(solution.points, cases)[0]
     assert program.region.violation(solution.points, cases.x)[0] <= 1e-8
-    assert best.high - room <= cost <= best.high + room, f"{name}: {cost} against {best}"
-    assert best.high - room <= told(program, cases, solution) <= best.high + room, name
+    assert best.low - room <= cost <= best.high + room, f"{name}: {cost} against {best}"
+    assert best.low - room <= told(program, cases, solution) <= best.high + room, name
 
 
 def told(program: Program, cases: Any, solution: Solution) -> float:

@@ -1,6 +1,7 @@
 """Solvers: each a method for one family of programs. They propose; programs and certificates judge.
 
-To add one, write a file and enter it in `all_solvers`. Families bring the solvers of their conditions.
+To add one, write a file and enter it in `all_solvers`. Families bring the solvers of their own
+conditions.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ as a tree that proves it, see `counterpoint.programs.proof`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
@@ -16,13 +17,16 @@ from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 
+from counterpoint.errors import NoSolver
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
-from counterpoint.programs.conditions import INTEGRAL
+from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs.conditions import INTEGRAL, AtMost, Cone, Whole
+from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
 from counterpoint.programs.proof import ProofTrees, node_size, pick
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
-from counterpoint.solvers.base import Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
@@ -34,6 +38,8 @@ from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.probability import Logistic
 from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
 
+DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
+"""What to relax, the least first; a solver of its own may take the rest."""
 FEASIBLE = 1e-9
 """Relative violation of a point that may be an answer: a tenth of what the certificate lets pass
 (`VIOLATION`)."""
@@ -60,7 +66,9 @@ CLOSE = 1e-7
 class Branching(Solver):
     """Best-first branch and bound around a solver for the relaxations."""
 
-    accepts: ClassVar[frozenset[type]] = Clarabel.accepts.union(INTEGRAL)
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp, *INTEGRAL}
+    )
     accuracy: ClassVar[float] = 1e-7
 
     @classmethod
@@ -69,11 +77,24 @@ class Branching(Solver):
         return types <= cls.accepts and bool(types & {*INTEGRAL})
 
     @cached_property
-    def relaxations(self) -> tuple[Solver, ...]:
-        """Solvers of the program without its integral conditions, in the order of preference."""
-        program = relaxed(self.program, *INTEGRAL)
-        solvers = Logistic, Daqp, Highs, Clarabel
-        return tuple(solver(program) for solver in solvers if solver.takes(program))
+    def relaxation(self) -> Solver:
+        """The solver of the program without as few of its integral conditions as need be."""
+        for dropped in DROPS:
+            for solver in _solvers(relaxed(self.program, *dropped)):
+                return solver
+        raise NoSolver("Branch and bound found no solver for its relaxation.")
+
+    @cached_property
+    def convex(self) -> tuple[Solver, ...]:
+        """Solvers of the program without any integral condition: their multipliers can refute."""
+        return tuple(_solvers(relaxed(self.program, *INTEGRAL)))
+
+    @cached_property
+    def linear(self) -> tuple[Solver, ...]:
+        """Solvers of the same region at a linear cost, which find points where others give up."""
+        encoded_cost, d = self.program.encoded_cost, self.program.width
+        linear = EncodedCost(encoded_cost.absolute + np.sqrt(encoded_cost.diagonal), np.zeros(d))
+        return tuple(_solvers(Program(linear, self.program.region)))
 
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
@@ -84,6 +105,13 @@ class Branching(Solver):
             if problem.is_proof(tree):
                 proofs.append(problem.proof(tree)._replace(row=np.array([i])))
         return replace(out, proof=ProofTrees.joined(proofs) if proofs else None)
+
+
+def _solvers(program: Program) -> Iterator[Solver]:
+    """Those that take a relaxation, in the order of preference."""
+    return (
+        solver(program) for solver in (Logistic, Daqp, Highs, Clarabel) if solver.takes(program)
+    )
 
 
 @final
@@ -104,7 +132,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
     """The tree of one row, for `branch_and_bound`."""
 
     def __init__(self, owner: Branching, case: Batch, effort: Effort, cutoff: float) -> None:
-        self.owner, self.program = owner, owner.program
+        self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
         self.effort, self.case, self.x = effort, case, case.x[0]
         self.incumbent_cost, self.point = cutoff, np.full_like(case.x[0], np.nan)
         self.bounded = 0  # nodes
@@ -134,21 +162,20 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         self.work += len(row)
         cases = replace(self.case.take(row), low=np.array(nodes.low), high=np.array(nodes.high))
         self._hold(cases, nodes.changed)
-        points, multipliers, refuted = self._relaxed(cases)
-        is_point = np.isfinite(points[:, 0])
-        tangent = np.where(is_point[:, None], points, cases.x)
-        proved = self.program.bound(cases, multipliers, tangent)
+        solution, multipliers, refuted = self._relaxed(cases)
+        point = np.where(solution.found[:, None], solution.points, cases.x)
+        proved = self.program.bound(cases, multipliers, point)
         if self.program.encoded_cost.quadratic.ndim == 2:
-            multipliers = np.hstack([multipliers, tangent])  # the bound rests on it
+            multipliers = np.hstack([multipliers, point])  # the bound rests on a tangent there
         # The multipliers of a parent hold in its children; they stay where the new ones prove less.
         better = refuted | (proved >= nodes.bound)
         multipliers = np.where(better[:, None], multipliers, nodes.multipliers)
-        bound = np.maximum(proved, nodes.bound)
-        promising = is_point & (bound < self.incumbent_cost)
+        bound = np.maximum(np.maximum(proved, solution.reported), nodes.bound)
+        promising = solution.found & (bound < self.incumbent_cost)
         if promising.any():
-            self._round(points[promising], cases.take(promising))
+            self._round(solution.points[promising], cases.take(promising))
         bound = np.where(refuted, np.inf, bound)
-        return nodes._replace(multipliers=multipliers, bound=bound, point=points), bound
+        return nodes._replace(multipliers=multipliers, bound=bound, point=solution.points), bound
 
     def record(self, nodes: ConeNodes) -> ConeNodes:
         return nodes._replace(point=nodes.point[:, :0])
@@ -234,26 +261,29 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             cases.low[rows, block] = np.maximum(cases.low[rows, block], x)
             cases.high[rows, block] = np.minimum(cases.high[rows, block], x)
 
-    def _relaxed(self, cases: Batch) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Points of the relaxations, the program's own multipliers, and which cases they refute.
+    def _relaxed(self, cases: Batch) -> tuple[Solution, FloatArray, BoolArray]:
+        """Relaxations, the program's own multipliers, and which cases they refute.
 
-        Where a solver gives up, or its multipliers do not refute what it calls infeasible, the next
-        is asked. A node without either may be split further.
+        A relaxation that keeps categories may call a node infeasible that its multipliers cannot
+        refute, and a solver may give up; such a node goes to one solver of the convex relaxation
+        after another, until one finds a point or a refutation, and may be split further.
         """
-        points, n = np.full(cases.x.shape, np.nan), len(cases)
-        multipliers, refuted = np.zeros((n, self.program.size)), np.zeros(n, dtype=bool)
-        doubtful = np.arange(n)
-        for solver in self.owner.relaxations:
-            remaining = cases.take(doubtful)
-            solution = solver.solve(remaining, Effort().until(self.end))
-            multipliers[doubtful] = own_multipliers(self.program, solution.multipliers)
-            points[doubtful] = solution.points
-            refuted[doubtful] = self._refuted(remaining, solution, multipliers[doubtful])
-            doubtful = doubtful[~solution.found & ~refuted[doubtful]]
+        solution = self.relaxation.solve(cases, Effort().until(self.end))
+        multipliers = own_multipliers(self.program, solution.multipliers)
+        refuted = self._refuted(cases, solution, multipliers)
+        doubtful = np.flatnonzero(~solution.found & ~refuted)
+        self.work += DOUBTED * len(doubtful)
+        for solver in self.owner.convex:
             if not len(doubtful) or perf_counter() > self.end:
                 break
-            self.work += DOUBTED * len(doubtful)
-        return points, multipliers, refuted
+            remaining = cases.take(doubtful)
+            second = solver.solve(remaining, Effort().until(self.end))
+            multipliers[doubtful] = own_multipliers(self.program, second.multipliers)
+            solution.points[doubtful] = second.points
+            solution.reported[doubtful] = second.reported
+            refuted[doubtful] = self._refuted(remaining, second, multipliers[doubtful])
+            doubtful = doubtful[~second.found & ~refuted[doubtful]]
+        return solution, multipliers, refuted
 
     def _refuted(self, cases: Batch, solution: Solution, multipliers: FloatArray) -> BoolArray:
         """Which cases a solver holds to be infeasible, and its multipliers refute."""
@@ -270,7 +300,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         fixed = replace(cases, low=low, high=high).take(usable)
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
-            candidates = self.owner.relaxations[0].solve(fixed, Effort().until(self.end)).points
+            candidates = self.relaxation.solve(fixed, Effort().until(self.end)).points
             given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
             candidates = np.where(given_up, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
@@ -289,9 +319,21 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         demands = tightened(self.program, self.case.margin[:1])
         return bool(demands.violation(candidate, self.case.x)[0] <= tolerance)
 
+    def _find_any(self) -> None:
+        """Look for some point, where relaxations that failed hid all of them."""
+        for solver in self.owner.linear:
+            solution = solver.solve(self.case, Effort().until(self.end))
+            if solution.found[0] and self._meets(solution.points, FEASIBLE):
+                self.point = solution.points[0]
+                self.incumbent_cost = float(self.program.objective(solution.points, self.case)[0])
+                self._round(solution.points, self.case)
+                return
+
     def report(self, tree: SearchTree, out: Solution, i: int) -> None:
         """Write the point, bound and outcome of a search into row i of the solution."""
         least, unfinished = float(tree.least[0]), bool(tree.unfinished[0])
+        if np.isinf(self.incumbent_cost) and not unfinished and np.isfinite(least):
+            self._find_any()  # a complete search neither found a point nor refuted its leaves
         out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
         if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
@@ -304,8 +346,9 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             out.outcomes[i] = Outcome.LIMIT
 
     def is_proof(self, tree: SearchTree) -> bool:
-        """Return whether a tree is complete, and no larger than proofs are."""
-        return not tree.unfinished[0] and len(tree.row) <= PROVED
+        """Return whether a tree is complete, no larger than proofs are, bounded by multipliers."""
+        convex = not self.relaxation.program.condition_types & {*INTEGRAL}
+        return convex and not tree.unfinished[0] and len(tree.row) <= PROVED
 
     def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""

@@ -50,8 +50,8 @@ INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 class Clarabel(Solver):
     """Convex programs with linear rows, second-order and exponential cones by Clarabel."""
 
-    accepts: ClassVar[frozenset[type]] = LINEAR.union(
-        {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp}
+    accepts: ClassVar[frozenset[type]] = frozenset(
+        LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7
 

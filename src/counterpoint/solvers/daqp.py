@@ -41,7 +41,7 @@ terms). The limit of iterations ends what cycles."""
 class Daqp(Solver):
     """Continuous quadratic programs, by DAQP; `Branching` proves those with categories."""
 
-    accepts: ClassVar[frozenset[type]] = LINEAR | {SquaredEuclidean, Mahalanobis}
+    accepts: ClassVar[frozenset[type]] = frozenset(LINEAR | {SquaredEuclidean, Mahalanobis})
     accuracy: ClassVar[float] = 1e-8
 
     @classmethod

@@ -1,29 +1,33 @@
-"""HiGHS: linear programs (weighted Manhattan cost).
+"""HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
 
-Each change is a rise less a fall, both at least 0, so that costs are linear. The model is passed
-once; from row to row only bounds change. Every row starts from nothing (what HiGHS remembers of the
-last one is cleared), so that an answer does not depend on the rows before. What is integral is left
-to knapsacks, and to our own branch and bound over these programs.
+Each change is a rise less a fall, both at least 0, so that costs are linear; under a bound on the
+number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
+passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
+remembers of the last one is cleared), so that an answer does not depend on the rows before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, final
+from functools import cached_property, partial
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import highspy
 import numpy as np
 
 from counterpoint.errors import SolverFailure
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
+from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
-from counterpoint.solvers.standard_form import StandardForm
+from counterpoint.solvers.standard_form import StandardForm, balanced_units
+
+V = TypeVar("V")
+
 
 STATUS = highspy.HighsModelStatus
 FEASIBILITY = 1e-9
@@ -32,21 +36,58 @@ OPTIONS = {
     "output_flag": False,
     "threads": 1,
     "random_seed": 0,
-    "solver": "simplex",
-    "presolve": "off",
     "simplex_scale_strategy": 0,
     "primal_feasibility_tolerance": FEASIBILITY,
     "dual_feasibility_tolerance": FEASIBILITY,
+    "mip_feasibility_tolerance": FEASIBILITY,
+    "mip_abs_gap": 0.0,
+    "mip_heuristic_run_feasibility_jump": False,  # it can crash the process (HiGHS 1.15.1)
 }
+
+
+@final
+class Data:
+    """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes.
+
+    A change is its rise less its fall: the first half of the columns are rises, the second falls.
+    """
+
+    def __init__(self, model: Highs, cases: Batch, cutoff: FloatArray | None) -> None:
+        form, n, switches = model.form, len(cases), len(model.switches)
+        limits = form.limits(cases)
+        largest_fall, largest_rise = -limits.low, limits.high
+        low = np.maximum(np.hstack([-largest_fall, -largest_rise]), 0.0)
+        high = np.maximum(np.hstack([largest_rise, largest_fall]), low)
+        self.empty: BoolArray = np.asarray((largest_rise + largest_fall < -FEASIBILITY).any(axis=1))
+        self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
+        unit = self.lengths[:, None]
+        unchosen = np.zeros((n, switches))
+        self.low, self.high = (
+            np.hstack([low / unit, unchosen]),
+            np.hstack([high / unit, unchosen + 1.0]),
+        )
+        self.row_low, self.row_high = limits.row_low / unit, limits.row_high / unit
+        at_most = form.program.domain.at_most
+        if at_most is not None:
+            unlimited = np.full((n, form.program.width + 1), -np.inf)
+            self.row_low = np.hstack([self.row_low, unlimited])
+            self.row_high = np.hstack([self.row_high, np.zeros(unlimited.shape)])
+            self.row_high[:, -1] = at_most.count
+        reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
+        with np.errstate(divide="ignore", invalid="ignore"):
+            caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
+        self.caps = np.minimum(np.maximum(largest_rise, largest_fall), caps)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Highs(Solver):
-    """Linear programs by HiGHS."""
+    """Linear and mixed-integer linear programs by HiGHS, and the relaxations of the latter."""
 
-    accepts: ClassVar[frozenset[type]] = LINEAR | {Manhattan}
+    accepts: ClassVar[frozenset[type]] = frozenset(LINEAR | {Manhattan, *INTEGRAL})
     accuracy: ClassVar[float] = 1e-9
+
+    units: FloatArray | None = None  # (d,) for one row for which the usual ones did not do
 
     @classmethod
     def takes(cls, program: Program) -> bool:
@@ -54,98 +95,250 @@ class Highs(Solver):
 
     @cached_property
     def form(self) -> StandardForm:
-        """The program in the standard form, with changes in units of cost."""
-        weights = self.program.encoded_cost.absolute
-        return StandardForm(self.program, 1.0 / np.where(weights > 0.0, weights, 1.0))
+        """The program in the standard form, with changes in units of cost, or in steps."""
+        if self.units is not None:
+            return StandardForm(self.program, self.units)
+        weights, steps = self.program.encoded_cost.absolute, self.program.domain.steps
+        costly = np.where((weights > 0.0) & self.program.domain.numeric, weights, 1.0)
+        return StandardForm(self.program, np.where(steps > 0.0, steps, 1.0 / costly))
+
+    @property
+    def switches(self) -> tuple[slice, ...]:
+        """The columns of each feature that has a switch."""
+        return self.program.domain.at_most.blocks if self.program.domain.at_most else ()
 
     @cached_property
-    def _unit_cost(self) -> float:
-        """The cost that is 1 in HiGHS's model."""
-        costs = self.form.absolute
-        return float(np.median(costs[costs > 0.0])) if costs.any() else 1.0
+    def owner(self) -> IntArray:
+        """(d,) the switch of each column."""
+        return np.repeat(np.arange(len(self.switches)), [b.stop - b.start for b in self.switches])
 
     @cached_property
-    def _idle(self) -> list[Any]:
-        return []
+    def integer(self) -> BoolArray:
+        """Which of the model's columns are integers."""
+        whole = self.form.integral
+        return np.concatenate([whole, whole, np.ones(len(self.switches), dtype=bool)])
 
-    @contextmanager
-    def _engine(self) -> Iterator[Any]:
-        """Lend a HiGHS with the model, which no other thread has until the end of the block.
+    @cached_property
+    def normal(self) -> float:
+        """The unit of cost."""
+        encoded_cost = self.form.absolute
+        return float(np.median(encoded_cost[encoded_cost > 0.0])) if encoded_cost.any() else 1.0
 
-        As many are made as are out at once; one is dropped after an error.
-        """
-        try:
-            engine = self._idle.pop()  # atomic: no other thread gets the same
-        except IndexError:
-            engine = self._new_engine()
-        yield engine
-        self._idle.append(engine)
+    @cached_property
+    def encoded_cost(self) -> FloatArray:
+        """The costs of the model's columns."""
+        costs = self.form.absolute / self.normal
+        return np.concatenate([costs, costs, np.zeros(len(self.switches))])
 
-    def _new_engine(self) -> Any:
-        """Make a HiGHS with the model; its bounds are those of no row yet."""
-        matrix, costs = self.form.matrix, self.form.absolute / self._unit_cost
-        block = np.hstack([matrix, -matrix])
-        used, (rows, columns) = block != 0.0, block.shape
-        lp = highspy.HighsLp()
-        lp.num_col_, lp.num_row_ = columns, rows
-        lp.col_cost_ = np.tile(costs, 2)
-        lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
-        lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
-        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-        lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(used.sum(axis=0))]).astype(np.int32)
-        lp.a_matrix_.index_ = np.nonzero(used.T)[1].astype(np.int32)
-        lp.a_matrix_.value_ = block.T[used.T]
-        engine = highspy.Highs()
-        for name, value in OPTIONS.items():
-            engine.setOptionValue(name, value)
-        if engine.passModel(lp) == highspy.HighsStatus.kError:
-            raise SolverFailure(
-                "HiGHS refused the model; its numbers may be too large or too small."
-            )
-        return engine
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The model's rows; caps stand at 1 here."""
+        block, d, s = self.form.matrix, self.program.width, len(self.switches)
+        rows = np.hstack([block, -block, np.zeros((len(block), s))])
+        if not s:
+            return rows
+        uses = np.hstack([np.eye(d), np.eye(d), -np.eye(s)[self.owner]])
+        return np.vstack([rows, uses, np.repeat([0.0, 1.0], [2 * d, s])])
+
+    @cached_property
+    def _engines(self) -> tuple[Pool[Engine], Pool[Engine]]:
+        """Engines of the linear relaxation, and of the program with its integers."""
+        linear, integral = (partial(Engine, self, integral=kind) for kind in (False, True))
+        return Pool(linear), Pool(integral)
 
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
-        """Solve each row in units of its shortfall; a change is a rise less a fall."""
-        limits, d = self.form.limits(cases), self.program.width
-        lengths = limits.shortfall()
-        low, high, row_low, row_high = (bounds / lengths[:, None] for bounds in limits)
-        least = np.maximum(np.hstack([low, -high]), 0.0)
-        most = np.maximum(np.hstack([high, -low]), least)
-        possible = ~(limits.high - limits.low < -FEASIBILITY).any(axis=1)
+        solution = self._solved(cases, effort, cutoff)
+        for i in self._doubtful(cases, solution).tolist():
+            row = slice(i, i + 1)
+            case = cases.take(row)
+            balanced = Highs(self.program, balanced_units(self.program, case))
+            reached = None if cutoff is None else cutoff[row]
+            solution.put(row, balanced._solved(case, effort, reached))
+        return solution
+
+    def _doubtful(self, cases: Batch, solution: Solution) -> IntArray:
+        """The rows whose points miss the program, and those with neither point nor refutation."""
+        solved, missed = solution.found, solution.outcomes == Outcome.NOTHING
+        if solved.any():
+            points, x = solution.points[solved], cases.x[solved]
+            missed[solved] = self.program.violation(points, x) > FEASIBILITY
+        blocked = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if len(blocked) and not self.integer.any():
+            refused = cases.take(blocked)
+            missed[blocked] = ~self.program.refutes(refused, solution.multipliers[blocked])
+        return np.flatnonzero(missed)
+
+    def _solved(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
+        """Solve each row in units of its length, see `Data`; a change is a rise less a fall."""
+        data, d = Data(self, cases, cutoff), self.program.width
         out = Solution.blank(len(cases), self.program)
-        out.outcomes[~possible] = Outcome.INFEASIBLE
-        change, duals = np.full(low.shape, np.nan), np.zeros(row_low.shape)
-        with translated("HiGHS"), self._engine() as engine:
+        out.outcomes[data.empty] = Outcome.INFEASIBLE
+        change, duals = np.full((len(cases), d), np.nan), np.zeros((len(cases), len(self.matrix)))
+        possible = ~data.empty
+        if self.switches:  # one without a cap could not be switched off
+            possible &= np.isfinite(data.caps).all(axis=1)
+        run = self._branch_and_bound if self.integer.any() else self._simplex
+        with translated("HiGHS"):
             for i in np.flatnonzero(possible).tolist():
-                status = _run(engine, (least[i], most[i]), (row_low[i], row_high[i]))
-                if status == STATUS.kOptimal:
-                    solution, out.outcomes[i] = engine.getSolution(), Outcome.FOUND
-                    values = np.asarray(solution.col_value)
-                    change[i], duals[i] = values[:d] - values[d:], solution.row_dual
-                elif status == STATUS.kInfeasible:
-                    out.outcomes[i] = Outcome.INFEASIBLE
-                    _, exists, ray = engine.getDualRay()
-                    duals[i] = ray if exists else 0.0
-        out.points[:] = self.form.points(change, cases, lengths)
-        out.multipliers[:] = self.form.multipliers(-duals * self._unit_cost)
-        blocked = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
-        if len(blocked):  # HiGHS does not say in which sense a ray refutes a row; the program does
-            wrong = ~self.program.refutes(cases.take(blocked), out.multipliers[blocked])
-            out.multipliers[blocked[wrong]] *= -1.0
+                out.outcomes[i], values, duals[i], out.reported[i] = run(data, i, effort)
+                if values is not None:
+                    change[i] = values[:d] - values[d : 2 * d]
+        out.points[:] = self.form.points(change, cases, data.lengths)
+        out.multipliers[:] = self.form.multipliers(-duals * self.normal)
+        if cutoff is not None and self.switches:  # their caps leave out what costs more
+            np.minimum(out.reported, cutoff, out=out.reported)
+        self._sign_rays(out, cases)
         return out
 
+    def _sign_rays(self, out: Solution, cases: Batch) -> None:
+        """HiGHS does not say in which sense a ray refutes its row; the program does."""
+        rows = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
+        if len(rows):
+            wrong = rows[~self.program.refutes(cases.take(rows), out.multipliers[rows])]
+            out.multipliers[wrong] *= -1.0
 
-def _run(
-    engine: Any, columns: tuple[FloatArray, FloatArray], rows: tuple[FloatArray, FloatArray]
-) -> Any:
-    """Solve an engine's model with the lower and upper bounds of a row; return HiGHS's status."""
-    for change, bounds in ((engine.changeColsBounds, columns), (engine.changeRowsBounds, rows)):
-        count = len(bounds[0])
-        change(count, np.arange(count, dtype=np.int32), *bounds)
-    engine.clearSolver()
-    engine.run()
-    if engine.getModelStatus() == STATUS.kNotset:
-        # Other users of HiGHS in this thread have set its scheduler to more threads.
-        engine.resetGlobalScheduler(True)  # noqa: FBT003 (it has no name)
-        engine.run()
-    return engine.getModelStatus()
+    def _simplex(
+        self, data: Data, i: int, _: Effort
+    ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
+        """Outcome, values of columns, duals of rows (>= 0 for a lower bound), reported bound."""
+        with self._engines[0].lease() as engine:
+            status = engine.run(data, i)
+            if status == STATUS.kOptimal:
+                return Outcome.FOUND, *engine.solution(), 0.0
+            if status == STATUS.kInfeasible:
+                return Outcome.INFEASIBLE, None, engine.dual_ray(), 0.0
+        return Outcome.NOTHING, None, np.zeros(len(self.matrix)), 0.0
+
+    def _branch_and_bound(
+        self, data: Data, i: int, effort: Effort
+    ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
+        """The same of an integer program, whose duals refute it if they are not 0."""
+        with self._engines[1].lease() as engine:
+            status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
+            bound, solution = engine.highs.getInfo().mip_dual_bound, engine.highs.getSolution()
+            values = np.asarray(solution.col_value) if solution.value_valid else None
+        none = np.zeros(len(self.matrix))
+        if status == STATUS.kInfeasible:
+            outcome, _, ray, _ = self._simplex(data, i, effort)
+            return Outcome.INFEASIBLE, None, ray if outcome == Outcome.INFEASIBLE else none, 0.0
+        limited = status == STATUS.kTimeLimit
+        if not limited and status != STATUS.kOptimal:
+            return Outcome.NOTHING, None, none, 0.0
+        values = None if values is None else self._settled(data, i, values)
+        reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
+        outcome = Outcome.NOTHING if values is None else Outcome.FOUND
+        return Outcome.LIMIT if limited else outcome, values, none, reported
+
+    def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
+        """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
+        whole = self.integer
+        values = np.where(whole, np.round(values), values)
+        if whole.all():
+            return values
+        low, high = np.where(whole, values, data.low[i]), np.where(whole, values, data.high[i])
+        with self._engines[0].lease() as engine:
+            if engine.run(data, i, within=(low, high)) != STATUS.kOptimal:
+                return None
+            return np.where(whole, values, engine.solution()[0])
+
+
+@final
+class Engine:
+    """One model inside HiGHS, of which rows change the numbers."""
+
+    def __init__(self, model: Highs, *, integral: bool) -> None:
+        self.highs, self.integral = highspy.Highs(), integral
+        options = {} if integral else {"solver": "simplex", "presolve": "off"}
+        for name, value in (OPTIONS | options).items():
+            self.highs.setOptionValue(name, value)
+        with translated("HiGHS"):
+            if self.highs.passModel(_model(model, integral=integral)) == highspy.HighsStatus.kError:
+                raise SolverFailure(
+                    "HiGHS refused the model; its numbers may be too large or too small."
+                )
+        rows, columns = model.matrix.shape
+        self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
+        # the changes of categories are capped by 1 for everybody.
+        numbers = np.flatnonzero(model.program.domain.numeric & bool(model.switches)).tolist()
+        first, at = len(model.form.matrix), 2 * model.program.width
+        self._capped = [(j, first + j, at + int(model.owner[j])) for j in numbers]
+
+    def run(
+        self,
+        data: Data,
+        i: int,
+        *,
+        gap: float = 0.0,
+        seconds: float | None = None,
+        within: tuple[FloatArray, FloatArray] | None = None,
+    ) -> Any:
+        """Solve the model with the numbers of row i, and return HiGHS's model status.
+
+        The bounds of the columns are those ``within``, low and high, or else the row's own.
+        """
+        highs, (low, high) = self.highs, within or (data.low[i], data.high[i])
+        highs.changeColsBounds(len(self._columns), self._columns, low, high)
+        highs.changeRowsBounds(len(self._rows), self._rows, data.row_low[i], data.row_high[i])
+        for column, row, switch in self._capped:
+            highs.changeCoeff(row, switch, -data.caps[i, column])
+        highs.clearSolver()
+        if self.integral:
+            highs.setOptionValue("mip_rel_gap", gap)
+            highs.setOptionValue("time_limit", np.inf if seconds is None else seconds)
+        highs.run()
+        if highs.getModelStatus() == STATUS.kNotset:
+            # Other users of HiGHS in this thread have set its scheduler to more threads.
+            highs.resetGlobalScheduler(True)  # noqa: FBT003 (it has no name)
+            highs.run()
+        return highs.getModelStatus()
+
+    def solution(self) -> tuple[FloatArray, FloatArray]:
+        """Values of the columns, and duals of the rows."""
+        solution = self.highs.getSolution()
+        return np.asarray(solution.col_value), np.asarray(solution.row_dual)
+
+    def dual_ray(self) -> FloatArray:
+        """A ray of the dual that shows the rows to be contradictory, up to its sign; else zeros."""
+        _, exists, ray = self.highs.getDualRay()
+        return np.asarray(ray) if exists else np.zeros(len(self._rows))
+
+
+def _model(model: Highs, *, integral: bool) -> Any:
+    """The model as HiGHS takes it; bounds are those of no row yet."""
+    (rows, columns), used = model.matrix.shape, model.matrix != 0.0
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = columns, rows
+    lp.col_cost_ = model.encoded_cost
+    lp.col_lower_, lp.col_upper_ = np.zeros(columns), np.full(columns, np.inf)
+    lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(used.sum(axis=0))]).astype(np.int32)
+    lp.a_matrix_.index_ = np.nonzero(used.T)[1].astype(np.int32)
+    lp.a_matrix_.value_ = model.matrix.T[used.T]
+    if integral:
+        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        lp.integrality_ = [kinds[int(whole)] for whole in model.integer]
+    return lp
+
+
+@final
+class Pool(Generic[V]):
+    """Things with a state, such as engines, each lent to one borrower at a time.
+
+    As many are made as are out at once. What is lent may have been used for anything before, so a
+    borrower must not let its answer depend on that.
+    """
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        self._make = make
+        self._idle: list[V] = []
+
+    @contextmanager
+    def lease(self) -> Iterator[V]:
+        """One that none else has until the end of the block; it is dropped after an error."""
+        try:
+            item = self._idle.pop()  # atomic: no other thread gets the same
+        except IndexError:
+            item = self._make()
+        yield item
+        self._idle.append(item)

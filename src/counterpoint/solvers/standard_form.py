@@ -3,9 +3,9 @@
     minimise    Σ_j absolute_j |v_j| + ½ vᵀ hessian v
     subject to  low <= v <= high  and  row_low <= matrix v <= row_high
 
-v is the change of each column, (y − x) / unit. Each row is divided by its size. Bounds differ from
-row to row of a batch, everything else is the program's. Nothing is integral; cones are known to
-Clarabel alone.
+v is the change of each column, (y − x) / unit. The rows are the program's own, then one for each
+one-hot group, whose changes add up to 0; each is divided by its size. Bounds differ from row to row
+of a batch, everything else is the program's. Cones are known to Clarabel alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 
@@ -62,23 +62,37 @@ class StandardForm:
         return quadratic * (self.unit**2 if quadratic.ndim == 1 else np.outer(self.unit, self.unit))
 
     @cached_property
+    def integral(self) -> BoolArray:
+        """(d,) the columns whose changes are whole numbers, in units in which these have steps."""
+        return (self.program.domain.steps > 0.0) | ~self.program.domain.numeric
+
+    @cached_property
+    def _unscaled(self) -> FloatArray:
+        sums = np.zeros((len(self.program.domain.groups), self.program.width))
+        for row, group in zip(sums, self.program.domain.groups, strict=True):
+            row[group] = 1.0
+        return np.vstack([self.program.affine.matrix, sums])
+
+    @cached_property
     def size(self) -> FloatArray:
         """(rows,) what each row is divided by."""
         if not self.program.width:
-            return np.ones(self.program.affine.size)
-        size = np.linalg.norm(self.program.affine.matrix * self.unit, self.norm, axis=1)
+            return np.ones(len(self._unscaled))
+        size = np.linalg.norm(self._unscaled * self.unit, self.norm, axis=1)
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
     def matrix(self) -> FloatArray:
         """(rows, d)."""
-        return np.asarray(self.program.affine.matrix / self.size[:, None] * self.unit)
+        return np.asarray(self._unscaled / self.size[:, None] * self.unit)
 
     def limits(self, cases: Batch, length: float = 1.0) -> BatchBounds:
         """The bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
-        values = affine.start(x)
+        values, none = affine.start(x), np.zeros((len(cases), len(self.program.domain.groups)))
         low, high = (v - values for v in affine.limits(cases.margin))
+        if self.program.domain.groups:
+            low, high = np.hstack([low, none]), np.hstack([high, none])
         unit, size = self.unit * length, self.size * length
         return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 
@@ -90,5 +104,32 @@ class StandardForm:
     def multipliers(self, duals: FloatArray, length: float = 1.0) -> FloatArray:
         """(n, size) the program's multipliers from those of the rows, positive at upper bounds."""
         out = np.zeros((len(duals), self.program.size))
-        out[:, : self.program.affine.size] = duals / (self.size * length)
+        rows = self.program.affine.size
+        out[:, :rows] = duals[:, :rows] / (self.size[:rows] * length)
         return out
+
+
+def balanced_units(program: Program, case: Batch) -> FloatArray:
+    """(d,) units in which the demands of one row and its columns are of about one size.
+
+    Geometric equilibration of the linear rows and what they miss by. Units of cost, which are the
+    usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
+    """
+    low, high = (limit[0] for limit in program.affine.limits(case.margin))
+    values = program.affine.start(case.x)[0]
+    missed = np.maximum(np.maximum(low - values, values - high), 0.0)
+    table = np.abs(np.column_stack([program.affine.matrix, missed]))
+    fixed = np.append((program.domain.steps > 0.0) | ~program.domain.numeric, True)
+    units = np.append(np.where(program.domain.steps > 0.0, program.domain.steps, 1.0), 1.0)
+    for _ in range(8):  # more change the units by less than a factor of 2
+        rows = _middle(table * units, axis=1)
+        units = np.where(fixed, units, 1.0 / _middle(table / rows[:, None], axis=0))
+    width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
+    return np.where(fixed[:-1], units[:-1], np.minimum(units[:-1], width))
+
+
+def _middle(sizes: FloatArray, axis: int) -> FloatArray:
+    """The geometric mean of the largest and the least entry above 0; 1 where there is none."""
+    least = np.where(sizes > 0, sizes, np.inf).min(axis=axis, initial=np.inf)
+    most = sizes.max(axis=axis, initial=0.0)
+    return np.where(most > 0, np.sqrt(np.where(most > 0, least, 1.0)) * np.sqrt(most), 1.0)

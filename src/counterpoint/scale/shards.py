@@ -215,20 +215,23 @@ def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.Record
 
 
 def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
-    """Answer a fragment, unless its shard is there; return the shard's summary, or why it fails.
+    """Write the shard of a fragment, unless it is complete already; return the shard's summary.
 
-    A summary that says ``unwritable`` ends the run, for no other shard could be written either.
+    A failure that concerns this fragment only is returned as a sentence. A summary with the key
+    ``unwritable`` ends the run, for no other shard could be written either.
     """
     from threadpoolctl import threadpool_limits
 
     try:
+        # The workers share the cores, a fragment each; threads of BLAS within them would compete
+        # for the same cores, and may round differently, where a shard is to be the same bytes.
         with threadpool_limits(1):
             return _finished(job, fragment) or _written(job, fragment)
     except CounterpointError as error:
         return str(error)
-    except OSError as error:
+    except OSError as error:  # of the output folder: one of the input is an `InvalidInput` by now
         return {"unwritable": error.strerror or str(error)}
-    except (
+    except (  # what a model may raise for rows that it cannot take
         ArithmeticError,
         LookupError,
         MemoryError,
@@ -236,7 +239,7 @@ def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
         TypeError,
         ValueError,
     ) as error:
-        return f"{type(error).__name__} at {fragment.name}: {error}"  # of the model, say
+        return f"{type(error).__name__} at {fragment.name}: {error}"
 
 
 def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:

@@ -72,7 +72,7 @@ class Dashboard:
         rows: int = 256,
         seconds: float = 10.0,
     ) -> None:
-        self.model, self.rows, self.seconds = model, rows, seconds
+        self.model, self.most_rows, self.seconds = model, rows, seconds
         self.policy = problem.explainer(model, data=data)
         self.problem = problem
         self.labels = getattr(model, "classes_", np.empty(0)).tolist()
@@ -82,10 +82,11 @@ class Dashboard:
         self.names: list[str] = list(map(str, self.policy.features.names))
         # Of people all columns are shown, and of data, which were not chosen for it, the model's.
         self.people = People(data[self.names] if people is None else people, self.names, model)
-        self._explainer = lru_cache(16)(self._made)
+        self._cached_explainer = lru_cache(16)(self._explainer_with)
         self._workers = BoundedSemaphore(2)
 
-    def _made(self, text: str) -> cp.Explainer:
+    def _explainer_with(self, text: str) -> cp.Explainer:
+        """Return the policy's explainer with the constraints and cost in a JSON text."""
         additions = cp.Problem.from_dict(json.loads(text))
         return self.policy.adding(additions.constraints, cost=additions.cost)
 
@@ -135,11 +136,15 @@ class Dashboard:
         return explainer.trace(X, targets, **options)
 
     def _prepared(
-        self, request: ExplainRequest, answers_a_row: int
-    ) -> tuple[cp.Explainer, list[Any], dict[str, Any]]:
-        """Return the explainer, rows of the model's columns, and the time that each answer has."""
-        if len(request.rows) > self.rows:
-            raise cp.InvalidInput(f"Expected 1 to {self.rows} rows; got {len(request.rows)}.")
+        self, request: ExplainRequest, answers_per_row: int
+    ) -> tuple[cp.Explainer, list[dict[str, Any]], dict[str, Any]]:
+        """Check a request; return the explainer for it, its rows, and options of the call.
+
+        The rows have the model's columns only. The options divide the time of a request evenly
+        among all answers, of which there are ``answers_per_row`` for each row.
+        """
+        if len(request.rows) > self.most_rows:
+            raise cp.InvalidInput(f"Expected 1 to {self.most_rows} rows; got {len(request.rows)}.")
         for i, row in enumerate(request.rows):
             missing = [name for name in self.names if name not in row]
             if missing:
@@ -148,13 +153,18 @@ class Dashboard:
                     "where the value is missing."
                 )
         X = [{name: row[name] for name in self.names} for row in request.rows]
-        cost = {} if request.cost is None else {"cost": request.cost}
-        additions = {"constraints": request.constraints, **cost}
-        options = {"time_limit": self.seconds / len(X) / answers_a_row, "progress": False}
-        return self._explainer(json.dumps(additions)), X, options
+        additions: dict[str, Any] = {"constraints": request.constraints}
+        if request.cost is not None:  # without one, the policy's stays
+            additions["cost"] = request.cost
+        options = {"time_limit": self.seconds / len(X) / answers_per_row, "progress": False}
+        # as text, because the cache needs a key that can be hashed
+        return self._cached_explainer(json.dumps(additions)), X, options
 
-    def says(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
-        """Return the model's prediction for each row, and its probabilities of labels, if any."""
+    def predictions(self, rows: Sequence[Mapping[Any, Any]]) -> list[tuple[Any, list[float]]]:
+        """Return the model's prediction for each row, with its probabilities of all labels.
+
+        The list of probabilities is empty for a model that gives none.
+        """
         X = pd.DataFrame(list(rows), columns=self.names)
         numbers = [f.name for f in self.policy.features if not isinstance(f, cp.Categorical)]
         X = X.astype(dict.fromkeys(numbers, float))

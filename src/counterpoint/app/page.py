@@ -178,21 +178,30 @@ class View:
         return [*zip(exact.rounded(DIGITS), exact, strict=True)]
 
     def answer(self, request: ExplainRequest) -> tuple[str, dict[str, Any]]:
-        """Return a template and its values: the cheapest answer, with the model's decisions."""
+        """Return a template and its values: the cheapest answer, with the model's decisions.
+
+        The decisions are on the person's row and, if there is an answer, on the row of that answer;
+        each has the probability of the target's label, or None if the target is not about one
+        label, or the model has no probabilities that can be explained.
+        """
         refusals = self.refusals(request)
         if refusals:
             return "refused.html", {"refusals": refusals}
         with self.dashboard.turn():
-            best, exact = self.answers(request)[0]
-            if best.status is cp.Status.INVALID:
-                return "answer.html", {"answer": best}
+            answer, exact = self.answers(request)[0]  # in few digits, and in all its digits
+            if answer.status is cp.Status.INVALID:
+                return "answer.html", {"answer": answer}
             label = self.label(self.dashboard.target(request))
-            rows: list[Mapping[Any, Any]] = [request.rows[0], *([best.row] if best.found else [])]
-            says = self.dashboard.says(rows)
-            claim, sentence = standing(best, exact)
-        at = self.dashboard.labels.index(label) if self.probable and label is not None else None
-        decisions = [(plain(class_), None if at is None else p[at]) for class_, p in says]
-        values = {"answer": best, "decisions": decisions, "label": label}
+            rows: list[Mapping[Any, Any]] = [request.rows[0]]
+            if answer.found:
+                rows.append(answer.row)
+            predictions = self.dashboard.predictions(rows)
+            claim, sentence = standing(answer, exact)
+        decisions: list[tuple[str, float | None]] = [(plain(d), None) for d, _ in predictions]
+        if self.probable and label is not None:
+            k = self.dashboard.labels.index(label)
+            decisions = [(plain(d), p[k]) for d, p in predictions]
+        values = {"answer": answer, "decisions": decisions, "label": label}
         return "answer.html", {**values, "claim": claim, "sentence": sentence}
 
     def plans(self, request: ExplainRequest) -> dict[str, Any]:

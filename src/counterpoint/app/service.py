@@ -114,7 +114,7 @@ def service(dashboard: Dashboard) -> FastAPI:
             "steps": dashboard.policy.reading.steps,
             "features": {str(f.name): str(f) for f in dashboard.policy.features},
             "policy": dashboard.problem.to_dict(),
-            "limits": {"rows": dashboard.rows, "seconds": dashboard.seconds},
+            "limits": {"rows": dashboard.most_rows, "seconds": dashboard.seconds},
             "version": cp.__version__,
         }
 

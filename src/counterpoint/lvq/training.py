@@ -195,25 +195,34 @@ def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
 
 
 def relative_distance(steepness: float | None) -> TrainingCost:
-    """Mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), f the sigmoid or the identity (Sato & Yamada, 1996)."""
+    """Return the cost of generalized learning vector quantization (Sato & Yamada, 1996).
+
+    It is the weighted mean of f((d⁺ − d⁻) / (d⁺ + d⁻)), with d⁺ the distance of a row to the
+    nearest prototype of its label, and d⁻ that to the nearest of any other. f is the sigmoid of
+    this ``steepness``; None makes it the identity.
+    """
 
     def cost(
         distances: FloatArray, same: BoolArray, weight: FloatArray
     ) -> tuple[float, FloatArray]:
         rows = np.arange(len(distances))
-        right = np.where(same, distances, np.inf).argmin(axis=1)
-        wrong = np.where(same, np.inf, distances).argmin(axis=1)
-        plus, minus = distances[rows, right], distances[rows, wrong]
-        total = plus + minus + 1e-12  # as good as none, in units of the mean variance
-        value = quotient = (plus - minus) / total
-        rate = np.ones_like(quotient)
+        nearest_same = np.where(same, distances, np.inf).argmin(axis=1)
+        nearest_other = np.where(same, np.inf, distances).argmin(axis=1)
+        plus, minus = distances[rows, nearest_same], distances[rows, nearest_other]
+        # Both are 0 for a row at two prototypes. To any other row the constant hardly matters: rows
+        # are scaled to a mean variance of 1.
+        total = plus + minus + 1e-12
+        quotient = (plus - minus) / total
+        value, derivative = quotient, np.ones_like(quotient)
         if steepness is not None:
             value = expit(steepness * quotient)
-            rate = steepness * value * (1.0 - value)
-        pull = weight * rate / total
+            derivative = steepness * value * (1.0 - value)
+        # The quotient changes by (1 − quotient) / total with d⁺, and −(1 + quotient) / total with
+        # d⁻; no other distance matters.
+        factor = weight * derivative / total
         slope = np.zeros_like(distances)
-        slope[rows, right] = pull * (1.0 - quotient)
-        slope[rows, wrong] = -pull * (1.0 + quotient)
+        slope[rows, nearest_same] = factor * (1.0 - quotient)
+        slope[rows, nearest_other] = -factor * (1.0 + quotient)
         return float(weight @ value), slope
 
     return cost

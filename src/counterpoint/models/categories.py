@@ -147,19 +147,24 @@ def without_stand_ins(columns: Columns) -> tuple[Features, Barred] | None:
 
 
 def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]]:
-    """Return name → fill, and name → why there is none, of all columns that a model fills."""
+    """Return what a missing cell of a feature counts as, as name → fill and name → why not.
+
+    The first has the features that the pipeline fills in with one value everywhere; the second the
+    others, with the end of a sentence on the column. A feature that no step fills in is in neither.
+    """
     fills: dict[Hashable, Any] = {}
     unfilled: dict[Hashable, str] = {}
-    for at in sorted(columns.fills):
-        feature, (value, why_not) = columns.features.items[at], _settled(columns, at)
+    for j in sorted(columns.fills):
+        feature, (value, why_not) = columns.features.items[j], _settled(columns, j)
         categories = feature.categories if isinstance(feature, Categorical) else None
+        # The one value must also be one that rows may hold.
         if why_not is None and categories is None and not _is_number(value):
             why_not = f"the pipeline fills in {value!r}, which is not a number"
         elif why_not is None and categories is not None and value not in categories:
             why_not = f"the pipeline fills in {value!r}, which is none of the categories it takes"
         if why_not is None:
             fills[feature.name] = float(value) if categories is None else value
-        elif why_not:
+        elif why_not:  # empty where no step fills it in: there is nothing to explain
             unfilled[feature.name] = why_not
     return fills, unfilled
 

@@ -188,26 +188,28 @@ class ReadModel:
     def differs(
         self, x: FloatArray, predicted: NDArray[Any], read: NDArray[Any], eps: float = APART
     ) -> BoolArray:
-        """Return where (n,) what was ``read`` predicts otherwise than the model, beyond a tie.
+        """Return a mask (n,) of the rows where model and form disagree by more than rounding.
 
-        ``eps`` is the distance from 1 to the next number where the model may compute.
+        ``predicted`` (n,) is what the model predicts for x (n, d), and ``read`` (n,) what the form
+        that was read from it does. ``eps`` is the distance from 1 to the next number in the lowest
+        precision in which the model may compute.
         """
         differs = read != predicted
         rows = np.flatnonzero(differs)
         if not len(rows):
             return np.asarray(differs)
         noise = self.form.noise(x[rows], eps)
+        # Both comparisons are negated, so that NaN counts as a difference.
         if self.form.has_values:
             distance = np.abs(read[rows] - predicted[rows])
             differs[rows] = ~(distance <= noise * (1.0 + np.abs(read[rows])))
         else:
             labels = predicted[rows].tolist()
-            self._require_labels(labels)
+            self._require_labels(labels)  # the form has a margin for its own classes only
             pairs = zip(rows.tolist(), labels, strict=True)
-            safety_margin = np.array(
-                [self.form.margin(x[[i]], Label(label))[0] for i, label in pairs]
-            )
-            differs[rows] = ~(safety_margin >= -noise)  # also of NaN
+            # By how much the form gives the model's label: about 0 where it is nearly a tie.
+            margin = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in pairs])
+            differs[rows] = ~(margin >= -noise)
         return np.asarray(differs)
 
     def _require_labels(self, predicted: list[Any]) -> None:

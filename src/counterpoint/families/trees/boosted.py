@@ -186,18 +186,18 @@ def _coded(columns: Columns, categories: dict[int, list[Any]]) -> Columns:
 def _(model: Any) -> Form:
     classes = classes_of(model)
     form, objective = _lightgbm(model, len(classes))
-    name, *options = objective.split()
+    name, *options = objective.split()  # "binary sigmoid:1", or "multiclass num_class:3"
     slope = 1.0
-    if name == "binary":
+    if name == "binary":  # the probability is 1 / (1 + exp(−slope · sum))
         slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
     elif name != "multiclass":
         raise _refusal(model, f"with objective={name!r} is not read. Use 'binary', 'multiclass'.")
     form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * EPS)
     if slope == 1.0:
         return form
-    return replace(
-        form, trees=replace(form.trees, values=slope * form.trees.values), order=Order.OWN
-    )
+    # We scale the leaves and LightGBM their sum, so that sums may differ in their last digits.
+    trees = replace(form.trees, values=slope * form.trees.values)
+    return replace(form, trees=trees, order=Order.OWN)
 
 
 @by_name("lightgbm", "LGBMRegressor")

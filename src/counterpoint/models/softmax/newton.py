@@ -311,6 +311,9 @@ def minimise(
 ) -> Reduced:
     """Minimise λ/2 δᵀPδ − log p for each row, with p the probability of its label.
 
+    Newton's method works on the K coefficients u of δ = −P⁻¹Aᵀu, from a start that is u at the
+    optimum of a simpler problem, or for given probabilities.
+
     ``scores``: (n, K) z̄ at the factual points; ``gram``: (K, K) G = A P⁻¹ Aᵀ, which may be
     singular; ``label``: the position k of the class, and ``weight``: λ > 0, one or (n,);
     ``shares``: (n, K) about the probabilities at the optimum, to start from, None where nothing is
@@ -322,23 +325,26 @@ def minimise(
     weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
     weights[:], labels[:] = weight, label
     out = Reduced.blank(n, classes)
-    # alone, a row takes a third of what a batch of one takes
+    # The block of a row alone is its index, so that arrays are (K,) and not (K, 1): this takes a
+    # third of the time of a batch of one row.
     for block in range(n) if n <= 4 else blocks(n, classes):
         columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
         inputs = columns, labels[block], np.abs(columns).max(axis=0)
         if shares is None:
-            u = _against_one(columns, gram, labels[block], weights[block])
-        else:  # where the gradient vanishes for these
-            mine = label_entries(labels[block])
+            u = _against_largest_rival(columns, gram, labels[block], weights[block])
+        else:
+            # Where the gradient vanishes, λu = p − e with e = 1 at the label and 0 at its rivals.
+            # The label's entry is minus the sum of the others, so that columns of u sum to 0.
+            entries = label_entries(labels[block])
             u = shares[block].T / weights[block]
-            u[mine] = 0.0
-            u[mine] = -u.sum(axis=0)
+            u[entries] = 0.0
+            u[entries] = -u.sum(axis=0)
         state = Descent.at(u, weights[block], inputs, gram, log_loss)
         _descend(state, accuracy, out, np.arange(n)[block])
     return out
 
 
-def _against_one(
+def _against_largest_rival(
     scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray
 ) -> FloatArray:
     """(K, n) u at the optimum of each row if its largest rival were the only one: theorem 4.2."""

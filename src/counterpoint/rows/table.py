@@ -307,22 +307,23 @@ class Table:
         changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]
         return Table(taken.frame.with_columns(*changed).to_native(), self.names)
 
-    def emptied(self, names: Sequence[Hashable], rows: BoolArray) -> Table:
-        """The same with the cells of some columns missing in (n,) some rows.
+    def emptied(self, names: Sequence[Hashable], mask: BoolArray) -> Table:
+        """Return the table with missing cells in the columns ``names`` of the rows in a mask (n,).
 
-        Of an array, all cells of these rows: NaN, in float64 for whole numbers and booleans, or
-        None for text and objects.
+        In an array, whose columns are all the model's, these rows lose all their cells, whatever
+        the ``names``. The cells become NaN, in float64 for whole numbers and booleans, or None for
+        text and objects.
         """
-        if not rows.any():
+        if not mask.any():
             return self
         if self.is_array:
             dtype = self.native.dtype
-            if dtype.kind != "f":
+            if dtype.kind != "f":  # no other dtype of NumPy's that we take has a missing value
                 dtype = np.dtype(np.float64 if dtype.kind in "biu" else object)
             out = self.native.astype(dtype)
-            out[rows] = None if dtype.kind == "O" else np.nan
+            out[mask] = None if dtype.kind == "O" else np.nan
             return Table(out, self.names)
-        columns = [emptied(self.frame.get_column(name), rows) for name in names]
+        columns = [emptied(self.frame.get_column(name), mask) for name in names]
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
     def sibling(self, columns: Mapping[str, Any], rows: IntArray | slice | None) -> Any:

@@ -133,22 +133,30 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
     def split(
         self, nodes: KnapsackNodes, row: IntArray
     ) -> tuple[KnapsackNodes, KnapsackNodes, BoolArray]:
-        """Narrow each box to what may be better than the cutoff, and split it in two.
+        """Return two children of each node, and a mask (m,) of the nodes that are not leaves.
 
-        Where changes are counted, a feature stays or counts as changed; else the column in which
-        the points of a mixture differ most is split between them.
+        Boxes are first narrowed to what may cost less than the cutoffs of their rows. Then each is
+        split: where the number of changed features is limited, at a feature that only some points
+        of the mixture change, which stays in the first child and counts as changed in the
+        second; else in the column or table in which the points differ most.
         """
         before = nodes.boxes
         lagrangian = KnapsackLagrangian(self.rows, before)
         boxes = _fixed(lagrangian, nodes.multipliers, self.cutoff[row])
-        first, second, fits = _split(lagrangian.within(boxes), nodes)
-        # A box that cannot be split but was narrowed goes on as well: its bound may rise.
-        fits |= (boxes.low != before.low).any(axis=1) | (boxes.high != before.high).any(axis=1)
-        fits |= (boxes.option_cost != before.option_cost).any(axis=(1, 2))
-        unbounded = nodes._replace(  # without the mixtures that bounded the box
+        first, second, has_children = _split(lagrangian.within(boxes), nodes)
+        # A box that was narrowed and cannot be split goes on as two equal children: its bound may
+        # rise when it is computed again.
+        is_narrowed = (boxes.low != before.low).any(axis=1)
+        is_narrowed |= (boxes.high != before.high).any(axis=1)
+        is_narrowed |= (boxes.option_cost != before.option_cost).any(axis=(1, 2))
+        has_children |= is_narrowed
+        # The children begin with the multipliers of their parent. Its mixture may lie outside of
+        # them, so that they have none until they are bounded.
+        unbounded = nodes._replace(
             weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0])
         )
-        return unbounded._replace(boxes=first), unbounded._replace(boxes=second), fits
+        children = unbounded._replace(boxes=first), unbounded._replace(boxes=second)
+        return *children, has_children
 
     def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
         """Keep better points: where the dual is least, and mixtures of these, rounded and repaired.

@@ -42,11 +42,11 @@ from counterpoint.solvers.halfspace import NearestHalfSpace
 
 LISTED = 2048
 """A lazy union is listed if all its regions together have at most this many rows."""
-TRACE = 1e-7
+COST_SHARE = 1e-7
 """The share of the cost in the objective, relative to −log of a probability to be maximised."""
-TIMES = 3
+PROBABILITY_SEARCHES = 3
 """Searches for the highest probability; each weighs the cost by the point of the one before."""
-CLOSELY = 1e-6
+PROBABILITY_GAP = 1e-6
 """The relative gap of each of these searches."""
 SHORTEST = 1e-6
 """The least time that a solver is given, in seconds."""
@@ -488,29 +488,34 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
 
 
 def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | None:
-    """Return the highest probability that points reach of a label which is traded off, or None.
+    """Return the highest probability of a label that changes of one row x (1, d) reach, or None.
 
-    Minimises −log of it, the objective term of the pieces, and the cost with a weight so small
-    that it hardly counts: without a cost, the highest may be reached at infinity only. Stops at
-    ``end`` of `thread_time`; None if there is no point by then.
+    The pieces are those of a `Tradeoff`, whose objective is the weighted cost and −log of the
+    label's probability. Here the weight is so small that the cost hardly counts; it is not 0,
+    because without a cost the highest probability may be reached at infinity only. Stops at ``end``
+    of `thread_time`; None if there is no point by then.
     """
     program = pieces[0].program
     terms = [term for term in program.couplings if isinstance(term, LogLoss)]
-    cases, weight, highest = program.cases(x), np.full(1, TRACE), None
-    for _ in range(TIMES):
+    cases, weight, highest = program.cases(x), np.full(1, COST_SHARE), None
+    for _ in range(PROBABILITY_SEARCHES):
         remaining = end - thread_time()
         if remaining <= 0.0:
             break
-        solution = search(pieces, cases.weighing(weight), Effort(CLOSELY, remaining / TIMES))
-        if solution.piece[0] < 0:
+        effort = Effort(PROBABILITY_GAP, remaining / PROBABILITY_SEARCHES)
+        incumbent = search(pieces, cases.weighing(weight), effort)
+        if incumbent.piece[0] < 0:  # no point
             break
-        y = solution.points
+        y = incumbent.points
         loss = float(sum(term.amount(y)[0] for term in terms))
         probability = float(np.exp(-loss))
-        if highest is not None and probability <= highest * (1.0 + CLOSELY):
+        if highest is not None and probability <= highest * (1.0 + PROBABILITY_GAP):
             break
         highest = probability
-        weight = TRACE * max(loss, TRACE) / np.maximum(program.encoded_cost(y, x), TRACE)
+        # The first weight takes no account of the units of the cost. With the next one, the cost of
+        # this point is about `COST_SHARE` of its loss; the maxima keep out zeros.
+        cost = np.maximum(program.encoded_cost(y, x), COST_SHARE)
+        weight = COST_SHARE * max(loss, COST_SHARE) / cost
     return highest
 
 

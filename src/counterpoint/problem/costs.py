@@ -323,9 +323,11 @@ class Mahalanobis(Cost):
 def weight_vector(
     weights: Weights, features: Features
 ) -> tuple[FloatArray, tuple[TransitionCost, ...]]:
-    """Return positive weights (p,) in the order of the features, and costs of categories by pair.
+    """Return a positive weight of each feature, (p,), and costs between categories by pair.
 
-    Of these, the weight is the least.
+    A mapping may hold, in place of a feature's weight, what moving from each of its categories to
+    another costs; its weight is then the least of these costs, the least that a change takes.
+    Features that a mapping lacks have a weight of 1.
     """
     out, transitions = np.ones(len(features)), list[TransitionCost]()
     if isinstance(weights, Mapping):

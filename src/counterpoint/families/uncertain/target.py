@@ -394,20 +394,27 @@ def promise_sentence(target: Robust, share: float | None) -> str:
 
 
 def prototype_sentence(query: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
-    """Say that an answer y to a row (1, d), or its absence, owes nothing to the prototype."""
-    form, z = _uncertain(query.model.form), target.prototype_point(query.features)
-    if z is None or target.search == "optimal":
+    """Return a sentence on the prototype, if it is not where the answer to a row comes from.
+
+    ``x`` and ``y`` are a row and its answer, (1, d); y is None without one. The sentence is empty
+    if no prototype was to be used, or if there is nothing to say of it.
+    """
+    form, prototype = _uncertain(query.model.form), target.prototype_point(query.features)
+    if prototype is None or target.search == "optimal":
         return ""
-    if form.predict(z[None])[0] != target.label:
+    if form.predict(prototype[None])[0] != target.label:
         return "The prototype was not used: the model takes it for the other class."
     if y is None:
-        sure = float(form.certainty(z[None], target.label)[0])
-        return f"The prototype itself has a probability of {rounded_down(sure)}, had it been fixed."
+        p = float(form.certainty(prototype[None], target.label)[0])
+        return f"The prototype itself has a probability of {rounded_down(p)}, had it been fixed."
+    # The answer is on the segment from the row to the nearest point to the prototype that the
+    # bounds allow, if its distance from the line through both is rounding.
     cases = query.actionable.cases(x)
-    segment, delta = (np.clip(z, cases.low, cases.high) - x)[0], (y - x)[0]
-    apart = delta - float(segment @ delta) / max(float(segment @ segment), TINY) * segment
-    is_on = np.abs(apart).max() <= 1e-7 * np.abs(segment).max()  # but for rounding
-    if target.selects or is_on:
+    segment, change = (np.clip(prototype, cases.low, cases.high) - x)[0], (y - x)[0]
+    along = float(segment @ change) / max(float(segment @ segment), TINY) * segment
+    is_on_segment = np.abs(change - along).max() <= 1e-7 * np.abs(segment).max()
+    # A target that ``selects`` promises the same of any point, wherever it was searched for.
+    if target.selects or is_on_segment:
         return ""
     return "On the way to the prototype no point is as likely to hold; this one is elsewhere."
 

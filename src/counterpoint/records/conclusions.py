@@ -162,25 +162,29 @@ def _boxed(
 
 
 def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
-    """(n,) what records say in words of rows that can be used, by their other words and numbers."""
+    """Return the messages (n,) that follow from the other values of records.
+
+    ``values`` are columns of n records. Rows that cannot be used have other messages, and remarks
+    are added to some: both are left to the caller.
+    """
     comparison = Comparison.of(is_cheapest=True, is_tradeoff=not query.target.demanding)
-    valid = values["valid"].astype(bool)
-    edge = valid & (values["margin"] < values["rounding"])
+    has_answer = values["valid"].astype(bool)
+    on_edge = has_answer & (values["margin"] < values["rounding"])
     words = (values[name].tolist() for name in ("status", "claim", "guarantee"))
-    sorts = [*zip(*words, valid.tolist(), edge.tolist(), strict=True)]
-    texts = {
-        sort: said_of(
-            Status(sort[0]),
-            Claim(sort[1]),
-            Guarantee(sort[2]),
-            has_answer=sort[3],
-            on_edge=sort[4],
+    keys = [*zip(*words, has_answer.tolist(), on_edge.tolist(), strict=True)]
+    messages = {}
+    for key in {*keys}:  # of which there are few, and rows may be many
+        status, claim, guarantee, answered, edge = key
+        messages[key] = said_of(
+            Status(status),
+            Claim(claim),
+            Guarantee(guarantee),
+            has_answer=answered,
+            on_edge=edge,
             comparison=comparison,
             gap=query.effort.gap,
         )
-        for sort in {*sorts}
-    }
-    return np.array([texts[sort] for sort in sorts], dtype=object)
+    return np.array([messages[key] for key in keys], dtype=object)
 
 
 def nothing(n: int, resolution: float) -> dict[str, Any]:

@@ -224,12 +224,17 @@ def read_rows(
 def _cells_of(
     X: Any, groups: Any, layer: str | None
 ) -> tuple[Any, tuple[Hashable, ...] | None, Groups]:
-    """Return a table or matrix, the names of its columns, if it has any, and the groups."""
-    if any(b.__name__ == "AnnData" for b in type(X).__mro__):
+    """Return a table or matrix, the names of its columns or None, and the groups of its rows.
+
+    ``groups`` are labels, or the name of a column that holds them: in a data frame, which then
+    loses it, or in ``obs`` of an AnnData. ``layer`` names what to take of an AnnData, from its
+    ``layers`` or ``obsm``; None takes its X.
+    """
+    if any(base.__name__ == "AnnData" for base in type(X).__mro__):  # which is not imported
         if isinstance(groups, str):
             _require_column(groups, tuple(X.obs), "obs")
             groups = X.obs[groups]
-        if layer is not None and layer not in X.layers:
+        if layer is not None and layer not in X.layers:  # an array or frame, with its own columns
             return _cells_of(_embedded(X, layer), groups, None)
         matrix = X.X if layer is None else X.layers[layer]
         return matrix, tuple(X.var_names.tolist()), Groups.of(groups)
@@ -241,7 +246,7 @@ def _cells_of(
     table = None if sparse.issparse(X) else Table.read(X)
     if table is None or table.is_array:
         if isinstance(groups, str):
-            _require_column(groups, (), "the data frame")
+            _require_column(groups, (), "the data frame")  # raises: there are no columns to name
         return X if table is None else table.native, None, Groups.of(groups)
     names = table.names
     if isinstance(groups, str):

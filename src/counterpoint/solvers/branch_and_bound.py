@@ -51,7 +51,10 @@ class BranchingProblem(ABC, Generic[Nodes]):
 
     @abstractmethod
     def split(self, nodes: Nodes, row: IntArray) -> tuple[Nodes, Nodes, BoolArray]:
-        """Return two parts of each of m open nodes, and for which (m,) there are two."""
+        """Return two children of each of m open nodes, and a mask (m,) of nodes that have them.
+
+        The others become leaves, and what is returned as their children is ignored.
+        """
 
 
 @final
@@ -89,32 +92,38 @@ class _Step(NamedTuple):
 def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None) -> SearchTree:
     """Search the trees of all rows until no open node can hold anything better.
 
-    In each step the open nodes of the least bounds are split and all parts bounded at once: one
-    node in the first step, then twice as many in each, up to the ``width``; or all that are open.
-    Nodes of equal bounds are taken in the order in which they were bounded. A node that cannot be
-    split stays a leaf with the bound that it has.
+    In each step the open nodes of the least bounds are split and all children bounded at once: one
+    node in the first step, then twice as many in each, up to the ``width``; or all that are open,
+    without a ``width``. Nodes of equal bounds are taken in the order in which they were bounded. A
+    node that cannot be split stays a leaf with the bound that it has.
     """
-    n, count, size = len(problem.cutoff), 1, 0
+    n, most_splits, node_count = len(problem.cutoff), 1, 0
     unfinished, steps = np.zeros(n, dtype=bool), list[_Step]()
+    # nodes that are not bounded yet: at first the roots, and then the children of each step
     nodes, row, parent = problem.roots(), np.arange(n), np.full(n, -1)
     queue: list[_Open] = []
     while len(row) or queue:
         if len(row):
             nodes, bound = problem.bound(nodes, row)
             steps.append(_Step(row, bound, parent, problem.record(nodes)))
-            queue.append(_Open(row, bound, size + np.arange(len(row)), nodes))
-            size += len(row)
+            queue.append(_Open(row, bound, node_count + np.arange(len(row)), nodes))
+            node_count += len(row)
+        # Bounds may have lowered cutoffs, so all open nodes are compared with them again. Rows that
+        # are exhausted are marked in ``unfinished``.
         chosen, queue = _still_open(problem, stacked(queue), unfinished), list[_Open]()
         if not len(chosen.row):
             break
-        if width is not None and len(chosen.row) > count:
-            index, remaining = _least(chosen.bound, count), np.ones(len(chosen.row), dtype=bool)
-            remaining[index] = False
-            queue, chosen = [pick(chosen, remaining)], pick(chosen, index)
-        count = 2 * count if width is None else min(2 * count, width)
-        first, second, fits = problem.split(chosen.nodes, chosen.row)
-        if not fits.all():
-            chosen, first, second = (pick(batch, fits) for batch in (chosen, first, second))
+        if width is not None:
+            if len(chosen.row) > most_splits:
+                index = _least(chosen.bound, most_splits)
+                remaining = np.ones(len(chosen.row), dtype=bool)
+                remaining[index] = False
+                queue, chosen = [pick(chosen, remaining)], pick(chosen, index)
+            most_splits = min(2 * most_splits, width)
+        first, second, has_children = problem.split(chosen.nodes, chosen.row)
+        if not has_children.all():
+            chosen, first, second = (pick(v, has_children) for v in (chosen, first, second))
+        # first ones, then second ones, each in the order of their parents: `_tree` relies on it
         nodes = stacked([first, second])
         row, parent = (np.concatenate([v, v]) for v in (chosen.row, chosen.number))
     return _tree(stacked(steps), unfinished)

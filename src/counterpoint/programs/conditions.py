@@ -65,21 +65,21 @@ class Box(Domain):
         )
 
     def bounds(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) smallest and largest values that the rows of x may take.
+        """Return the smallest and the largest values, each (n, d), that the rows of x may take.
 
-        Where they are the same for all rows, they are one row that is repeated, and no copies.
+        Bounds that are the same for all rows are read-only views of one row, and not copies.
         """
         low, high = self._ends
-        if self._gives_way and ((x < self.soft_low) | (x > self.soft_high)).any():
+        if self._has_soft_bounds and ((x < self.soft_low) | (x > self.soft_high)).any():
             low = np.maximum(self.low, np.minimum(self.soft_low, x))
             high = np.minimum(self.high, np.maximum(self.soft_high, x))
         if self._is_relative:
             low = np.maximum(low, np.where(self.least == 0.0, x, x + self.least))
             high = np.minimum(high, np.where(self.most == 0.0, x, x + self.most))
-        gone = x == MISSING
-        if gone.any():  # what is missing stays so
-            low, high = np.where(gone, x, low), np.where(gone, x, high)
-        if low.ndim == 1 and len(x) == 1:  # of which a view takes less
+        missing = x == MISSING
+        if missing.any():  # a missing cell stays missing
+            low, high = np.where(missing, x, low), np.where(missing, x, high)
+        if low.ndim == 1 and len(x) == 1:  # indexing takes less time than `broadcast_to`
             return low[None], high[None]
         return np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
 
@@ -95,7 +95,7 @@ class Box(Domain):
         return bool(np.isfinite(self.least).any() or np.isfinite(self.most).any())
 
     @cached_property
-    def _gives_way(self) -> bool:
+    def _has_soft_bounds(self) -> bool:
         return bool(np.isfinite(self.soft_low).any() or np.isfinite(self.soft_high).any())
 
     @cached_property

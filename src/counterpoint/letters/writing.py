@@ -217,7 +217,7 @@ def _letters(
     rounded, exact = rounded_answers(explainer, answers, speech.texts)
     beyond = holds_beyond(explainer, rounded)
     first = [group[0] for group in groups]
-    now = _now(explainer, answers)
+    predictions = _predictions(explainer, answers)
     reasons = _reasons(explainer, answers, first, speech)
     statuses, out = answers.status, []
     refused = [i for i in first if statuses[i] not in (cp.Status.ALREADY, cp.Status.INVALID)]
@@ -232,7 +232,7 @@ def _letters(
             for way, c, e in zip(ways, changes, unrounded, strict=True)
         )
         values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
-        body = _body(speech, answers, i, now[i], why, advice)
+        body = _body(speech, answers, i, predictions[i], why, advice)
         if result is not None and i in refused:
             body["protected"] = (Part(speech.protected(result, i, answers.targets[i])),)
         frame = {"rights": speech.words["rights"]} | constant[k] | supplied[k]
@@ -247,14 +247,14 @@ def _letters(
     return out
 
 
-def _now(explainer: cp.Explainer, answers: cp.Counterfactuals) -> Any:
+def _predictions(explainer: cp.Explainer, answers: cp.Counterfactuals) -> Any:
     """Return what the model predicts for each row, shape (n,); None for one that it cannot take."""
-    now = np.empty(len(answers), dtype=object)
+    predictions = np.empty(len(answers), dtype=object)
     usable = np.array([i for i in range(len(answers)) if i not in answers.problems], dtype=np.intp)
     if len(usable):
         table = answers.table.select(answers.features.names).take(usable)
-        now[usable] = explainer.reading.predict(table)
-    return now
+        predictions[usable] = explainer.reading.predict(table)
+    return predictions
 
 
 def _check(
@@ -298,29 +298,35 @@ def _body(
     speech: Speech,
     answers: cp.Counterfactuals,
     i: int,
-    now: Any,
+    prediction: Any,
     reasons: Sequence[Reason],
     ways: Sequence[Mapping[Hashable, str]],
 ) -> dict[str, tuple[Part, ...]]:
-    """Write what the letter says of row i: the decision, the reasons, the ways to another one."""
+    """Write the paragraphs of a letter on row i: decision, reasons, and ways to another decision.
+
+    ``prediction`` is the model's for the row. Each of the ``ways`` has a sentence of advice for
+    each feature that it changes; there is none if the search gave no answer. Texts are those of
+    the language, by their keys in its file.
+    """
     words, status, target = speech.words, answers.status[i], answers.targets[i]
     if status is cp.Status.INVALID:
         return {"decision": (Part(words["invalid"].format(message=answers.message(i))),)}
     if status is cp.Status.ALREADY:
         return {"decision": (Part(speech.said_of("already", target)),)}
-    kind = "now_value" if answers.query.model.form.has_values else "now"
+    decision_key = "now_value" if answers.query.model.form.has_values else "now"
+    reasons_key = ("reasons" if ways else "reasons_without") if reasons else "no_reasons"
     clause, n = speech.said_of("clause", target), len(ways)
-    head = ("reasons" if ways else "reasons_without") if reasons else "no_reasons"
-    numbered = tuple(f"{reason.code} {reason.text}".strip() for reason in reasons)
+    reason_lines = tuple(f"{reason.code} {reason.text}".strip() for reason in reasons)
     body: dict[str, tuple[Part, ...]] = {
-        "decision": (Part(words[kind].format(now=speech.decision(now))),),
-        "reasons": (Part(words[head].format(clause=clause), numbered, numbered=True),),
+        "decision": (Part(words[decision_key].format(now=speech.decision(prediction))),),
+        "reasons": (Part(words[reasons_key].format(clause=clause), reason_lines, numbered=True),),
     }
     if not ways:
-        outcome = "infeasible" if status is cp.Status.INFEASIBLE else "unsettled"
-        return body | {"ways": (Part(words[outcome].format(clause=clause)),)}
-    head = "ways" if n > 1 else "several" if len(ways[0]) > 1 else "one"
-    outcome = words[head].format(result=speech.said_of("result", target), n=n)
+        outcome_key = "infeasible" if status is cp.Status.INFEASIBLE else "unsettled"
+        return body | {"ways": (Part(words[outcome_key].format(clause=clause)),)}
+    # several ways; or one way, of several changes or of one
+    outcome_key = "ways" if n > 1 else "several" if len(ways[0]) > 1 else "one"
+    outcome = words[outcome_key].format(result=speech.said_of("result", target), n=n)
     advice = [tuple(way.values()) for way in ways]
     if n == 1:
         body["ways"] = (Part(outcome, advice[0]),)

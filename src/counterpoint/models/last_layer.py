@@ -325,7 +325,7 @@ LINKS = ("LogSoftmax", "Sigmoid", "Softmax")
 
 
 def _require_link(step: Any, outputs: int) -> None:
-    """Refuse a link that is not between the scores of one row."""
+    """Raise unless a link is a sigmoid of one score, or a softmax of the scores of each row."""
     is_sigmoid = _kind(step) == "Sigmoid"
     if is_sigmoid and outputs > 1:
         raise UnsupportedModel(

@@ -173,23 +173,23 @@ def _proved(possible: FeasibilityOracle, atoms: Sequence[Constraint]) -> list[Co
 
 
 def _without(
-    superfluous: Sequence[Constraint],
+    removable: Sequence[Constraint],
     needed: list[Constraint],
     is_impossible: Callable[[list[Constraint]], bool],
 ) -> list[Constraint]:
-    """Return ``needed`` without those of ``superfluous`` that are not needed to exclude answers.
+    """Return ``needed`` without those of ``removable`` that are not needed to exclude answers.
 
     The result is that of dropping one after the other, each only if the others still exclude every
-    answer; but halves are dropped at once, which asks less often.
+    answer; but all are tried at once, and then by halves, which asks less often.
     """
-    dropped = set(map(id, superfluous))
+    dropped = set(map(id, removable))
     remaining = [atom for atom in needed if id(atom) not in dropped]
-    if not superfluous or is_impossible(remaining):
+    if not removable or is_impossible(remaining):
         return remaining
-    if len(superfluous) == 1:
+    if len(removable) == 1:  # without it there are answers
         return needed
-    half = len(superfluous) // 2
-    for atoms in (superfluous[:half], superfluous[half:]):
+    half = len(removable) // 2
+    for atoms in (removable[:half], removable[half:]):
         needed = _without(atoms, needed, is_impossible)
     return needed
 

@@ -117,17 +117,18 @@ class Trees:
         """Return the leaf (n, T) of each tree at inputs."""
         at = np.tile(self.roots, len(Z))
         open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
-        gaps = None if self.missing is None or not (Z == MISSING).any() else self.missing
+        has_missing = self.missing is not None and (Z == MISSING).any()
+        missing_goes_left = self.missing if has_missing else None
         while len(open_):
             node = at[open_]
             z = Z[open_ // len(self.roots), self.inputs[node]]
             goes_left = z <= self.thresholds[node]
             for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
-                if s >= 0:
+                if s >= 0:  # the node tests a set of categories and no threshold
                     pairs = self.subset[node] == s
                     goes_left[pairs] = np.isin(z[pairs], self.subsets[s])
-            if gaps is not None:
-                goes_left = np.where(z == MISSING, gaps[node], goes_left)
+            if missing_goes_left is not None:
+                goes_left = np.where(z == MISSING, missing_goes_left[node], goes_left)
             at[open_] = node = np.where(goes_left, self.left_child[node], self.right_child[node])
             open_ = open_[self.inputs[node] >= 0]
         return at.reshape(len(Z), len(self.roots))

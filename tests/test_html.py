@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+import pickle
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -123,8 +123,8 @@ def test_answers_are_shown_in_few_digits():
         assert all(f"{new:.15g}" in text for _, new in rounded[i].changes.values())
     precise = answers.rounded(5)  # as they were asked for
     assert f"{next(iter(precise[0].changes.values()))[1]:.6g}" in seen(precise).text
-    copied = copy(answers)
-    assert f"{next(iter(answers[0].changes.values()))[1]:.6g}" in seen(copied).text
+    without_model = pickle.loads(pickle.dumps(answers))  # noqa: S301 (it is ours)
+    assert f"{next(iter(answers[0].changes.values()))[1]:.6g}" in seen(without_model).text
 
 
 def test_a_table_without_names_has_no_head():

@@ -305,7 +305,12 @@ class Table:
             return Table(out, self.names)
         taken = self.take(rows)
         changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]
-        return Table(taken.frame.with_columns(*changed).to_native(), self.names)
+        if not self.is_pandas:
+            return Table(taken.frame.with_columns(*changed).to_native(), self.names)
+        written = taken.native.copy(deep=False)  # narwhals would put all columns together anew
+        for name, column in zip(cells, changed, strict=True):
+            written[name] = column.to_native().array  # whatever the labels of the rows are
+        return Table(written, self.names)
 
     def emptied(self, names: Sequence[Hashable], mask: BoolArray) -> Table:
         """Return the table with missing cells in the columns ``names`` of the rows in a mask (n,).

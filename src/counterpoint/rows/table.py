@@ -309,7 +309,7 @@ class Table:
             return Table(taken.frame.with_columns(*changed).to_native(), self.names)
         written = taken.native.copy(deep=False)  # narwhals would put all columns together anew
         for name, column in zip(cells, changed, strict=True):
-            written[name] = column.to_native().array  # whatever the labels of the rows are
+            written[name] = column.to_native()
         return Table(written, self.names)
 
     def emptied(self, names: Sequence[Hashable], mask: BoolArray) -> Table:

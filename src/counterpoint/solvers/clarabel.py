@@ -26,7 +26,7 @@ from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Batch, Coupling
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
 from counterpoint.solvers.columns import Answer, by_columns, is_wide
-from counterpoint.solvers.duals import purified
+from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.solvers.standard_form import StandardForm
 
 Run = tuple[Any, FloatArray, FloatArray]
@@ -114,11 +114,13 @@ class Clarabel(Solver):
             return near_row
         status, point, duals = self.run(case, effort)
         usable = status in (USABLE if has_loss else SOLVED)
-        if has_loss and not usable and status not in INFEASIBLE:
+        is_start = usable and has_loss and self._is_start(case, point)
+        if has_loss and status not in INFEASIBLE and not is_start:
             from_cheapest = self._solved_from_cheapest(case, effort)
             if from_cheapest is not None:
                 return from_cheapest
         if usable:
+            duals = cost_limited(self.program, case, duals)
             if has_loss:
                 point, duals = self._sharpened(case, effort, point, duals)
             return Outcome.FOUND, self._sparse(case, point, effort), duals
@@ -171,6 +173,14 @@ class Clarabel(Solver):
         multipliers = np.append(cheapest.multipliers[0] * float(case.weights[0]), shares)
         return Outcome.FOUND, *self._sharpened(case, effort, cheapest.points[0], multipliers)
 
+    def _is_start(self, case: Batch, point: FloatArray) -> bool:
+        """Return whether a point of a rough solution misses no row by too much to start there."""
+        affine = self.program.affine.tightened(case.margin)
+        value = affine.matrix @ point - affine.of_change * (affine.matrix @ case.x[0])
+        terms = 1.0 + np.abs(affine.matrix) @ np.abs(point)
+        over = np.maximum(affine.low - value, value - affine.high)
+        return bool((over <= 1e-5 * terms).all())
+
     def _sharpened(
         self, case: Batch, effort: Effort, point: FloatArray, multipliers: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -187,6 +197,7 @@ class Clarabel(Solver):
             status, goal, duals = self.run(case, effort, *about)
             if status not in USABLE:
                 break
+            duals = cost_limited(self.program, case, duals)
             gap = value - bound
             # the step is halved until the objective falls
             halved = (point + 0.5**k * (goal - point) for k in range(20))

@@ -1,9 +1,10 @@
-"""Rays without the noise of an interior point.
+"""Duals without the noise of an interior point.
 
-An interior-point method stops at slopes of about 1e-10 where the exact slope is 0, which refutes
-nothing if the column has no bounds. Here the multipliers are changed very little so that there is
-no slope. The program refutes with any multipliers, so nothing has to be proved of how these were
-computed.
+An interior-point method stops at slopes of about 1e-10 where the exact slope is 0, or a cost. In a
+column without bounds an excess makes the bound −∞, unless all multipliers are shrunk until there is
+none, which costs most of the bound if costs are small. Here the multipliers are changed very little
+so that no slope is too steep. The program bounds and refutes with any multipliers, so nothing has
+to be proved of how these were computed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.numerics import EPS, FloatArray
+from counterpoint.programs.losses import LogLoss
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 
@@ -20,12 +22,28 @@ def normals(program: Program) -> FloatArray:
     return np.vstack([c.normals for c in (program.affine, *program.couplings)])
 
 
+def cost_limited(program: Program, case: Batch, multipliers: FloatArray) -> FloatArray:
+    """Return multipliers (size,) whose slopes the costs outweigh, if they bound the cost better."""
+    encoded_cost = program.encoded_cost
+    flat = program.domain.numeric & (encoded_cost.absolute > 0.0)
+    if encoded_cost.quadratic.ndim == 2 or not flat.any():
+        return multipliers
+    weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
+    flat &= encoded_cost.quadratic == 0.0
+    steepest = np.where(flat, weight * encoded_cost.absolute, np.inf)
+    limited = _with_slopes_within(program, case, multipliers, steepest)
+    if limited is multipliers:
+        return multipliers
+    before, after = (program.bound(case, v[None, :])[0] for v in (multipliers, limited))
+    return limited if after > before else multipliers
+
+
 def purified(program: Program, case: Batch, ray: FloatArray) -> FloatArray:
     """Return a ray (size,) without its noise, if that refutes the row; else the ray as it is."""
     size = np.abs(ray) * _row_sizes(program)
     for faint in (1e-7, 1e-5, 1e-3):  # so small beside the largest, they may be noise
         pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
-        pure = _without_slopes(program, case, pure)
+        pure = _with_slopes_within(program, case, pure, np.zeros(program.width))
         if program.refutes(case, pure[None, :])[0]:
             return pure
     return ray
@@ -45,26 +63,30 @@ def _row_sizes(program: Program) -> FloatArray:
     return size
 
 
-def _without_slopes(program: Program, case: Batch, multipliers: FloatArray) -> FloatArray:
-    """Return the nearest multipliers that have no slope in columns without a bound to descend to.
+def _with_slopes_within(
+    program: Program, case: Batch, multipliers: FloatArray, steepest: FloatArray
+) -> FloatArray:
+    """Return the nearest multipliers whose slopes are at most the ``steepest`` (d,) in size.
 
-    Distances are relative to each multiplier, and what is 0 stays 0.
+    Only the slopes of columns without a bound in the direction of descent matter. Distances are
+    relative to each multiplier, and what is 0 stays 0. The very same array means no change.
     """
     weights, size = normals(program), np.abs(multipliers)
     unit = np.abs(weights).max(axis=0, initial=0.0)
     unit = 1.0 / np.where(unit > 0.0, unit, 1.0)
     rounding = 8.0 * EPS * (size @ np.abs(weights))  # what is left of a slope that cancels
+    allowed = (1.0 - 4.0 * EPS) * steepest
     held = np.zeros(program.width, dtype=bool)
     for _ in range(6):  # each holds more columns; most need one
         normal = program.cut(multipliers[None, :], case.x).normal[0]
-        too_steep = (normal < -rounding) & np.isinf(case.high[0])
-        too_steep |= (normal > rounding) & np.isinf(case.low[0])
+        too_steep = (normal < -steepest - rounding) & np.isinf(case.high[0])
+        too_steep |= (normal > steepest + rounding) & np.isinf(case.low[0])
         if not too_steep.any():
             break
         held |= too_steep
+        change = (np.clip(normal, -allowed, allowed) - normal)[held] * unit[held]
         rows = weights[:, held].T * unit[held, None] * size
         # Equations that differ by less than the error of an interior point, 1e-10, count as one:
         # to satisfy both exactly would change the multipliers a lot, down to all 0.
-        change = np.linalg.lstsq(rows, -normal[held] * unit[held], rcond=1e-10)[0]
-        multipliers = multipliers + size * change
+        multipliers = multipliers + size * np.linalg.lstsq(rows, change, rcond=1e-10)[0]
     return multipliers

@@ -304,10 +304,19 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
-    if weight.shape != (n,) or (weight < 0.0).any() or not weight.any():
+    if weight.shape != (n,):
         raise InvalidInput(
-            f"Expected sample_weight to be non-negative, a number for each of {n} rows, and not "
-            f"zero for every row; got the shape {weight.shape} and a least weight of "
-            f"{weight.min(initial=0.0):g}: pass 0 to leave a row out."
+            f"Expected sample_weight to be one number for each of {n} rows, and its shape is "
+            f"{weight.shape}: pass a flat array of that length."
+        )
+    if (weight < 0.0).any():
+        raise InvalidInput(
+            f"Expected sample_weight to be non-negative; got {weight.min():g}: pass 0 to leave "
+            "a row out."
+        )
+    if not weight.any():
+        raise InvalidInput(
+            "Expected a positive sample_weight, and the weight of every row is zero: pass 1 for "
+            "rows that count."
         )
     return np.asarray(weight)

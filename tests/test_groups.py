@@ -892,6 +892,15 @@ def test_models_can_be_pickled(case: tuple[GroupTranslations, Any, Any]):
     assert copy.translations_.offsets.tobytes() == model.translations_.offsets.tobytes()
 
 
+def test_truncation_is_the_best_of_the_path_cut_to_k(case: tuple[GroupTranslations, Any, Any]):
+    model, _, _ = case
+    for k in (1, 3):
+        cut = model.truncated(k)
+        assert cut.counts.max() <= k
+        for one in (*model.path_, *model.path_.penalized):
+            assert sum(model.scene_.rates(cut)) >= sum(model.scene_.rates(one.truncated(k)))
+
+
 def test_groups_that_do_not_differ_stay_where_they_are():
     rows = np.random.default_rng(0).normal(size=(30, 3))
     model = GroupTranslations(Affine(np.eye(3), np.zeros(3)), strengths=3)

@@ -357,6 +357,7 @@ LATER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "half a fold": (lambda m: m.evaluate(X, Y, folds=2.5), "got 2.5"),
     "many folds": (lambda m: m.evaluate(X, Y, folds=26), "group 0 has 50 rows"),
     "k": (lambda m: m.sparse(9), "1 to 4; got 9"),
+    "k to truncate": (lambda m: m.truncated(0), "1 to 4; got 0"),
     "the count": (lambda m: m.sparse(2, "some"), "got 'some'"),
     "the count of a path": (lambda m: m.path_.counts("some"), "got 'some'"),
     "a count of means": (

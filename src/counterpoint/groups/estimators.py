@@ -149,6 +149,18 @@ class GroupTranslations(GroupExplainer):
         # Polishing may not help: the best candidate of the path stays in the running.
         return max([candidates[0].translations, *trials, polish(best)], key=score)
 
+    def truncated(self, k: int) -> Translations:
+        """Return the best explanation whose pairs keep their k costliest changes, as in the paper.
+
+        It is for comparison: the changes of three pairs of groups no longer add up.
+        """
+        self._fitted()
+        check_k(k, len(self.scene_.names))
+        path, scene = self.path_, self.scene_
+        refitted = (candidate.translations for candidate in path.candidates)
+        answers = [answer.truncated(k) for answer in (*path.penalized, *refitted)]
+        return max(answers, key=lambda answer: sum(scene.rates(answer)))
+
     def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)
         if self.k is not None:

@@ -721,6 +721,19 @@ def demanded(condition: Any, cost: str, delta: Any, ahead: Any) -> list[Any]:
     return [a + b * far <= ahead for a, b in pairs]
 
 
+@pytest.mark.parametrize("guarantee", ["fixed", "selection"])
+@pytest.mark.parametrize("kind", ["laplace", "gamma", "gaussian"])
+def test_answers_in_whole_steps_are_proved(kind: str, guarantee: str):
+    """By the proof of the branch and bound over the half-spaces of noise.
+
+    What it reports is not enough: it searches for points that lead by a safety margin, and its
+    bound need not hold for a point that leads by less.
+    """
+    answers = explain(kind, cp.Robust("yes", 0.9, guarantee), step=1.0)
+    assert answers.found.any()
+    assert (answers.certificates.claim[answers.found] == cp.Claim.PROVED).all()
+
+
 @pytest.mark.parametrize("kind", ["laplace", *(slow(kind) for kind in ("gamma", "gaussian"))])
 @EVERY_COST
 @EVERY_CONSTRAINT

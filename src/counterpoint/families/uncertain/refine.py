@@ -157,7 +157,9 @@ class Refinement:
             multipliers, tangent = solution.multipliers, point
             if point is None:  # what nearly refutes is sharpened until it does
                 multipliers, tangent = purified(program, case, multipliers[0])[None], case.x
-            evidence = Evidence(program, case, multipliers, tangent, solution.reported)
+            trees = [] if solution.proof is None else [solution.proof]
+            reported = solution.unverified
+            evidence = Evidence(program, case, multipliers, tangent, reported, trees)
             self._learn(evidence, cost_cutoff)
             # A branch and bound that had to leave a node open has a point all the same.
             self.limited = solution.outcomes[0] == Outcome.LIMIT and (

@@ -11,7 +11,7 @@ Higham (2002), Accuracy and Stability of Numerical Algorithms, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from time import perf_counter
@@ -46,6 +46,8 @@ LIBRARY = 8
 each of which is 2 u."""
 BLOCK = 4096
 """How many terms are added up at a time: 131 072 columns have n = 4128 then."""
+IN_CACHE = 1 << 18
+"""How many numbers a block of rows has at most, 2 MiB of them, so that arrays stay in the cache."""
 AFTER = 4
 """How many roundings, relative to the number itself, a sum may go through when it is done."""
 STEP_SLACK = 1e-9
@@ -83,6 +85,16 @@ def as_slice(rows: IntArray) -> IntArray | slice:
     return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
+def row_blocks(count: int, width: int, numbers: int = IN_CACHE) -> Iterator[slice]:
+    """Yield slices of so many rows, blocks of at most ``numbers`` where a row has ``width``.
+
+    A row that has more numbers by itself is a block of its own.
+    """
+    size = max(1, numbers // max(width, 1))
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
+
+
 def gamma(n: int) -> float:
     """γ_n, of n roundings: n + 1 and not n, to cover the rounding of the product with γ."""
     return (n + 1) * UNIT / (1.0 - (n + 1) * UNIT)
@@ -100,8 +112,7 @@ def dots(a: FloatArray, b: FloatArray) -> FloatArray:
         return np.asarray(a[:, 0] * b[..., 0])
     if d <= BLOCK:
         return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
-    blocks = (slice(start, min(start + BLOCK, d)) for start in range(0, d, BLOCK))
-    sums = [dots(a[:, block], b[..., block]) for block in blocks]
+    sums = [dots(a[:, block], b[..., block]) for block in row_blocks(d, 1, BLOCK)]
     return np.asarray(np.sum(sums, axis=0))
 
 

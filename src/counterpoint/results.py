@@ -23,7 +23,7 @@ from counterpoint.certificate import (
     said_of,
 )
 from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
-from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray
+from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray, row_blocks
 from counterpoint.pictures import html
 from counterpoint.problem.targets import Guarantee
 from counterpoint.rows.encoding import cells_after, decode, match_columns
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from counterpoint.search.conflicts import Conflict
     from counterpoint.search.query import Query
 
-CELLS = 1 << 18
-"""Cells that are compared at a time: few enough to stay in the cache."""
 REMARKS = 20
 """Of so many rows without an answer a report says what is attainable instead."""
 ROUNDED, STAYED = 1, 2
@@ -583,9 +581,8 @@ class Counterfactuals:
                 )
         c, (n, width) = self.certificates, self.before.shape
         # products of matrices add up fastest, and exactly what is below 2**24
-        moved, ones, size = np.empty(n, np.float32), np.ones(width, np.float32), 1 + CELLS // width
-        for start in range(0, n, size):
-            block = slice(start, start + size)
+        moved, ones = np.empty(n, np.float32), np.ones(width, np.float32)
+        for block in row_blocks(n, width):
             differs = self.before[block] != self.after[block]
             moved[block] = differs.astype(np.float32) @ ones
         columns = {

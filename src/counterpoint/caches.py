@@ -1,4 +1,4 @@
-"""What is kept from one call for the next: shared by threads, and left behind by pickles."""
+"""Keep values from one call for the next: shared by threads, and left out of pickles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ V = TypeVar("V")
 
 @final
 class Memo(dict[K, V]):
-    """Values by key; of more than ``size``, the oldest goes.
+    """A dict that makes missing values itself and holds at most ``size``: the oldest goes first.
 
-    Two threads may make the same value at once; both get the one that was first.
+    Two threads may make the same value at once; both get the one that was ready first.
     """
 
     def __init__(self, size: int = 64) -> None:  # more than the targets of one program in turn
@@ -24,18 +24,18 @@ class Memo(dict[K, V]):
         self._lock = Lock()
 
     def made(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made now if it is not held."""
-        held = self.get(key)
-        if held is not None:
-            return held
-        made = make()  # may take long, and may ask for other keys: nobody waits for it
+        """Return the value of a key; ``make`` it if there is none."""
+        value = self.get(key)
+        if value is not None:
+            return value
+        new_value = make()  # outside of the lock: it may take long, and ask for other keys
         with self._lock:
-            value = self.setdefault(key, made)
+            value = self.setdefault(key, new_value)
             if len(self) > self.size:
                 del self[next(iter(self))]
         return value
 
 
 def fields_only(self: Any) -> dict[str, Any]:
-    """The ``__getstate__`` of a dataclass whose cached properties are made again when needed."""
+    """Return the ``__getstate__`` of a dataclass without its cached properties."""
     return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,6 +1,7 @@
-"""Everything counterpoint raises, below `CounterpointError`, and checks of what is passed.
+"""Define every error of counterpoint, below `CounterpointError`, and checks of arguments.
 
-Each message is one sentence or two: what was expected, what came, what to do.
+Each message is one sentence or two: the expected value, the value that came, and what to do. Checks
+name the argument by ``what``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class CounterpointError(Exception):
 
 
 class InvalidInput(CounterpointError, ValueError):
-    """What was passed cannot be used; the message says what to pass instead."""
+    """An argument cannot be used; the message says what to pass instead."""
 
 
 @final
@@ -32,7 +33,7 @@ class InvalidSpec(InvalidInput):
 
 
 class ModelError(CounterpointError):
-    """Base of what can be wrong with a model."""
+    """Base of all errors about a model."""
 
 
 @final
@@ -47,7 +48,7 @@ class ModelNotFitted(ModelError, ValueError):
 
 @final
 class ReaderMismatch(ModelError):
-    """The form that was read predicts something else than ``model.predict``."""
+    """The form that was read from a model predicts something else than ``model.predict``."""
 
 
 @final
@@ -77,7 +78,7 @@ class BudgetError(CounterpointError):
 
 @final
 class PrivacyLeakWarning(UserWarning):
-    """A private model is used so that something is told which its noise does not cover."""
+    """A private model is used in a way that tells something which its noise does not cover."""
 
 
 def missing_extra(need: str, extra: str, otherwise: str = "") -> MissingExtra:
@@ -88,7 +89,7 @@ def missing_extra(need: str, extra: str, otherwise: str = "") -> MissingExtra:
     Parameters
     ----------
     need
-        What needs which package: ``"Pictures need matplotlib"``.
+        The part and the package that it needs: ``"Pictures need matplotlib"``.
     extra
         One of the extras of ``pyproject.toml``.
     otherwise
@@ -101,29 +102,29 @@ def missing_extra(need: str, extra: str, otherwise: str = "") -> MissingExtra:
 
 
 EXPLAINER = ("an Explainer", " Pass cp.Explainer(model, data=...).")
-"""What `all_of` says where something else was passed in its place."""
+"""The last arguments of `all_of` where an `Explainer` is expected."""
 
 
 def shown(value: object, most: int = 120) -> str:
-    """A value on one line, cut where it is long, for a message."""
+    """Return the repr of a value for a message: on one line, cut after ``most`` letters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def some(values: Iterable[Any], most: int = 8, show: Callable[[Any], str] = repr) -> str:
-    """``'a', 'b' and 3 more``, for a message."""
+    """Return ``'a', 'b' and 3 more`` for a message."""
     values = list(values)
     remaining = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(show, values[:most])) + remaining
 
 
 def several(count: int, noun: str) -> str:
-    """``1 row``, ``2 rows``."""
+    """Return ``1 row`` or ``2 rows``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a float, or an int that float64 can hold; a boolean is neither."""
+    """Return whether a value is a float, or an int that float64 can hold, and no boolean."""
     if isinstance(value, float | np.integer | np.floating):
         return True
     if isinstance(value, bool) or not isinstance(value, int):
@@ -132,13 +133,13 @@ def is_number(value: object) -> bool:
 
 
 def is_listed(values: object) -> bool:
-    """Whether these are several values: iterable, and neither text nor an array of one."""
+    """Return whether a value holds several: it is iterable, and no text or 0-d array."""
     scalar = isinstance(values, str | bytes) or (isinstance(values, np.ndarray) and not values.ndim)
     return isinstance(values, Iterable) and not scalar
 
 
 def is_comparable(value: object) -> bool:
-    """Whether a value can be told from others: it has a hash, and `==` says yes or no of it."""
+    """Return whether a value can be a category: it has a hash, and `==` gives True or False."""
     try:
         hash(value)
         bool(value == 0)
@@ -148,9 +149,9 @@ def is_comparable(value: object) -> bool:
 
 
 def position_of(i: object, count: int, *, of: str = "row", advice: str = "") -> int:
-    """A position among so many, which a negative one counts from the end.
+    """Return the position ``i`` of one row (``of``) among ``count``; a negative one from the end.
 
-    ``advice`` says what to do to get several of them.
+    ``advice`` is added to the error if ``i`` is no whole number: how to get several rows.
     """
     if isinstance(i, bool) or not isinstance(i, int | np.integer):
         raise InvalidInput(f"Expected the position of one {of}; got {shown(i)}.{advice}")
@@ -161,7 +162,7 @@ def position_of(i: object, count: int, *, of: str = "row", advice: str = "") -> 
 
 
 def check_one_label(label: object) -> None:
-    """A class label, and not several of them."""
+    """Refuse several class labels, and values that cannot be one."""
     if isinstance(label, tuple | list | set | frozenset | dict | np.ndarray):
         raise InvalidInput(f"Expected one class label; got {shown(label)}.")
     if not is_comparable(label):
@@ -169,19 +170,22 @@ def check_one_label(label: object) -> None:
 
 
 def check_flag(what: str, value: object) -> None:
-    """Refuse what is neither True nor False, by the name of the parameter."""
+    """Refuse a value other than True and False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInput(f"Expected True or False for {what}; got {shown(value)}.")
 
 
 def check_number(what: str, value: object) -> None:
-    """Refuse what is no number, by the name of the parameter."""
+    """Refuse a value that is no number."""
     if not is_number(value):
         raise InvalidInput(f"Expected a number for {what}; got {shown(value)}.")
 
 
 def check_interval(low: Any, high: Any, of: str = "") -> None:
-    """Refuse what is no interval, or no bound at all."""
+    """Refuse ends between which there is no number, or that are both infinite.
+
+    ``of`` follows "low <= high" in the message: " for Linear".
+    """
     check_number("low", low)
     check_number("high", high)
     if not low <= high:
@@ -192,7 +196,7 @@ def check_interval(low: Any, high: Any, of: str = "") -> None:
 
 
 def check_reachable(low: float, high: float, of: str) -> None:
-    """Refuse bounds that no number meets."""
+    """Refuse a lower bound of infinity and an upper one of −infinity, which no number meets."""
     if low == np.inf or high == -np.inf:
         raise InvalidInput(
             f"Expected low below infinity and high above -infinity{of}; got low={low!r}, "
@@ -201,7 +205,7 @@ def check_reachable(low: float, high: float, of: str) -> None:
 
 
 def check_numbers(what: str, values: object) -> None:
-    """Refuse what is not name → number."""
+    """Refuse anything but a mapping from names to numbers."""
     if not isinstance(values, Mapping):
         raise InvalidInput(
             f"Expected a mapping from names to numbers for {what}; got {type(values).__name__}."
@@ -211,9 +215,9 @@ def check_numbers(what: str, values: object) -> None:
 
 
 def among(*options: str) -> KeysView[str]:
-    """Options for scikit-learn's `StrOptions`, whose messages name them in this order.
+    """Return options for scikit-learn's `StrOptions`, whose messages name them in this order.
 
-    The order of a set of words, which it asks for, differs from run to run.
+    It asks for a set, but the order of a set of texts differs from run to run.
     """
     return dict.fromkeys(options).keys()
 
@@ -237,7 +241,7 @@ def check_parameters(estimator: Any) -> None:
 
 
 def check_name(what: str, name: object) -> None:
-    """Refuse what cannot be the name of a column."""
+    """Refuse a value that cannot be the name of a column, because it has no hash."""
     try:
         hash(name)
     except TypeError:
@@ -248,11 +252,13 @@ def check_name(what: str, name: object) -> None:
 
 
 def floats(what: str, values: Any, names: Sequence[Hashable] = ()) -> NDArray[np.float64]:
-    """Return numbers as float64; refuse anything else, naming it ``what``.
+    """Return numbers as float64; refuse anything else.
 
-    A pandas frame or series must have its rows and columns in the order ``names``, or none.
+    If ``names`` are passed, a pandas frame or series must be labelled with them, in this order, or
+    have no labels but 0, 1, ….
     """
-    for labels in (axis.tolist() for axis in (getattr(values, "axes", ()) if names else ())):
+    axes = getattr(values, "axes", ()) if names else ()
+    for labels in (axis.tolist() for axis in axes):
         if labels not in ([*names], [*range(len(names))]):
             raise InvalidInput(
                 f"Expected {what} to have rows and columns in the order {shown([*names])}; got "
@@ -265,7 +271,10 @@ def floats(what: str, values: Any, names: Sequence[Hashable] = ()) -> NDArray[np
 
 
 def by_name(values: Any) -> Any:
-    """A pandas series as a mapping from its labels, unless they only count; a frame as an array."""
+    """Return a pandas series as label → value, and a frame as an array; others as they are.
+
+    A series whose labels only count, 0, 1, …, becomes an array too.
+    """
     if not hasattr(values, "axes"):
         return values
     labels = values.axes[0].tolist()
@@ -275,14 +284,17 @@ def by_name(values: Any) -> Any:
 
 
 def listed(what: str, values: Any) -> tuple[Any, ...]:
-    """Several values as a tuple; one value, or a text, is refused."""
+    """Return several values as a tuple; refuse a single value, or a text."""
     if not is_listed(values):
         raise InvalidInput(f"Expected a list for {what}; got {shown(values)}.")
     return tuple(values)
 
 
 def all_of(kind: Any, values: Any, expected: str, hint: str = "") -> tuple[Any, ...]:
-    """One thing or several as a tuple; what is not of the kind is an `InvalidInput`."""
+    """Return one value or several as a tuple; refuse one that is not of the type ``kind``.
+
+    The message says that it ``expected`` such a thing, and ends with the ``hint``.
+    """
     items = tuple(values) if is_listed(values) else (values,)
     for item in items:
         if not isinstance(item, kind):

@@ -1,8 +1,9 @@
-"""Numbers and array types that are used throughout, and what rounding can do to a sum.
+"""Define the array types and tolerances of all rooms, and bound the rounding errors of sums.
 
-A sum of n products is off by at most γ_n times the sum of their sizes, γ_n = n u / (1 − n u), in
-any order, in blocks, and with fused operations or without. Each further rounding of a term adds one
-to n. Sums of very many terms are added up in blocks, so that n is no larger than it has to be.
+A sum of n products is off by at most γ_n times the sum of the sizes of the products,
+γ_n = n u / (1 − n u), in any order, in blocks, and with fused operations or without. Each further
+rounding of a term adds one to n. Sums of very many terms are added up in blocks, so that n is no
+larger than it has to be.
 
 References
 ----------
@@ -24,71 +25,73 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 WordArray = NDArray[np.int8]
-"""The codes of words."""
+"""Codes of a `Word`, its positions in the list of words."""
 
-UNIT = 2.0**-53
-"""u: what one operation is off by at most, relative to its result."""
-EPS = 2.0 * UNIT
-"""From 1 to the next number."""
+EPS = float(np.finfo(np.float64).eps)
+"""The distance from 1 to the next number, 2**-52."""
+UNIT = EPS / 2.0
+"""u, the largest error of one operation, relative to its result."""
 LARGEST = float(np.finfo(np.float64).max)
-"""The largest number."""
+"""The largest finite number."""
+TINY = float(np.finfo(np.float64).tiny)
+"""The smallest number with all of its digits. Each sum is granted an error of so much, in any unit,
+since products below it lose digits. A quotient by it may overflow."""
+LEAST = 1e-300
+"""The least divisor, where `TINY` would not do: a share of it, and its inverse times 1e8, still are
+numbers with all of their digits."""
 MISSING = 2.0**1000
 """The code of a missing cell for a model that takes it as missing: a number that no cell is near
 to, and that can be added to others without overflow."""
-TINY = float(np.finfo(np.float64).tiny)
-"""The smallest number with all of its digits: granted for each sum, in any unit, since products
-below it lose digits. What is divided by it may overflow, unless it is 0 as well."""
-LEAST = 1e-300
-"""What is divided by counts as at least so much: a share of it, and its inverse times 1e8, are
-numbers with all of their digits, as those of `TINY` are not."""
 LIBRARY = 8
-"""How many roundings exp and log are worth: NumPy's are off by less than 4 units in the last place,
-each of which is 2 u."""
+"""How many roundings one exp or log counts as: NumPy's are off by less than 4 units in the last
+place, each of which is 2 u."""
 BLOCK = 4096
-"""How many terms are added up at a time: 131 072 columns have n = 4128 then."""
+"""The number of terms that `dots` and `total` add up at a time: 131 072 columns then have a `depth`
+of 4128."""
 IN_CACHE = 1 << 18
-"""How many numbers a block of rows has at most, 2 MiB of them, so that arrays stay in the cache."""
+"""The largest number of floats in a block of rows, 2 MiB of them, so that its arrays stay in the
+cache."""
 AFTER = 4
-"""How many roundings, relative to the number itself, a sum may go through when it is done."""
+"""How many roundings, relative to its own size, a sum may go through after it was added up."""
 STEP_SLACK = 1e-9
 """How far, in steps, a whole number may lie outside its interval because of rounding."""
 VIOLATION = 1e-8
-"""Largest relative violation of a constraint that counts as rounding: ten times what solvers are
-asked for (1e-9 and less), since their points are scaled, decoded and encoded again."""
+"""Largest relative violation of a constraint that counts as rounding: ten times the tolerance that
+solvers get (1e-9 and less), since their points are scaled, decoded and encoded again."""
 SINGLE = 8.0 * float(np.finfo(np.float32).eps)
-"""Largest relative violation of a constraint that counts as rounding in float32 columns, of
-which `VIOLATION` is less than one."""
+"""Largest relative violation of a constraint that counts as rounding in float32 columns, whose
+numbers are more than `VIOLATION` apart."""
 CLOSED = 1e-9
-"""A relative gap below which nothing is left to prove: far above the rounding of bounds, far below
-the 1e-6 that is asked for by default."""
+"""A relative gap that counts as none: far above the rounding of bounds, far below the default gap
+of searches, 1e-6."""
 
 
 def clock() -> float:
-    """Return the seconds by which limits of time are kept."""
+    """Return the seconds of the clock that all time limits are measured by."""
     return perf_counter()
 
 
-def relative(over: FloatArray, size: FloatArray) -> FloatArray:
-    """An excess relative to the size of what is compared; 0 where there is none.
+def relative(excess: FloatArray, size: FloatArray) -> FloatArray:
+    """Return an excess relative to the size of the compared numbers; 0 where it is not positive.
 
-    What cannot be computed, because terms overflow, is infinite: nothing shows that it is met.
+    Where terms overflowed to NaN, the violation is unknown and counts as infinite.
     """
-    over = np.maximum(over, 0.0)
+    excess = np.maximum(excess, 0.0)
     with np.errstate(invalid="ignore"):
-        share = over / np.maximum(size, TINY)
-    return np.where(over == 0.0, 0.0, np.where(np.isnan(share), np.inf, share))
+        share = excess / np.maximum(size, TINY)
+    return np.where(excess == 0.0, 0.0, np.where(np.isnan(share), np.inf, share))
 
 
-def as_slice(rows: IntArray) -> IntArray | slice:
-    """Increasing positions; a slice if each follows the one before, so that nothing is copied."""
-    together = len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
-    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
+def as_slice(positions: IntArray) -> IntArray | slice:
+    """Return increasing positions; as a slice if consecutive, so that indexing copies nothing."""
+    consecutive = len(positions) > 0 and positions[-1] - positions[0] + 1 == len(positions)
+    return slice(int(positions[0]), int(positions[-1]) + 1) if consecutive else positions
 
 
 def row_blocks(count: int, width: int, numbers: int = IN_CACHE) -> Iterator[slice]:
-    """Yield slices of so many rows, blocks of at most ``numbers`` where a row has ``width``.
+    """Yield slices that divide ``count`` rows of ``width`` numbers into blocks, in order.
 
-    A row that has more numbers by itself is a block of its own.
+    A block has at most ``numbers``, or is one row that has more by itself.
     """
     size = max(1, numbers // max(width, 1))
     for start in range(0, count, size):
@@ -96,19 +99,19 @@ def row_blocks(count: int, width: int, numbers: int = IN_CACHE) -> Iterator[slic
 
 
 def gamma(n: int) -> float:
-    """γ_n, of n roundings: n + 1 and not n, to cover the rounding of the product with γ."""
+    """Return γ_n; for n + 1 instead of n, to cover the rounding of the product with it."""
     return (n + 1) * UNIT / (1.0 - (n + 1) * UNIT)
 
 
 def depth(d: int) -> int:
-    """How many roundings `dots` and `total` of d terms are worth."""
+    """Return the number n of roundings in each sum of d terms that `dots` or `total` returns."""
     return d if d <= BLOCK else BLOCK + -(-d // BLOCK)
 
 
 def dots(a: FloatArray, b: FloatArray) -> FloatArray:
-    """(n, d) and (n, d) or (d,) → (n,) the sums of products, row by row."""
+    """Return the dot products (n,) of rows (n, d) with rows (n, d), or with one vector (d,)."""
     d = a.shape[1]
-    if d == 1:  # which BLAS is slow at
+    if d == 1:  # BLAS is slow at single columns
         return np.asarray(a[:, 0] * b[..., 0])
     if d <= BLOCK:
         return a @ b if b.ndim == 1 else np.einsum("ij,ij->i", a, b)
@@ -117,7 +120,7 @@ def dots(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def total(values: FloatArray) -> FloatArray:
-    """(n, d) → (n,) the sums of rows."""
+    """Return the sums (n,) of rows (n, d)."""
     d = values.shape[1]
     if d <= BLOCK:
         return np.asarray(values.sum(axis=1))
@@ -128,28 +131,32 @@ def total(values: FloatArray) -> FloatArray:
 def first_float(
     holds: Callable[[FloatArray], BoolArray], low: FloatArray | float, high: FloatArray | float
 ) -> FloatArray:
-    """The least numbers of (k,) intervals at which something holds that, once it does, goes on to.
+    """Return the least number of each of k intervals from which on a condition holds, (k,).
 
-    Infinite where it does not hold at the upper end. ``holds`` takes one number for each interval.
+    ``holds`` takes one number for each interval, (k,); once it holds, it must hold for all larger
+    numbers. Infinite where it does not even hold at the upper end.
     """
     ends = np.atleast_1d(np.asarray(low, dtype=np.float64)), np.atleast_1d(np.asarray(high))
-    (below, above), none = map(_rank, np.broadcast_arrays(*ends)), ~holds(_ranked(_rank(ends[1])))
-    while (below < above).any():
-        middle = (below >> 1) + (above >> 1) + (below & above & 1)
+    least, largest = map(_rank, np.broadcast_arrays(*ends))
+    nowhere = ~holds(_ranked(_rank(ends[1])))
+    # Bisection over ranks, at most 64 steps: over the numbers it might never reach the last two.
+    while (least < largest).any():
+        middle = (least >> 1) + (largest >> 1) + (least & largest & 1)  # a plain sum overflows
         holding = holds(_ranked(middle))
-        below, above = np.where(holding, below, middle + 1), np.where(holding, middle, above)
-        below = np.minimum(below, above)
-    return np.where(none, np.inf, _ranked(above))
+        least, largest = np.where(holding, least, middle + 1), np.where(holding, middle, largest)
+        least = np.minimum(least, largest)
+    return np.where(nowhere, np.inf, _ranked(largest))
 
 
 def _rank(values: FloatArray) -> NDArray[np.int64]:
-    """Numbers in the order of floats, one apart where the floats are neighbours."""
+    """Return whole numbers in the order of the floats, one apart for neighbouring floats."""
+    # The bits of positive floats are in their order; those of negative ones in the opposite order.
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
     return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)
 
 
 def _ranked(ranks: NDArray[np.int64]) -> FloatArray:
-    """The numbers of such places."""
+    """Return the floats that have these ranks: the inverse of `_rank`."""
     bits = np.where(ranks < 0, np.iinfo(np.int64).min - ranks, ranks)
     return np.asarray(bits.view(np.float64))
 
@@ -157,18 +164,21 @@ def _ranked(ranks: NDArray[np.int64]) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """How large the terms are of which n vectors of d numbers were summed."""
+    """Bound the sizes of the terms that were summed to get the entries of vectors, (n, d).
 
-    # heights, units: (n, k) and (k, d), not negative: the sizes of the terms of each number add up
-    # to at most ``heights @ units``. Without units, heights (n, d) are the sizes themselves
-    heights: FloatArray
-    units: FloatArray | None
-    # how many roundings each number is worth, so that it is off by at most ``gamma(count) * heights
-    # @ units``, and `AFTER` roundings of its own
-    count: int
+    The sizes (n, d) are at least the sums of the absolute terms of each entry. They are held as
+    ``heights @ units`` of low rank k where all vectors are made of the same k rows, so that their
+    sums take n k + k d operations and not n d.
+
+    Each entry is off by at most ``gamma(count) * sizes``, and by `AFTER` roundings of its own.
+    """
+
+    heights: FloatArray  # (n, k), not negative; without units (n, d), the sizes themselves
+    units: FloatArray | None  # (k, d), not negative
+    count: int  # how many roundings an entry counts as
 
     def of(self, columns: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Sizes:
-        """The sizes of some of the columns."""
+        """Return the sizes of some of the columns."""
         if isinstance(columns, slice) and columns == slice(None):
             return self
         if self.units is None:
@@ -177,57 +187,62 @@ class Sizes:
 
     @property
     def each(self) -> FloatArray:
-        """(n, d) the sizes."""
+        """The sizes of all entries, (n, d)."""
         return self.heights if self.units is None else np.asarray(self.heights @ self.units)
 
     def at(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """(k,) the sizes of single numbers."""
+        """Return the sizes (m,) of single entries, by their rows and columns."""
         if self.units is None:
             return np.asarray(self.heights[rows, columns])
         return np.einsum("ij,ji->i", self.heights[rows], self.units[:, columns])
 
     @property
-    def most(self) -> FloatArray:
-        """(d,) at least the largest size in each column."""
+    def largest_in_columns(self) -> FloatArray:
+        """Upper bounds (d,) on the sizes in each column."""
         if self.units is None:
             return np.asarray(self.heights.max(axis=0, initial=0.0))
         return np.asarray(self.heights.max(axis=0, initial=0.0) @ self.units)
 
     def along(self, lengths: FloatArray) -> FloatArray:
-        """(n, d) lengths, not negative → (n,) the sums of the sizes times the lengths."""
+        """Return the dot products (n,) of the sizes with lengths (n, d), which are not negative."""
         if self.units is None:
             return dots(self.heights, lengths)
         if len(self.units) == 1:
             return np.asarray(self.heights[:, 0] * dots(lengths, self.units[0]))
         return np.einsum("ij,ij->i", self.heights, lengths @ self.units.T)
 
-    def highest(self, factors: FloatArray) -> FloatArray:
-        """(n,) at least the largest of the sizes times (d,) factors, not negative."""
+    def largest_in_rows(self, factors: FloatArray) -> FloatArray:
+        """Return upper bounds (n,) on the sizes times factors (d,), which are not negative."""
         if self.units is None:
             return np.asarray((self.heights * factors).max(axis=1, initial=0.0))
         return np.asarray(self.heights @ (self.units * factors).max(axis=1, initial=0.0))
 
-    def bent(self, bends: FloatArray) -> FloatArray:
-        """(n,) by how much rounding of slopes may lower parabolas with (d,) bends >= 0 in all."""
-        share = 1.0 / np.where(bends > 0.0, bends, np.inf)
+    def parabola_error(self, curvature: FloatArray) -> FloatArray:
+        """Return upper bounds (n,) on Σ_j error_j² / curvature_j, of the errors of the entries.
+
+        The entries being slopes, errors lower the least of slope_j δ + curvature_j δ² / 2 by at
+        most error_j |δ| where it is least, which `along` bounds, and half of this. A column with a
+        curvature (d,) of 0 counts as 0.
+        """
+        inverse = 1.0 / np.where(curvature > 0.0, curvature, np.inf)
+        squared_heights = self.heights * self.heights
         if self.units is None:
-            over = np.asarray((self.heights * self.heights) @ share)
-        else:
-            squares = (self.units * self.units) @ share
-            over = np.asarray(len(self.units) * (self.heights * self.heights) @ squares)
-        slopes = gamma(self.count + AFTER)
-        return np.asarray(slopes * slopes * over)
+            squares = squared_heights @ inverse
+        else:  # (Σ_k height_k unit_kj)² <= k · Σ_k (height_k unit_kj)²
+            squares = len(self.units) * squared_heights @ ((self.units * self.units) @ inverse)
+        share = gamma(self.count + AFTER)
+        return np.asarray(share * share * squares)
 
     def rounding(self, d: int, extra: int) -> float:
-        """γ of the roundings of sums of d such numbers times others, and of so many more."""
+        """Return the γ of a sum of d entries times other numbers, with ``extra`` more roundings."""
         return gamma(self.count + depth(d) + AFTER + extra)
 
     def scaled(self, factor: FloatArray) -> Sizes:
-        """The same, where the numbers are multiplied by (n,) factors, for which see `AFTER`."""
+        """Return the sizes of the vectors times factors (n,); `AFTER` covers this rounding."""
         return replace(self, heights=self.heights * factor[:, None])
 
-    def beside(self, other: Sizes) -> Sizes:
-        """The sizes of the sums of both."""
+    def plus(self, other: Sizes) -> Sizes:
+        """Return the sizes of the sums of the vectors of both."""
         count = max(self.count, other.count) + 1
         if self.units is None or other.units is None:
             return Sizes(self.each + other.each, None, count)
@@ -241,12 +256,12 @@ class Word(StrEnum):
     code: int
 
     def __new__(cls, text: str) -> Self:
-        """Count on."""
+        """Give each word the next code."""
         word = str.__new__(cls, text)
         word._value_, word.code = text, len(cls.__members__)
         return word
 
     @classmethod
     def of(cls, codes: WordArray) -> NDArray[np.object_]:
-        """The words that these codes stand for."""
+        """Return the words that these codes stand for."""
         return np.array([*cls], dtype=object)[codes]

@@ -121,7 +121,7 @@ class Duality:
             units = np.sqrt(np.diag(self.encoded_cost.quadratic))
             reach = np.abs(delta) @ units
             doubt = doubt + gamma(2 * d + 8) * reach * reach
-            slopes = sizes.beside(Sizes(2.0 * reach[:, None], units[None], d + 4))
+            slopes = sizes.plus(Sizes(2.0 * reach[:, None], units[None], d + 4))
         else:
             shrink = self.shrinking(normal, sizes, cases)
             if shrink is not None:
@@ -195,7 +195,7 @@ class Duality:
         slope, sizes = slope[:, flat], sizes.of(flat)
         if cases.unbounded:
             excess = (np.abs(slope) * share).max(axis=1)
-            excess += gamma(sizes.count) * sizes.highest(share)
+            excess += gamma(sizes.count) * sizes.largest_in_rows(share)
         else:
             error = gamma(sizes.count) * sizes.each
             up = np.where(above, error - slope, -np.inf)

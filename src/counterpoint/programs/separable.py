@@ -267,7 +267,7 @@ class SeparableDomain:
         else:
             size += self._paid(numeric_cost, reach)
         if numeric_cost.is_curved:
-            bend = numeric_sizes.bent(2.0 * numeric_cost.curvature)
+            bend = numeric_sizes.parabola_error(2.0 * numeric_cost.curvature)
         if self.groups:
             size += self.hot.size(encoded_cost, sizes).sum(axis=1)
         return value, share * size + bend + TINY
@@ -339,7 +339,7 @@ class SeparableDomain:
         apart = size - encoded_cost.absolute
         np.abs(apart, out=apart)
         # at most: |slope| is no more than its size, and most slopes are far from what decides.
-        near = apart <= (share + (AFTER + 1) * UNIT) * sizes.most
+        near = apart <= (share + (AFTER + 1) * UNIT) * sizes.largest_in_columns
         if not near.any():
             return reach
         rows, columns = np.nonzero(near & (encoded_cost.curvature == 0.0))

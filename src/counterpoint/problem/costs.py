@@ -1,13 +1,13 @@
-"""What a change costs: Manhattan, squared Euclidean, Mahalanobis, percentile shifts.
+"""Define costs of a change: Manhattan, squared Euclidean, Mahalanobis, percentile shifts.
 
-A cost is said in feature names; `Cost.encoded_cost` turns it into the one formula that programs
+Users state a cost in feature names; `Cost.encoded_cost` turns it into the one formula that programs
 know,
 
-    price(y, x) = Σ_j absolute_j |δ_j| + δᵀ quadratic δ,  δ = y − x,  over the encoded columns,
+    cost(y, x) = Σ_j absolute_j |δ_j| + δᵀ quadratic δ,  δ = y − x,  over the encoded columns,
 
 in which a category that changes, two entries of a one-hot block that move by 1, costs its weight.
-A feature may have a *table* besides, which says what it costs to move from the factual value to
-another: never less than the formula, so that whatever bounds the formula bounds the price.
+A feature may have a *table* besides, with the cost of moving from the factual value to each other
+one: never less than the formula, so that a lower bound on the formula is one on the cost.
 """
 
 from __future__ import annotations
@@ -41,62 +41,67 @@ class TransitionCost(NamedTuple):
 
 @final
 class PercentileCost(NamedTuple):
-    """The cost |L(y) − L(x)| of a number by its level, a piecewise linear L with L' >= 1."""
+    """The cost |L(y) − L(x)| of a number by its level L, which is piecewise linear, L' >= 1.
+
+    ``L(knots) = values``. The level is a percentile rank in units in which its least slope is 1.
+    """
 
     column: int
-    knots: FloatArray  # (m,) increasing; L is 0 at the first
-    slopes: FloatArray  # (m + 1,) before, between and after the knots
+    knots: FloatArray  # (m,) numbers at which L bends, increasing
+    slopes: FloatArray  # (m + 1,) of L before, between and after the knots
 
     @property
     def values(self) -> FloatArray:
-        """(m,) the levels of the knots."""
+        """The levels (m,) of the knots, from 0."""
         return np.append(0.0, np.cumsum(self.slopes[1:-1] * np.diff(self.knots)))
 
     def __call__(self, y: FloatArray) -> FloatArray:
-        """The levels of numbers."""
-        at = np.searchsorted(self.knots, y, side="right")
-        last = np.maximum(at - 1, 0)
-        return np.asarray(self.values[last] + self.slopes[at] * (y - self.knots[last]))
+        """Return the levels of numbers."""
+        piece = np.searchsorted(self.knots, y, side="right")
+        knot = np.maximum(piece - 1, 0)  # the one below; before the first knot, the first
+        return np.asarray(self.values[knot] + self.slopes[piece] * (y - self.knots[knot]))
 
     def table(
         self, x: FloatArray, low: FloatArray, high: FloatArray, step: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return changes (n, k) between the (n,) least and largest, and the level's rise there.
+        """Return changes (n, k) from ``low`` to ``high``, (n,), and how much the level rises there.
 
-        Between neighbours it is linear: they are the ends, no change, and those at which it bends;
-        whole numbers of steps around these, if there is a step (0 for none). Changes are in steps,
-        or feature units.
+        The cost plus any linear function is least at one of these changes: at ``low`` and ``high``,
+        at no change (or the end nearest to it), and where the level bends. Changes are in feature
+        units, or in steps if ``step`` is not 0; a bend between two steps stands for both of them.
         """
         level, unit = self(x)[:, None], step or 1.0
-        changes, rise = (self.knots - x[:, None]) / unit, self.values - level
+        bends, rise = (self.knots - x[:, None]) / unit, self.values - level
         if step:
-            down, up = np.floor(changes + STEP_SLACK), np.ceil(changes - STEP_SLACK)
-            fractional = (down != up).any(axis=1)
-            changes = down
-            if fractional.any():
-                changes, rise = np.hstack([down, up]), np.hstack([rise, rise])
-                moved = lattice.number(x[fractional, None], changes[fractional], unit)
-                rise[fractional] = self(moved) - level[fractional]
+            down, up = np.floor(bends + STEP_SLACK), np.ceil(bends - STEP_SLACK)
+            between_steps = (down != up).any(axis=1)
+            bends = down
+            if between_steps.any():
+                bends, rise = np.hstack([down, up]), np.hstack([rise, rise])
+                moved = lattice.number(x[between_steps, None], bends[between_steps], unit)
+                rise[between_steps] = self(moved) - level[between_steps]
         zero = np.minimum(np.maximum(0.0, low), high)
         ends = np.stack([low, high, zero], axis=1)
         end_rise = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - level)
-        changes = np.minimum(np.maximum(changes, low[:, None]), high[:, None])
+        # A bend outside of the interval repeats its end: the arrays stay rectangular.
+        bends = np.minimum(np.maximum(bends, low[:, None]), high[:, None])
         rise = np.minimum(np.maximum(rise, end_rise[:, :1]), end_rise[:, 1:2])
-        return np.hstack([changes, ends]), np.hstack([rise, end_rise])
+        return np.hstack([bends, ends]), np.hstack([rise, end_rise])
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedCost:
-    """Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns, or what tables say.
+    """The cost Σ_j absolute_j |δ_j| + δᵀ quadratic δ over the encoded columns, with tables.
 
-    Of features with a table, ``absolute`` takes no more than it does: the least cost of its
-    `TransitionCost`, or that of a unit of its `PercentileCost`.
+    A table replaces the formula in its columns. The formula is at most what the table says:
+    ``absolute`` then holds half of the least cost of a `TransitionCost` (two entries change), or
+    the weight that a `PercentileCost` is multiplied by, whose slopes are at least 1.
     """
 
-    absolute: FloatArray  # (d,) non-negative; 0 where there is a quadratic price
+    absolute: FloatArray  # (d,) not negative; 0 where there is a quadratic cost
     quadratic: FloatArray  # (d,) for a diagonal matrix >= 0, or (d, d) positive semidefinite
-    tables: tuple[TransitionCost | PercentileCost, ...] = ()  # of columns with an absolute price
+    tables: tuple[TransitionCost | PercentileCost, ...] = ()  # for columns with an absolute cost
 
     def __post_init__(self) -> None:
         if (self.absolute * self.diagonal).any():
@@ -106,7 +111,7 @@ class EncodedCost:
 
     @property
     def condition_types(self) -> frozenset[type]:
-        """The condition types that solvers must take: its `kind`, and the types of its tables."""
+        """The types that a solver must accept: the `kind` of the cost and those of its tables."""
         return frozenset({self.kind, *map(type, self.tables)})
 
     @cached_property
@@ -121,26 +126,26 @@ class EncodedCost:
 
     @cached_property
     def kind(self) -> type[Cost]:
-        """The simplest cost with this structure; solvers list the kinds that they take."""
+        """The simplest cost with the same formula; solvers list the kinds that they accept."""
         if self.quadratic.ndim == 2:
             return Mahalanobis
         return SquaredEuclidean if self.quadratic.any() else Manhattan
 
-    def apart(self, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
-        """Return how far (…, k) values of (k,) columns are apart, by levels where there are any."""
-        away = np.abs(y - x)
+    def distances(self, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
+        """Return the distances of values (…, k) of k columns, or those of their levels if any."""
+        distance = np.abs(y - x)
         for level in self.levels:
             at = np.flatnonzero(columns == level.column)
-            away[..., at] = np.abs(level(y[..., at]) - level(x[..., at]))
-        return np.asarray(away)
+            distance[..., at] = np.abs(level(y[..., at]) - level(x[..., at]))
+        return np.asarray(distance)
 
     def each(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """Return what the change of each column costs alone (n, d), of points (n, d)."""
-        away = self.apart(np.arange(len(self.absolute)), y, x)
-        paid = self.absolute * away + self.diagonal * away * away
-        for columns, costs in self.transitions:
-            paid[:, columns] = (x[:, columns] @ costs) * y[:, columns]
-        return np.asarray(paid)
+        """Return the cost (n, d) of each column's change alone, from points x to y, (n, d)."""
+        distance = self.distances(np.arange(len(self.absolute)), y, x)
+        cost = self.absolute * distance + self.diagonal * distance * distance
+        for columns, costs in self.transitions:  # the new category bears all of it
+            cost[:, columns] = (x[:, columns] @ costs) * y[:, columns]
+        return np.asarray(cost)
 
     def __call__(self, y: FloatArray, x: FloatArray) -> FloatArray:
         """Return the costs (n,) of moving from points x to points y (n, d)."""
@@ -161,10 +166,11 @@ class EncodedCost:
 
     @cached_property
     def floor(self) -> FloatArray:
-        """(d,) a diagonal D with D <= quadratic (as matrices), as large as one scaling allows.
+        """A diagonal (d,) that is at most ``quadratic``, as matrices: λ · `diagonal`.
 
-        What is left, quadratic − D, is convex, so its tangents bound it from below while D keeps
-        every column's minimum finite.
+        λ is the smallest eigenvalue of ``quadratic`` scaled to ones on its diagonal. Then
+        quadratic − floor is convex, so that its tangents bound it from below, while the floor keeps
+        the minimum over each column finite.
         """
         if self.quadratic.ndim == 1:
             return self.quadratic
@@ -172,21 +178,21 @@ class EncodedCost:
         used = scale > 0
         if not used.any():
             return np.zeros(len(scale))
-        unit = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
-        # An eigenvalue is off by a small multiple of d · eps times the norm; and a share of it is
-        # left to the rest, so that this is convex whatever else rounds.
-        noise = 4.0 * len(unit) * EPS * float(np.linalg.norm(unit))
-        smallest = max(float(np.linalg.eigvalsh(unit)[0]) - noise, 0.0)
+        scaled = self.quadratic[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+        # eigvalsh is off by a small multiple of d · eps times the norm. One hundredth is left to
+        # the difference, so that rounding does not make that one indefinite.
+        eigenvalue_error = 4.0 * len(scaled) * EPS * float(np.linalg.norm(scaled))
+        smallest = max(float(np.linalg.eigvalsh(scaled)[0]) - eigenvalue_error, 0.0)
         return np.where(used, 0.99 * smallest * scale**2, 0.0)
 
     @cached_property
     def above_floor(self) -> FloatArray:
-        """(d, d): quadratic − diag(floor)."""
+        """The convex rest quadratic − diag(floor), (d, d)."""
         return self.quadratic - np.diag(self.floor)
 
 
 class Cost(ABC):
-    """A cost of a change, 0 for no change."""
+    """A cost of a change, which is 0 for no change, in feature names and units."""
 
     @abstractmethod
     def encoded_cost(self, features: Features) -> EncodedCost:
@@ -194,7 +200,7 @@ class Cost(ABC):
 
 
 class Weighted(Cost):
-    """A cost with weights, which may be a series of pandas."""
+    """A cost with a weight for each feature; of a pandas series, its values are kept by label."""
 
     weights: Weights
 
@@ -212,8 +218,8 @@ class Manhattan(Weighted):
     weights
         A mapping from names, or a series of pandas with them as labels (the others weigh 1), a
         sequence in the order of the features, or None for all ones; in cost units for each feature
-        unit. In a mapping, the weight of a category
-        may itself be a mapping, from pairs (from, to) to costs (the other pairs cost 1).
+        unit. In a mapping, the weight of a category may itself be a mapping, from pairs (from, to)
+        to costs (the other pairs cost 1).
 
     Examples
     --------
@@ -257,9 +263,9 @@ class SquaredEuclidean(Weighted):
 class PercentileShift(Weighted):
     """``Σ_j w_j |Q_j(y_j) − Q_j(x_j)|`` with percentile ranks Q_j in the data, from 0 to 1.
 
-    To pass many others costs much, however small the step; a category that changes costs w_j. Ranks
-    are linear between the values that are given; beyond them they go on as steeply as from the
-    first to the last of these, so that no change is free.
+    A change that passes many other rows costs much, however small it is; a category that changes
+    costs w_j. Ranks are linear between the values of ``ranks``; beyond them they go on as steeply
+    as from the first to the last of these, so that no change is free.
 
     Parameters
     ----------
@@ -286,13 +292,14 @@ class PercentileShift(Weighted):
         weights, transitions = weight_vector(self.weights, features)
         absolute, levels = _absolute(weights, features, numeric=True), list[PercentileCost]()
         for name in self.ranks:
-            features.index(name)  # an unknown name
+            features.index(name)  # refuses an unknown name
         for feature, block in zip(features, features.blocks, strict=True):
             if isinstance(feature, Categorical):
                 continue
             knots, slopes = _ranked(feature.name, self.ranks)
-            levels.append(PercentileCost(block.start, knots, slopes / slopes.min()))
-            absolute[block] *= slopes.min()
+            least = slopes.min()  # goes into the weight: the slopes of levels are at least 1
+            levels.append(PercentileCost(block.start, knots, slopes / least))
+            absolute[block] *= least
         return EncodedCost(absolute, np.zeros(features.width), (*transitions, *levels))
 
 
@@ -323,17 +330,16 @@ class Mahalanobis(Cost):
 def weight_vector(
     weights: Weights, features: Features
 ) -> tuple[FloatArray, tuple[TransitionCost, ...]]:
-    """Return a positive weight of each feature, (p,), and costs between categories by pair.
+    """Return the positive weight of each feature, (p,), and the costs of features with pairs.
 
-    A mapping may hold, in place of a feature's weight, what moving from each of its categories to
-    another costs; its weight is then the least of these costs, the least that a change takes.
-    Features that a mapping lacks have a weight of 1.
+    A mapping may hold costs by pair of categories in place of a feature's weight; the weight is
+    then the least of these costs, which every change of the feature costs at least. Features that a
+    mapping lacks have a weight of 1.
     """
     out, transitions = np.ones(len(features)), list[TransitionCost]()
     if isinstance(weights, Mapping):
-        check_numbers(
-            "the weight", {k: v for k, v in weights.items() if not isinstance(v, Mapping)}
-        )
+        single = {k: v for k, v in weights.items() if not isinstance(v, Mapping)}
+        check_numbers("the weight", single)
         for name, weight in weights.items():
             j = features.index(name)
             if isinstance(weight, Mapping):
@@ -358,7 +364,7 @@ def weight_vector(
 
 
 def _by_pair(feature: Feature, costs_by_pair: ByPair) -> FloatArray:
-    """Return the cost (c, c) of moving from each category to another."""
+    """Return the cost (c, c) of moving from each category to each other; 1 for pairs left out."""
     if not isinstance(feature, Categorical) or len(feature.categories) < 2:
         raise InvalidInput(
             f"Expected one weight for {feature.name!r}, which has no two categories; got costs by "
@@ -383,41 +389,49 @@ def _by_pair(feature: Feature, costs_by_pair: ByPair) -> FloatArray:
 
 
 def _ranked(name: Hashable, ranks: Mapping[Hashable, Any]) -> tuple[FloatArray, FloatArray]:
-    """Return the values (m,) of which ranks are known, and the slopes (m + 1,) around them."""
+    """Return the values (m,) with a rank, and the slopes (m + 1,) of the ranks around them.
+
+    Before the first and after the last value, the slope is that from the first to the last.
+    """
     if name not in ranks:
         raise InvalidInput(
             f"Expected percentile ranks of {name!r}; got none. Pass "
             "PercentileShift(percentile_ranks(data)), or describe the column as Categorical."
         )
     pairs = floats(f"the ranks of {name!r}", ranks[name])
-    shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
-    if not shaped or not np.isfinite(pairs).all() or not (np.diff(pairs, axis=0) > 0.0).all():
+    are_pairs = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
+    if not are_pairs or not np.isfinite(pairs).all() or not (np.diff(pairs, axis=0) > 0.0).all():
         raise InvalidInput(
             f"Expected pairs (value, rank) for {name!r}, both increasing; got {shown(ranks[name])}."
         )
     if len(pairs) == 1:
         return pairs[:, 0], np.ones(2)
-    values, levels = pairs.T
-    outside = (levels[-1] - levels[0]) / (values[-1] - values[0])
-    return values, np.concatenate([[outside], np.diff(levels) / np.diff(values), [outside]])
+    values, ranks_of_values = pairs.T
+    outside = (ranks_of_values[-1] - ranks_of_values[0]) / (values[-1] - values[0])
+    between = np.diff(ranks_of_values) / np.diff(values)
+    return values, np.concatenate([[outside], between, [outside]])
 
 
 def _absolute(weights: FloatArray, features: Features, *, numeric: bool) -> FloatArray:
-    """Share the weight of a category between the two entries of its block that move."""
+    """Return the cost (d,) of |δ| in each encoded column; of numbers only if ``numeric``.
+
+    A category that changes moves two entries of its block by 1: each costs half of its weight.
+    """
     sizes = [block.stop - block.start for block in features.blocks]
     shares = np.where(features.is_numeric, weights if numeric else 0.0, weights / 2.0)
     return np.repeat(shares, sizes)
 
 
 def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
+    """Return a Mahalanobis matrix (p, p), exactly symmetric; refuse one that is none."""
     p = len(features)
     out = floats("the Mahalanobis matrix", matrix, features.names)
     if out.shape != (p, p):
         raise InvalidInput(f"Expected a Mahalanobis matrix of shape {(p, p)}; got {out.shape}.")
     if not np.isfinite(out).all() or not np.allclose(out, out.T, rtol=1e-9, atol=0):
         raise InvalidInput("Expected a finite symmetric Mahalanobis matrix; got one that is not.")
-    crossed = (out - np.diag(np.diag(out)))[~features.is_numeric]
-    if crossed.any():
+    off_diagonal = (out - np.diag(np.diag(out)))[~features.is_numeric]
+    if off_diagonal.any():
         names = [f.name for f in features if isinstance(f, Categorical)]
         raise InvalidInput(
             f"Expected zeros off the diagonal for the categorical features {names!r}: a change of "
@@ -425,7 +439,7 @@ def _checked_matrix(matrix: ArrayLike, features: Features) -> FloatArray:
         )
     out = (out + out.T) / 2.0
     scale = np.sqrt(np.maximum(np.diag(out), 0.0))
-    # Scaled to ones on the diagonal, a matrix that is singular has an eigenvalue of rounding size.
+    # Scaled to ones on the diagonal, a singular matrix has an eigenvalue of the size of rounding.
     if not (scale > 0).all() or np.linalg.eigvalsh(out / np.outer(scale, scale))[0] < 1e-10:
         raise InvalidInput(
             "Expected a positive definite Mahalanobis matrix; got a singular or indefinite one. "

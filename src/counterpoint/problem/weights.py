@@ -1,4 +1,4 @@
-"""What data say a change should cost: spreads and ranges of columns, ranks of their values."""
+"""Take default costs of changes from data: spreads and ranges of columns, ranks of values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def mad_weights(data: object, features: Features | None = None) -> dict[Hashable, float]:
-    """Return 1 / median absolute deviation of each column, for `Manhattan`.
+    """Return 1 / median absolute deviation (MAD) of each column, for `Manhattan`.
 
-    A column whose MAD is 0 gets 1 / standard deviation; a constant column, 1; a category, 1, the
-    price of one MAD.
+    A column whose MAD is 0 gets 1 / standard deviation, and a constant column 1. A category gets 1,
+    so that it costs as much as one MAD of a number.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ def mad_weights(data: object, features: Features | None = None) -> dict[Hashable
 def percentile_ranks(
     data: object, features: Features | None = None, knots: int = 101
 ) -> dict[Hashable, tuple[tuple[float, float], ...]]:
-    """Return the rank of each number's values in the data, for `PercentileShift`.
+    """Return the ranks of values of each numeric column in the data, for `PercentileShift`.
 
-    The rank of a value is the share of the data below it, and half of the share that is equal.
+    The rank of a value is the share of the data below it plus half of the share equal to it.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def percentile_ranks(
     features
         The kinds of its columns; None to infer them.
     knots
-        Of how many values a rank is kept at most, at least 2; there and at the ends it is exact.
+        The largest number of values to return with their exact ranks, at least 2: the first, the
+        last, and others whose ranks are about evenly spaced.
 
     Returns
     -------
@@ -68,24 +69,27 @@ def percentile_ranks(
     if knots < 2:
         raise InvalidInput(f"Expected knots to be at least 2; got {shown(knots)}.")
     out: dict[Hashable, tuple[tuple[float, float], ...]] = {}
-    for feature, values in _numbers(data, features):
+    for feature, values in _numeric_columns(data, features):
         if not len(values):
             raise InvalidInput(f"Column {feature.name!r} has no value to rank; describe its ranks.")
-        seen, counts = np.unique(values, return_counts=True)
+        distinct, counts = np.unique(values, return_counts=True)
         rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
-        at = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
-        if len(seen) > knots:
-            places = np.unique(np.minimum(at, len(seen) - 1))
-            seen, rank = seen[places], rank[places]
-        out[feature.name] = tuple(zip(seen.tolist(), rank.tolist(), strict=True))
+        if len(distinct) > knots:
+            at = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
+            at = np.unique(np.minimum(at, len(distinct) - 1))
+            distinct, rank = distinct[at], rank[at]
+        out[feature.name] = tuple(zip(distinct.tolist(), rank.tolist(), strict=True))
     return out
 
 
 def spreads(data: object, features: Features | None = None) -> dict[Hashable, tuple[float, str]]:
-    """Return name → spread of the column, and its kind: "MAD", "standard deviation", "none"."""
+    """Return name → (spread of the column, kind), for `Manhattan` weights of 1 / spread.
+
+    The kind is "MAD", "standard deviation", or "none" with a spread of 1.
+    """
     features = _kinds(data, features)
     out: dict[Hashable, tuple[float, str]] = dict.fromkeys(features.names, (1.0, "none"))
-    return out | {feature.name: _spread(values) for feature, values in _numbers(data, features)}
+    return out | {f.name: _spread(values) for f, values in _numeric_columns(data, features)}
 
 
 def _kinds(data: object, features: Features | None) -> Features:
@@ -94,8 +98,10 @@ def _kinds(data: object, features: Features | None) -> Features:
     return features or Features.from_data(data)
 
 
-def _numbers(data: object, features: Features | None) -> Iterator[tuple[Feature, FloatArray]]:
-    """Yield the columns of numbers, with the values that are present."""
+def _numeric_columns(
+    data: object, features: Features | None
+) -> Iterator[tuple[Feature, FloatArray]]:
+    """Yield the numeric features with the finite values of their columns."""
     table, features = Table.read(data), _kinds(data, features)
     for feature in features:
         if not isinstance(feature, Categorical):
@@ -111,9 +117,9 @@ def _spread(values: FloatArray) -> tuple[float, str]:
 
 
 def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
-    """Return name → (largest − smallest value, "range") from what the features themselves say.
+    """Return name → (largest − smallest observed value, "range"), as `spreads` does without data.
 
-    That not every number says its range is an `InvalidInput`.
+    A number whose observed range is unknown is an `InvalidInput`.
     """
     out: dict[Hashable, tuple[float, str]] = {}
     for feature in features:
@@ -133,7 +139,7 @@ def ranges(features: Features) -> dict[Hashable, tuple[float, str]]:
 
 
 def described(cost: Cost, spreads: dict[Hashable, tuple[float, str]]) -> list[str]:
-    """Describe the cost, and its units if it was taken from the data."""
+    """Return lines that describe a cost, with its units if it was taken from ``spreads``."""
     if not spreads:
         return [repr(cost)]
     kinds = {kind for _, kind in spreads.values()}

@@ -239,7 +239,7 @@ class KnapsackRows:
             high = np.concatenate([-end, high, -end], axis=2)
         possible = low <= high
         y = np.where(possible, np.clip(x, low, high), x)
-        distance = cost.apart(columns, *(np.moveaxis(v, 1, 2) for v in (y, x)))
+        distance = cost.distances(columns, *(np.moveaxis(v, 1, 2) for v in (y, x)))
         distance = np.moveaxis(distance, 1, 2)
         paid = cost.absolute[columns, None] * distance + cost.quadratic[columns, None] * distance**2
         # not by what it costs: where ranks are equal, values beside x cost nothing either
@@ -319,7 +319,7 @@ class KnapsackLagrangian:
         distance = np.abs(change)
         if cost.levels:
             x = self.rows.x[self.boxes.row]
-            distance = cost.apart(k.numbers, lattice.number(x, change, k.units), x) / k.units
+            distance = cost.distances(k.numbers, lattice.number(x, change, k.units), x) / k.units
         distance *= self.cost.absolute
         if self.cost.is_curved:
             distance += change * change * self.cost.curvature

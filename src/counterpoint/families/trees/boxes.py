@@ -442,6 +442,6 @@ def _nearest(
 
 def _paid(encoded_cost: EncodedCost, columns: IntArray, y: FloatArray, x: FloatArray) -> FloatArray:
     """Return the costs of moving columns to values one by one; infinite if there is none."""
-    size = encoded_cost.apart(columns, y, x)
+    size = encoded_cost.distances(columns, y, x)
     cost = encoded_cost.absolute[columns] * size + encoded_cost.diagonal[columns] * size * size
     return np.where(np.isnan(y), np.inf, cost)

@@ -280,7 +280,7 @@ def _one_a_piece(
     if not len(rows):
         return chosen, exhausted
     predicted = query.model.predict(inputs.take(rows))
-    goals = query.target.each(predicted, np.ones(len(rows), dtype=bool))
+    goals = query.target.goals(predicted, np.ones(len(rows), dtype=bool))
     for target, index in chain.from_iterable(goals):
         for piece in range(len(query.asking(target=target).union())):
             replies = ask(rows[index], query.asking(target=target, piece=piece))

@@ -1,4 +1,4 @@
-"""Targets: what the model shall decide. Each defines what it requires and when a row meets it."""
+"""Define targets: the decisions that counterfactuals shall get, and when a row has one of them."""
 
 from __future__ import annotations
 
@@ -16,81 +16,83 @@ from counterpoint.errors import InvalidInput, check_interval, check_one_label, i
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, Word, WordArray
 from counterpoint.rows.table import Table
 
-DISAGREEMENT = 2.0**30
-"""How many float64 rounding errors apart two scores may be that count as equal (float32 models)."""
-APART = DISAGREEMENT * EPS
-"""The distance from 1 to the next number in a precision of twice the rounding of float32: two
-scores that may be so far off count as equal, whatever else a form knows of its own rounding."""
+APART = 2.0 * float(np.finfo(np.float32).eps)
+"""The rounding, in place of `EPS`, by which the scores of two programs may differ and count as
+equal: twice that of float32, in which many models compute, whatever a form knows of its own."""
 
 
 class Guarantee(Word):
-    """What a probability over the weights says of an answer, which was found by looking at them."""
+    """The meaning of an answer's probability, over weights that the search has looked at."""
 
     NONE = "none"
-    """Nothing."""
+    """There is no probability over the weights."""
     FIXED = "fixed"
-    """What it says of a point that was fixed before the weights were known."""
+    """The reported probability holds for a point that was fixed before the weights were known."""
     SELECTION = "selection"
-    """The probability that was asked for holds even though the point was chosen by looking at the
-    weights; the reported probability itself does not."""
+    """The required probability holds even though the point was chosen by looking at the weights;
+    the reported probability itself does not."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What the model says of points."""
+    """The model's judgement of n points: whether it gives them the target, and how surely."""
 
-    valid: BoolArray  # (n,): whether it gives them the target
-    margin: FloatArray  # (n,) by how much that is met, in score units; NaN without a point
-    probability: FloatArray  # (n,) of the target's label; NaN if it is not about one
-    guarantees: WordArray  # (n,) for points that were chosen by looking at the model
-    rounding: FloatArray  # (n,) by how much its score may be off, in score units
+    valid: BoolArray  # (n,) whether the model gives them the target
+    margin: FloatArray  # (n,) by how much, in score units; NaN without a point
+    probability: FloatArray  # (n,) of the target's label; NaN if the target is not about one
+    guarantees: WordArray  # (n,) codes of the `Guarantee` of the probability
+    rounding: FloatArray  # (n,) bound on the error of the model's scores, in score units
 
     @property
     def leads(self) -> BoolArray:
-        """(n,): whether it gives them the target, and by more than it may be off."""
+        """Whether points have the target by at least the rounding error of their scores, (n,)."""
         return self.valid & (self.margin >= self.rounding)
 
     @classmethod
     def plain(
         cls, valid: BoolArray, margin: FloatArray, probability: FloatArray, rounding: FloatArray
     ) -> Validation:
-        """Without a guarantee."""
+        """Return the validation of points without a guarantee."""
         none = np.full(len(valid), Guarantee.NONE.code, np.int8)
         return cls(valid, margin, probability, none, rounding)
 
     @classmethod
     def none(cls, n: int) -> Validation:
-        """Of n rows without a point."""
+        """Return the validation of n rows that have no point."""
         margin, probability = np.full((2, n), np.nan)
         return cls.plain(np.zeros(n, dtype=bool), margin, probability, np.zeros(n))
 
     def put(
         self, rows: IntArray, other: Validation, selected: BoolArray | slice = slice(None)
     ) -> None:
-        """Write what the model says of some rows, or of a part of them."""
+        """Overwrite the entries of ``rows`` with those of another, all or the ``selected`` ones."""
         for name, values in vars(other).items():
             getattr(self, name)[rows] = values[selected]
 
 
 class ModelMargins(Protocol):
-    """How well a model meets targets at (n, d) points: what targets ask of a form."""
+    """What targets ask of the form of a model, at (n, d) points."""
 
     @abstractmethod
     def margin(self, X: FloatArray, target: Target, /) -> FloatArray:
-        """Return by how much (n,) the target is met, in score units."""
+        """Return by how much points meet the target, (n,), in score units; negative if not."""
 
     @abstractmethod
     def noise(self, X: FloatArray, /) -> FloatArray:
-        """Bound (n,) twice the rounding error of what decides, in score units."""
+        """Return upper bounds (n,) on twice the rounding error of the form's own scores."""
 
     @abstractmethod
     def margin_error(self, X: FloatArray, required: Requirement, eps: float, /) -> FloatArray:
-        """Bound (n,) how far off the model's own margins may be."""
+        """Return upper bounds (n,) on the error of the margins that the model itself computes.
+
+        ``eps`` is the distance from 1 to the next number in the coarsest precision that the model
+        computes in or rows are kept in.
+        """
 
 
 class ModelOutputs(Protocol):
-    """What a model itself says of the rows of a table."""
+    """What targets ask of the model itself, for the n rows of a table."""
 
     @abstractmethod
     def predict(self, table: Table, /) -> NDArray[Any]:
@@ -102,126 +104,128 @@ class ModelOutputs(Protocol):
 
 
 class VaryingMargin(ABC):
-    """A safety margin that depends on the row and the point, as noise on the weights asks for.
+    """A target's demand for a safety margin that depends on the row and the point.
 
-    Rows are encoded, (n, d) ``x``; a query is one of `counterpoint.search.query`.
+    Noise on the weights needs one. Rows ``x`` are encoded, (n, d); a query is one of
+    `counterpoint.search.query`.
     """
 
     @property
     @abstractmethod
     def promise(self) -> Guarantee:
-        """What its probability is to say of an answer."""
+        """The guarantee that answers shall have."""
 
     @abstractmethod
     def start_hint(self, query: Any) -> Any:
-        """Where to look for answers."""
+        """Return where to look for answers; None if it makes no difference."""
 
     @abstractmethod
     def safety_margins(self, query: Any, x: FloatArray) -> Any:
-        """The margins that answers need by their distance from rows; None if all need the same."""
+        """Return the margins that answers need by their distance from rows; None if constant."""
 
     @abstractmethod
     def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
-        """Row → sentence, for (n, p) codes about which it can say nothing."""
+        """Return row → sentence for codes (n, p) that the margin cannot be computed for."""
 
     @abstractmethod
     def remark(self, query: Any, x: FloatArray, y: FloatArray | None, guarantee: Guarantee) -> str:
-        """What else is to be said of the answer y to a (1, d) row, or of its absence."""
+        """Return what a message adds about the answer y to a row (1, d), or about having none."""
 
     @abstractmethod
     def attainable(self, query: Any, x: FloatArray, end: float) -> float | None:
-        """The highest probability reached for a (1, d) row, by ``end`` in ``thread_time``."""
+        """Return the highest probability found for a row (1, d) until ``thread_time() >= end``."""
 
 
 @final
 @dataclass(frozen=True)
 class Requirement:
-    """What a target requires of a form; the regions where it holds depend on nothing else."""
+    """A target's demands on the model; its regions depend on nothing else, and are cached by it."""
 
-    labels: tuple[Hashable, ...] = ()  # one of them is to be predicted, or to be probable
-    others: bool = False  # whether any other label is to be predicted instead
+    labels: tuple[Hashable, ...] = ()  # the model shall predict one, or find it probable
+    others: bool = False  # whether it shall predict any label but these
     margin: float = 0.0  # by how much their score must exceed the others', in score units
-    probable: bool = False  # whether it is about the probability of the label
-    at_least: float | None = None  # the least probability; None if it is charged, not demanded
+    probable: bool = False  # whether the target is about the probability of the label
+    at_least: float | None = None  # the least probability; None for a trade-off with the cost
     limits: tuple[float, float] | None = None  # bounds on the prediction of a regressor
-    chance: VaryingMargin | None = None  # what it demands of weights that are not known exactly
-    # What the price counts beside what is charged; the regions do not depend on it.
+    chance: VaryingMargin | None = None  # the demand under weights that are not known exactly
+    # The weight of the cost in a trade-off; the regions do not depend on it.
     weight: float | None = field(default=None, compare=False)
 
     @property
     def promise(self) -> Guarantee:
-        """What the target's probability is to say of an answer."""
+        """The guarantee that answers shall have."""
         return Guarantee.NONE if self.chance is None else self.chance.promise
 
 
 class Target(ABC):
-    """A decision, a probability, or a range of values, that the counterfactual shall get.
+    """A decision, a probability, or a range of predictions that the counterfactual shall get.
 
-    It answers for itself what it requires, what it means for each row, what it asks the model, and
-    what follows for points, encoded as (n, d) ``x``.
+    A target itself says which requirement it is for each row, which outputs of the model it needs,
+    and which points, encoded as ``x`` (n, d), satisfy it.
     """
 
     demanding: ClassVar[bool] = True
-    """Whether it demands something, so that a point may miss it."""
+    """Whether a point may miss the target; false for a trade-off."""
     sought: ClassVar[str | None] = None
-    """The field with the probability that is demanded, if one is: less of it may do."""
+    """The field with the probability that the target demands, if any: a lower one is easier."""
 
     @property
     @abstractmethod
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
 
     @abstractmethod
-    def each(
+    def goals(
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[list[tuple[Target, IntArray]]]:
-        """What it means for rows with (n,) predictions: targets, and the positions of their rows.
+        """Yield the targets of rows with predictions (n,), and the positions of their rows.
 
-        Those of one list share no row. Which rows are ``answered`` is kept up to date between one
-        list and the next.
+        Those of one list share no row. The caller marks rows as ``answered``, (n,), before it takes
+        the next list, so that a later target may be for the rows without an answer only.
         """
 
     @final
-    def said(self, model: ModelOutputs, table: Table) -> NDArray[Any]:
-        """(n,) what it asks the model about rows: its predictions, or its probability."""
+    def outputs(self, model: ModelOutputs, table: Table) -> NDArray[Any]:
+        """Return the model's predictions for rows, (n,), or its probabilities of the label."""
         required = self.requirement
         if required.probable:
             return model.probability(required.labels[0], table)
         return model.predict(table)
 
     @abstractmethod
-    def satisfied(self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
-        """(n,): whether what is `said` of rows gives them the target."""
+    def satisfied(self, form: ModelMargins, x: FloatArray, outputs: NDArray[Any]) -> BoolArray:
+        """Return whether rows with these `outputs` of the model have the target, (n,)."""
 
     @abstractmethod
     def verdict(
-        self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
+        self, form: ModelMargins, x: FloatArray, outputs: NDArray[Any], eps: float
     ) -> Validation:
-        """What is `said` of answers, and how sure that is.
+        """Return whether answers with these `outputs` have the target, and how surely.
 
-        ``eps`` is the distance from 1 to the next number where the model computes, or rows are
-        kept.
+        ``eps`` is as for `ModelMargins.margin_error`.
         """
 
     @abstractmethod
     def misfit(self, model: str, fitting: str) -> InvalidInput:
-        """The error of a form that gives it no meaning: what that is, and the targets that fit."""
+        """Return the error for a kind of ``model`` that cannot have this target but ``fitting``."""
 
 
 class PlainTarget(Target):
-    """A target that takes the weights of the model as they are."""
+    """A target that takes the weights of the model as exact: all but `Robust`."""
 
     @final
-    def each(
+    def goals(
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[list[tuple[Target, IntArray]]]:
         if not self.requirement.others or self.requirement.labels:
             yield [(self, np.arange(len(predicted)))]
             return
+        # Any label but the predicted one: another target for the rows of each label.
         targets: list[tuple[Target, IntArray]] = []
         remaining, margin = np.arange(len(predicted)), self.requirement.margin
-        while len(remaining):  # of few labels this is quicker than to sort or to hash
-            label, same = predicted[remaining[0]], predicted[remaining] == predicted[remaining[0]]
+        while len(remaining):  # for few labels, quicker than sorting or hashing
+            label = predicted[remaining[0]]
+            same = predicted[remaining] == label
             value = label.item() if isinstance(label, np.generic) else label
             targets.append((OtherLabel(value, margin), remaining[same]))
             remaining = remaining[~same]
@@ -232,39 +236,42 @@ class PlainTarget(Target):
         return InvalidInput(f"Expected a target for {model} ({fitting}); got {shown(self)}.")
 
     @final
-    def satisfied(self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any]) -> BoolArray:
+    def satisfied(self, form: ModelMargins, x: FloatArray, outputs: NDArray[Any]) -> BoolArray:
         required = self.requirement
         if required.limits is not None:
-            return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
+            return np.asarray((outputs >= required.limits[0]) & (outputs <= required.limits[1]))
         if required.at_least is not None:
-            return np.asarray(predicted >= required.at_least)
-        if required.probable:
+            return np.asarray(outputs >= required.at_least)
+        if required.probable:  # a trade-off: no row has it already
             return np.zeros(len(x), dtype=bool)
-        named = np.zeros(len(predicted), dtype=bool)
+        has_label = np.zeros(len(outputs), dtype=bool)
         for label in required.labels:
-            named |= predicted == label
-        inside = named != required.others
+            has_label |= outputs == label
+        satisfied = has_label != required.others
         if required.margin > 0:
-            inside &= form.margin(x, self) >= -form.noise(x)
-        return inside
+            satisfied &= form.margin(x, self) >= -form.noise(x)
+        return satisfied
 
     @final
     def verdict(
-        self, form: ModelMargins, x: FloatArray, predicted: NDArray[Any], eps: float
+        self, form: ModelMargins, x: FloatArray, outputs: NDArray[Any], eps: float
     ) -> Validation:
         required = self.requirement
         rounding, margin = form.margin_error(x, required, eps), form.margin(x, self)
         if not required.probable:
-            valid = self.satisfied(form, x, predicted)
+            valid = self.satisfied(form, x, outputs)
             return Validation.plain(valid, margin, np.full(len(x), np.nan), rounding)
-        if required.at_least is None:  # valid if the model's own probability is what was weighed
-            weighed = 0.5 * (1.0 + np.tanh(0.5 * margin))
-            valid = np.abs(predicted - weighed) <= DISAGREEMENT * (form.noise(x) + EPS)
+        if required.at_least is None:
+            # A trade-off is valid if the model has the probability that the search has weighed,
+            # that of the log-odds ``margin``, up to the rounding of float32.
+            expected = 0.5 * (1.0 + np.tanh(0.5 * margin))
+            valid = np.abs(outputs - expected) <= APART / EPS * (form.noise(x) + EPS)
         else:
-            valid = predicted >= required.at_least
-            short = _log_odds(predicted) - _log_odds(required.at_least)
-            margin = np.where(valid, margin, np.minimum(margin, short))
-        return Validation.plain(valid, margin, predicted, rounding)
+            valid = outputs >= required.at_least
+            # The model may deny what the form's margin affirms; its log-odds then say by how much.
+            lacking = _log_odds(outputs) - _log_odds(required.at_least)
+            margin = np.where(valid, margin, np.minimum(margin, lacking))
+        return Validation.plain(valid, margin, outputs, rounding)
 
 
 @final
@@ -302,7 +309,7 @@ class Label(PlainTarget):
 
     @cached_property
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
         return Requirement(self.labels, margin=self.margin)
 
 
@@ -332,7 +339,7 @@ class OtherLabel(PlainTarget):
 
     @cached_property
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
         return Requirement(self.labels, others=True, margin=self.margin)
 
 
@@ -363,7 +370,7 @@ class Probability(PlainTarget):
 
     @cached_property
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
         return Requirement((self.label,), probable=True, at_least=self.at_least)
 
 
@@ -373,8 +380,8 @@ class Tradeoff(PlainTarget):
     """The cost of the change against the model's probability of a label.
 
     The answer minimises ``weight / 2 · cost(x − x̄) − log p_label(x)``: a small weight buys more
-    probability for more change. Every point has some value of it, so there is nothing to miss and
-    nothing that a row has already; whether the model then predicts the label is up to the weight.
+    probability for more change. No point can miss this target, and no row has it already; whether
+    the model then predicts the label is up to the weight.
 
     Parameters
     ----------
@@ -405,7 +412,7 @@ class Tradeoff(PlainTarget):
 
     @cached_property
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
         return Requirement((self.label,), probable=True, weight=self.weight)
 
 
@@ -428,12 +435,12 @@ class Interval(PlainTarget):
 
     @cached_property
     def requirement(self) -> Requirement:
-        """What it requires of a form."""
+        """The demands on the model."""
         return Requirement(limits=(self.low, self.high))
 
 
 def as_target(target: Any) -> Target:
-    """A target as it is; anything else is taken as the label of `Label`."""
+    """Return a target as it is, and anything else as the label of a `Label`."""
     if isinstance(target, Target):
         return target
     if len(getattr(target, "shape", ())) == 2:
@@ -449,7 +456,11 @@ def as_target(target: Any) -> Target:
 
 
 def rounded_down(probability: float, digits: int = 3) -> str:
-    """A probability in so many digits, and in as many of what it is below 1."""
+    """Return a probability as text, rounded down to so many significant digits.
+
+    They are those of the probability or of what it lacks to 1, whichever is smaller: 0.9999875
+    in two digits is "0.999987", and not "0.99".
+    """
     exact = Decimal(probability)
     place = Decimal(1).scaleb(min(exact.adjusted(), (1 - exact).adjusted()) + 1 - digits)
     return f"{exact.quantize(place, rounding=ROUND_FLOOR):f}"

@@ -152,7 +152,7 @@ def check(
         reading.check(x, now)
         reading.check(y, then)
         if target.requirement.probable:
-            now, then = target.said(reading, table), target.said(reading, after)
+            now, then = target.outputs(reading, table), target.outputs(reading, after)
         stated = {name: values[index] for name, values in batch.values.items()}
         verdict, error[index] = _verdict(query, reading.form, y, then, stated["rounding"])
         stated["proof"] = [batch.proofs[i] for i in index.tolist()]

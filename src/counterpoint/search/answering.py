@@ -139,7 +139,7 @@ def _answer(
     """
     answered, progress = np.zeros(len(rows.index), dtype=bool), advance or _ignore
     predicted, outputs = _predicted(query, rows, foreseen=foreseen)
-    for goals in query.target.each(predicted, answered):
+    for goals in query.target.goals(predicted, answered):
         searches: list[AnswerSearch] = []
         for target, positions in goals:
             goal = query if target is query.target else query.asking(target=target)
@@ -183,7 +183,7 @@ def _predicted(
     predicted = model.predict(rows.table)
     model.check(rows.x, predicted)
     is_probable = target.requirement.at_least is not None
-    return predicted, target.said(model, rows.table) if is_probable else predicted
+    return predicted, target.outputs(model, rows.table) if is_probable else predicted
 
 
 def _put_already(query: Query, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
@@ -237,7 +237,7 @@ def _ask_about(
         returned, codes, y = as_returned(
             rows.table, query.features, which, before, codes, followed=follows
         )
-        ask = query.model.predict if follows else partial(query.target.said, query.model)
+        ask = query.model.predict if follows else partial(query.target.outputs, query.model)
         outputs = ask(*returned)
     elif follows:
         outputs = query.model.predict(rows.table)

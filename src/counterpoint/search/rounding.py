@@ -302,7 +302,7 @@ class Unrounded:
         """Ask the model about candidates for some rows: codes as they are returned, and verdict."""
         query, features, before = self.query, self.query.features, self.before[rows]
         (returned,), codes, y = as_returned(self.table, features, rows, before, codes)
-        outputs = query.target.said(query.model, returned)
+        outputs = query.target.outputs(query.model, returned)
         verdict = query.target.verdict(query.model.form, y, outputs, query.eps)
         x = self._cases.x[rows]
         margins = query.safety_margins(x)

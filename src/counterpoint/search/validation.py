@@ -235,7 +235,7 @@ class AnswerSearch:
         query, index, before = self.query, self.rows.at[rows], self.rows.codes[rows]
         table = self.rows.table
         (returned,), codes, y = as_returned(table, query.features, index, before, codes)
-        verdict = self._verdict(rows, y, query.target.said(query.model, returned))
+        verdict = self._verdict(rows, y, query.target.outputs(query.model, returned))
         if not (query.target.demanding or verdict.valid.all()):
             query.model.check(y, query.model.predict(returned))
         return codes, y, verdict

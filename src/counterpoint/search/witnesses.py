@@ -99,7 +99,7 @@ class Witnesses:
             unasked = (k for k in range(len(rows)) if k not in named)
             questioned = np.array(unknown + list(islice(unasked, max(size - len(unknown), 0))))
             try:
-                answers = target.said(self.model, self.data.take(rows[questioned]))
+                answers = target.outputs(self.model, self.data.take(rows[questioned]))
             except InvalidInput:
                 return np.zeros(len(which), dtype=bool)
             outputs.update(zip(questioned.tolist(), answers.tolist(), strict=True))

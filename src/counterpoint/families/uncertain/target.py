@@ -141,7 +141,7 @@ class Robust(Target, VaryingMargin):
     def requirement(self) -> Requirement:
         return Requirement((self.label,), chance=self)
 
-    def each(
+    def goals(
         self, predicted: NDArray[Any], answered: BoolArray
     ) -> Iterator[list[tuple[Target, IntArray]]]:
         """The best is the first guarantee, and then the second where no answer has the first."""

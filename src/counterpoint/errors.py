@@ -181,6 +181,12 @@ def check_number(what: str, value: object) -> None:
         raise InvalidInput(f"Expected a number for {what}; got {shown(value)}.")
 
 
+def check_count(what: str, value: object) -> None:
+    """Refuse a value that is no whole number of at least 1; a float without a fraction is one."""
+    if not (is_number(value) and value >= 1 and value % 1 == 0):  # type: ignore[operator]
+        raise InvalidInput(f"Expected a {what} of at least 1; got {shown(value)}.")
+
+
 def check_interval(low: Any, high: Any, of: str = "") -> None:
     """Refuse ends between which there is no number, or that are both infinite.
 

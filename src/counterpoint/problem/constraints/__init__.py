@@ -1,4 +1,4 @@
-"""What a person can or may change, in feature names and feature units."""
+"""Constrain what a person can or may change, in feature names and feature units."""
 
 from counterpoint.problem.constraints.combinations import (
     Forbidden,
@@ -38,8 +38,8 @@ CONSTRAINTS: tuple[type[Constraint], ...] = (
     Immutable,
     Bounds,
 )
-"""What a policy file may hold; first those that say least about the person, which a conflict tries
-to do without first."""
+"""The constraints of policy files. A conflict leaves them out in this order, where it can: first
+those that say least about the person."""
 
 __all__ = [
     "CONSTRAINTS",

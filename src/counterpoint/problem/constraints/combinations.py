@@ -1,4 +1,9 @@
-"""Combinations of values that do not occur: as a person says, or as the data show."""
+"""Forbid combinations of values: those that a person names, or that the data never show.
+
+Constraints say them in names and units of features. `_forbid` turns them into a condition on
+encoded rows, a list of *literals* for each combination: a feature is among some categories, or
+strictly between two ends.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ import numpy as np
 
 from counterpoint.errors import (
     InvalidInput,
+    check_count,
     check_name,
     check_number,
     is_comparable,
@@ -33,22 +39,19 @@ from counterpoint.programs.region import Region
 from counterpoint.rows.features import Categorical, Continuous, Features, Integer
 
 Values = tuple[Hashable, ...] | dict[str, float]
-"""Categories, or the ``low`` and the ``high`` of a number; an end that is not there is none."""
-Counted = tuple[tuple[tuple[Hashable, ...], tuple[tuple[Hashable, ...], ...]], ...]
-"""Names of features, and the combinations of their categories that occur often enough."""
-MOST = 1_000_000
-"""Combinations of the categories of some features that are looked at: 1 MB of flags."""
+"""Categories; or the ends of a number under "low" and "high", of which one may be left out."""
+SeenCombinations = tuple[tuple[tuple[Hashable, ...], tuple[tuple[Hashable, ...], ...]], ...]
+"""For each set of features their names, and the combinations of their categories that occur."""
+STEP_ERROR = 1e-6
+"""The share of a step that whole numbers may be off by: much less than one, and much more than
+rounding."""
 
 
-ROUNDED = 1e-6
-"""By how much of a step whole numbers may be off: much less than one, much more than rounding."""
-
-
-# --- what is said of features, in names and units ---
+# --- conditions on features, in names and units ---
 
 
 def _conditions(what: str, conditions: Any) -> dict[Hashable, Values]:
-    """Return name → values, as they are kept; refuse what says nothing."""
+    """Return checked conditions of a constraint, as name → values; refuse an empty mapping."""
     if not isinstance(conditions, Mapping) or not conditions:
         raise InvalidInput(
             f"Expected a dict of feature names and values for {what}, such as "
@@ -62,9 +65,12 @@ def _conditions(what: str, conditions: Any) -> dict[Hashable, Values]:
 
 
 def _values(what: str, values: Any) -> Values:
-    """Return categories as a tuple, and the ends of a number as a dict."""
-    is_range = isinstance(values, tuple) and len(values) == 2
-    if is_range and all(value is None or is_number(value) for value in values):
+    """Return one category or several as a tuple, and the ends of a number as a dict.
+
+    A tuple of two numbers, or None, is a pair of ends; so two numeric categories come as a list.
+    """
+    is_pair = isinstance(values, tuple) and len(values) == 2
+    if is_pair and all(value is None or is_number(value) for value in values):
         values = {end: v for end, v in zip(("low", "high"), values, strict=True) if v is not None}
     if isinstance(values, Mapping):
         if not values or values.keys() - {"low", "high"}:
@@ -77,19 +83,17 @@ def _values(what: str, values: Any) -> Values:
         if not ends or ends.get("low", -np.inf) > ends.get("high", np.inf):
             raise InvalidInput(f"Expected low <= high for {what}; got {shown(values)}.")
         return ends
-    listed = (
-        tuple(values) if is_listed(values) or isinstance(values, set | frozenset) else (values,)
-    )
-    if not listed or not all(map(is_comparable, listed)):
+    categories = tuple(values) if is_listed(values) else (values,)
+    if not categories or not all(map(is_comparable, categories)):
         raise InvalidInput(
             f"Expected a category, a list of them, or (low, high) for {what}; got {shown(values)}."
         )
-    if isinstance(values, set | frozenset):  # in an order that does not change from run to run
-        listed = tuple(sorted(listed, key=lambda value: (type(value).__name__, value)))
-    return listed
+    if isinstance(values, set | frozenset):  # the order of a set changes from run to run
+        categories = tuple(sorted(categories, key=lambda value: (type(value).__name__, value)))
+    return categories
 
 
-def _said(conditions: Mapping[Hashable, Values]) -> str:
+def _in_words(conditions: Mapping[Hashable, Values]) -> str:
     """Return ``age is at most 18 and job is a or b``."""
     clauses = []
     for name, values in conditions.items():
@@ -105,18 +109,21 @@ def _said(conditions: Mapping[Hashable, Values]) -> str:
 
 
 Literal = BoolArray | tuple[float, float]
-"""That a feature is among categories (c,), or strictly between two ends."""
+"""A mask of the categories (c,) that a feature is among, or ends that it is strictly between."""
 Literals = list[tuple[Hashable, Literal]]
-"""What is true of a combination, by names of features; of one feature, more may be said."""
+"""Names of features, each with a literal; a feature may have several, which then all hold."""
 
 
-def _region(features: Features, listed: Sequence[Literals]) -> Region:
-    """Return the points that are in none of some combinations."""
-    shape = len(listed), features.width
+def _forbid(features: Features, combinations: Sequence[Literals]) -> Region:
+    """Return the region of points that are in none of the combinations.
+
+    A combination that no point is in is left out.
+    """
+    shape = len(combinations), features.width
     speaks, singles, options = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
     low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
-    possible = np.ones(len(listed), dtype=bool)
-    for k, literals in enumerate(listed):
+    possible = np.ones(len(combinations), dtype=bool)
+    for k, literals in enumerate(combinations):
         for name, literal in literals:
             block = features.columns(name)
             speaks[k, block] = True
@@ -135,27 +142,24 @@ def _region(features: Features, listed: Sequence[Literals]) -> Region:
 
 
 def _around(feature: Continuous | Integer, low: float, high: float) -> tuple[float, float]:
-    """Return ends strictly between which a number is from low to high, and no other one.
+    """Return ends just outside of an interval: its numbers lie strictly between them.
 
-    Whole steps may be off by rounding. What is not whole must not be rounded into what is forbidden
-    where a column holds single precision, as in many models: then another such number is next.
+    Whole steps may be off by rounding. The ends of a continuous number are the next ones of single
+    precision: else an answer just beyond ``low`` or ``high`` would be rounded back into the
+    forbidden interval where a column or model holds float32, as many do.
     """
     if isinstance(feature, Integer):
-        slack = ROUNDED * feature.step
-        outer = float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))
-        return min(outer[0], low - slack), max(outer[1], high + slack)
+        slack = STEP_ERROR * feature.step
+        below, above = float(np.nextafter(low, -np.inf)), float(np.nextafter(high, np.inf))
+        return min(below, low - slack), max(above, high + slack)
+    infinity = np.float32(np.inf)
     with np.errstate(over="ignore"):
-        below, above = np.float32(low), np.float32(high)
-        return float(np.nextafter(below, -np.float32(np.inf))), float(
-            np.nextafter(above, np.float32(np.inf))
-        )
+        below = float(np.nextafter(np.float32(low), -infinity))
+        return below, float(np.nextafter(np.float32(high), infinity))
 
 
 def _literals(what: str, features: Features, conditions: Mapping[Hashable, Values]) -> Literals:
-    """Return the categories (c,) that are meant, or the ends strictly between which a number is.
-
-    A category that only stands for missing cells is never meant.
-    """
+    """Return the literals of conditions: a feature has one of the values."""
     out: Literals = []
     for name, values in conditions.items():
         feature = features[name]
@@ -167,7 +171,10 @@ def _literals(what: str, features: Features, conditions: Mapping[Hashable, Value
 
 
 def _categories(what: str, feature: Categorical, values: Values) -> BoolArray:
-    """Return the categories (c,) that are meant."""
+    """Return a mask of the categories (c,) that are among the values, or between them.
+
+    A category that only stands for missing cells never is.
+    """
     if isinstance(values, dict):
         value = numbers(feature, what)
         within = (value >= values.get("low", -np.inf)) & (value <= values.get("high", np.inf))
@@ -182,7 +189,7 @@ def _categories(what: str, feature: Categorical, values: Values) -> BoolArray:
 
 
 def _ends(what: str, name: Hashable, values: Values) -> tuple[float, float]:
-    """Return the least and the largest value of a number that are meant."""
+    """Return the least and the largest of the values of a number."""
     if isinstance(values, dict):
         return values.get("low", -np.inf), values.get("high", np.inf)
     (value, *further) = values
@@ -195,13 +202,16 @@ def _ends(what: str, name: Hashable, values: Values) -> tuple[float, float]:
 
 
 def _opposites(features: Features, name: Hashable, values: Values) -> Iterator[Literal]:
-    """Yield the literals of which one is true where values are not met; not of missing cells."""
+    """Yield literals, one of which holds where a feature has none of the values.
+
+    None of them holds of a missing cell.
+    """
     feature = features[name]
     if isinstance(feature, Categorical):
         yield ~_categories("Implies", feature, values) & ~feature.is_stand_in
         return
     low, high = _ends("Implies", name, values)
-    slack = ROUNDED * feature.step if isinstance(feature, Integer) else 0.0
+    slack = STEP_ERROR * feature.step if isinstance(feature, Integer) else 0.0
     if np.isfinite(low):
         yield -np.inf, low - slack
     if np.isfinite(high):
@@ -241,19 +251,19 @@ class Forbidden(Constraint):
         object.__setattr__(self, "conditions", read)
 
     def __str__(self) -> str:
-        return f"never together: {' and '.join(map(_said, self.conditions))}"
+        return f"never together: {' and '.join(map(_in_words, self.conditions))}"
 
     def region(self, features: Features) -> Region:
         literals = (_literals("Forbidden", features, c) for c in self.conditions)
-        return _region(features, [[*chain.from_iterable(literals)]])
+        return _forbid(features, [[*chain.from_iterable(literals)]])
 
 
 @final
 @dataclass(frozen=True, init=False)
 class Implies(Constraint):
-    """Where all conditions of one kind are met, those of another kind are met too.
+    """Where all conditions of ``when`` are met, those of ``then`` are met too.
 
-    A row that contradicts it may keep these values: an answer is excluded if it contradicts it and
+    A row that contradicts this may keep its values: an answer is excluded if it contradicts it and
     differs from the row in one of the features that do so. A missing cell contradicts nothing. For
     linear, additive and tree models.
 
@@ -277,7 +287,7 @@ class Implies(Constraint):
         object.__setattr__(self, "then", _conditions("Implies", then))
 
     def __str__(self) -> str:
-        return f"if {_said(self.when)}, then {_said(self.then)}"
+        return f"if {_in_words(self.when)}, then {_in_words(self.then)}"
 
     def region(self, features: Features) -> Region:
         when = _literals("Implies", features, self.when)
@@ -286,7 +296,7 @@ class Implies(Constraint):
             for name, values in self.then.items()
             for opposite in _opposites(features, name, values)
         )
-        return _region(features, [[*when, opposite] for opposite in opposites])
+        return _forbid(features, [[*when, opposite] for opposite in opposites])
 
 
 @final
@@ -317,7 +327,7 @@ class ObservedCombinations(Constraint):
 
     features: tuple[Hashable, ...]
     min_count: int
-    seen: Counted | None
+    seen: SeenCombinations | None
 
     def __init__(
         self, *features: Hashable, min_count: int = 1, seen: Sequence[Any] | None = None
@@ -328,13 +338,12 @@ class ObservedCombinations(Constraint):
                 "Expected the names of two or more different features for ObservedCombinations, or "
                 f"none for all pairs; got {shown(list(names))}."
             )
-        whole = is_number(min_count) and np.isfinite(min_count) and int(min_count) == min_count
-        if not whole or min_count < 1:
-            raise InvalidInput(f"Expected a min_count of at least 1; got {shown(min_count)}.")
-        counted = None if seen is None else tuple((tuple(n), tuple(map(tuple, v))) for n, v in seen)
+        check_count("min_count", min_count)
+        if seen is not None:
+            seen = tuple((tuple(group), tuple(map(tuple, values))) for group, values in seen)
         object.__setattr__(self, "features", names)
         object.__setattr__(self, "min_count", int(min_count))
-        object.__setattr__(self, "seen", counted)
+        object.__setattr__(self, "seen", seen)
 
     def __str__(self) -> str:
         names = named(self.features) if self.features else "any two categories"
@@ -342,30 +351,32 @@ class ObservedCombinations(Constraint):
         return f"{names} are together as in {count} of the data"
 
     def counted(self, features: Features, codes: FloatArray) -> ObservedCombinations:
-        """Return the same with the combinations that occur in rows (n, p) of codes.
+        """Return the constraint with the combinations that occur in rows of codes, (n, p).
 
-        A code is the place of a category; that of a cell that does not count is −1.
+        A code is the position of a category, or −1 for a cell that does not count.
         """
-        named_features = self._chosen(features)
-        pairs = [named_features] if self.features else combinations(named_features, 2)
+        categorical = self._categorical(features)
+        groups = [categorical] if self.features else combinations(categorical, 2)
         seen = []
-        for some_features in pairs:
-            names = tuple(feature.name for feature in some_features)
+        for group in groups:
+            names = tuple(feature.name for feature in group)
             columns = codes[:, [features.index(name) for name in names]]
             present = columns[(columns >= 0).all(axis=1)].astype(np.intp)
             distinct, count = np.unique(present, axis=0, return_counts=True)
-            often = distinct[count >= self.min_count].tolist()
-            both = [zip(row, some_features, strict=True) for row in often]
-            seen.append((names, [[feature.categories[k] for k, feature in row] for row in both]))
+            combos = [
+                [feature.categories[code] for code, feature in zip(row, group, strict=True)]
+                for row in distinct[count >= self.min_count].tolist()
+            ]
+            seen.append((names, combos))
         return ObservedCombinations(*self.features, min_count=self.min_count, seen=seen)
 
     def each(self) -> Iterator[ObservedCombinations]:
-        """Yield the same for each set of features."""
+        """Yield a constraint for each set of features; this one holds where all of them do."""
         for names, values in self.seen or ():
             yield ObservedCombinations(*names, min_count=self.min_count, seen=[(names, values)])
 
-    def _chosen(self, features: Features, names: Sequence[Hashable] = ()) -> list[Categorical]:
-        """Return the features of some names, or else all that it speaks of."""
+    def _categorical(self, features: Features, names: Sequence[Hashable] = ()) -> list[Categorical]:
+        """Return the features of these names, or of its own, or else all categorical features."""
         names = names or self.features
         if not names:
             return [feature for feature in features if isinstance(feature, Categorical)]
@@ -380,56 +391,56 @@ class ObservedCombinations(Constraint):
         return out
 
     def region(self, features: Features) -> Region:
-        self._chosen(features)
+        self._categorical(features)  # refuses numbers, before it misses data
         if self.seen is None:
             raise InvalidInput(
                 "ObservedCombinations counts rows of data=; pass data= to the Explainer that it is "
                 "passed to."
             )
-        return _region(
+        return _forbid(
             features,
             [
                 [*zip(names, masks, strict=True)]
                 for names, values in self.seen
-                for masks in _covering(_never(self._chosen(features, names), values))
+                for masks in _products(_unseen(self._categorical(features, names), values))
             ],
         )
 
 
-def _never(chosen: Sequence[Categorical], seen: Sequence[Sequence[Hashable]]) -> BoolArray:
-    """(c₁, c₂, …): which combinations of categories are not among those that were seen.
+def _unseen(group: Sequence[Categorical], seen: Sequence[Sequence[Hashable]]) -> BoolArray:
+    """Return a table (c₁, c₂, …) that is true at the combinations of categories that do not occur.
 
-    Those with a category that only stands for missing cells are not told.
+    It is false where a category only stands for missing cells.
     """
-    shape = [len(feature.categories) for feature in chosen]
-    if prod(shape) > MOST:
-        names = named([feature.name for feature in chosen])
+    shape, most = [len(feature.categories) for feature in group], 1_000_000
+    if prod(shape) > most:
+        names = named([feature.name for feature in group])
         raise InvalidInput(
             f"ObservedCombinations of {names} would look at {prod(shape):,} combinations of "
-            f"categories, more than {MOST:,}. Name fewer features."
+            f"categories, more than {most:,}. Name fewer features."
         )
-    out, places = np.ones(shape, dtype=bool), []
-    for axis, feature in enumerate(chosen):
-        places.append({category: k for k, category in enumerate(feature.categories)})
-        out[(slice(None),) * axis + (feature.is_stand_in,)] = False
+    table, positions = np.ones(shape, dtype=bool), []
+    for axis, feature in enumerate(group):
+        positions.append({category: k for k, category in enumerate(feature.categories)})
+        table[(slice(None),) * axis + (feature.is_stand_in,)] = False
     for row in seen:
-        at = [place.get(value) for place, value in zip(places, row, strict=True)]
-        if None not in at:  # else the model has no such category
-            out[tuple(at)] = False
-    return out
+        at = [position.get(value) for position, value in zip(positions, row, strict=True)]
+        if None not in at:  # the data may hold categories that the model does not know
+            table[tuple(at)] = False
+    return table
 
 
-def _covering(table: BoolArray) -> Iterator[tuple[BoolArray, ...]]:
-    """Yield products of sets, one along each axis, that cover what is true in a table, and no more.
+def _products(table: BoolArray) -> Iterator[tuple[BoolArray, ...]]:
+    """Yield products of sets, a mask along each axis, that together cover the true entries exactly.
 
-    Entries of the first axis with the same others go together, so that they are few.
+    Equal slices along the first axis share their products, so that there are few.
     """
     if table.ndim == 1:
         if table.any():
             yield (table,)
         return
-    rows = table.reshape(len(table), -1)
-    distinct, alike = np.unique(rows, axis=0, return_inverse=True)
-    for k, row in enumerate(distinct):
-        for masks in _covering(row.reshape(table.shape[1:])):
-            yield (alike.ravel() == k, *masks)
+    slices = table.reshape(len(table), -1)
+    distinct, which = np.unique(slices, axis=0, return_inverse=True)
+    for k, entries in enumerate(distinct):
+        for masks in _products(entries.reshape(table.shape[1:])):
+            yield (which.ravel() == k, *masks)

@@ -1,4 +1,4 @@
-"""What may become of features one by one, and of how many."""
+"""Constrain features one by one, or limit how many of them change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from counterpoint.errors import (
     InvalidInput,
     all_of,
+    check_count,
     check_flag,
     check_name,
     check_number,
     check_reachable,
     is_listed,
-    is_number,
     several,
     shown,
     some,
@@ -46,9 +46,9 @@ def all_constraints(constraints: Constraint | Iterable[Constraint]) -> tuple[Con
 
 
 def some_names(what: str, names: tuple[Any, ...]) -> tuple[Hashable, ...]:
-    """Return names that were passed one by one, or all in one list.
+    """Return checked names, which were passed one by one or all in one list.
 
-    A tuple may be one name, that of a column below several headings.
+    A tuple alone is one name: pandas names a column below several headings so.
     """
     if len(names) == 1 and is_listed(names[0]) and not isinstance(names[0], Hashable):
         names = tuple(names[0])
@@ -58,15 +58,15 @@ def some_names(what: str, names: tuple[Any, ...]) -> tuple[Hashable, ...]:
 
 
 def named(names: Sequence[Hashable]) -> str:
-    """Return ``a, b and c``; of very many, how many more there are."""
-    if len(names) > 20:  # which a person would not read in a sentence
+    """Return ``a, b and c``; of more than twenty names, the first twenty and how many more."""
+    if len(names) > 20:
         return some(names, 20, str)
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def between(low: float, high: float) -> str:
-    """Return ``is at least 3``."""
+    """Return an interval in words: ``is at least 3``."""
     if low == high:
         return f"is {low:g}"
     if np.isinf(low):
@@ -91,7 +91,11 @@ def _one_by_one(
     allowed: Callable[[Categorical], BoolArray],
     ends: Callable[[Continuous | Integer], dict[str, float]],
 ) -> Region:
-    """Limit features by ends of a `Box`, or by which category may become which."""
+    """Return the region in which each of some features is limited by itself.
+
+    ``allowed`` returns (c, c) which category may become which, ``ends`` the limits of a number by
+    their names in a `Box`.
+    """
     box = Box.unbounded(features.width)
     conditions: list[Condition] = [box]
     for name in names:
@@ -105,7 +109,7 @@ def _one_by_one(
 
 
 def _stays(feature: Categorical) -> BoolArray:
-    """Return (c, c) that every category may only become itself."""
+    """Return the mask (c, c) with which every category may only become itself."""
     return np.eye(len(feature.categories), dtype=bool)
 
 
@@ -147,7 +151,7 @@ class Immutable(Constraint):
         return f"{named(self.features)} {'is' if len(self.features) == 1 else 'are'} immutable{how}"
 
     def only(self, *features: Hashable) -> Immutable:
-        """Return the same of some of its features."""
+        """Return the constraint for some of its features only."""
         return Immutable(*features, protected=self.protected)
 
     def region(self, features: Features) -> Region:
@@ -158,7 +162,7 @@ class Immutable(Constraint):
 @final
 @dataclass(frozen=True)
 class Bounds(Constraint):
-    """A feature stays between two values, and may rise and fall by so much only.
+    """A feature stays between two values, and rises or falls by a limited amount only.
 
     Parameters
     ----------
@@ -207,12 +211,12 @@ class Bounds(Constraint):
 @final
 @dataclass(frozen=True)
 class Clearance(Constraint):
-    """A feature ends at least so far beyond each threshold of the trees that it crosses.
+    """A feature ends at least a margin beyond each threshold of the trees that it crosses.
 
-    Whoever then falls short of the answer by less than the margin, in one feature or in several,
+    A person who falls short of the answer by less than the margin, in one feature or in several,
     still reaches the same leaf of every tree, and so the same decision. A feature that crosses no
-    threshold is not concerned, however near to one it is; nor are thresholds that lie ahead.
-    Between two thresholds that are nearer to each other than the margin no answer ends.
+    threshold is not concerned, however near to one it is; nor are thresholds that lie ahead. No
+    answer ends between two thresholds that are nearer to each other than the margin.
 
     Parameters
     ----------
@@ -292,7 +296,7 @@ class Monotone(Constraint):
                 "it with Categorical(…, ordered=True), or give the column an ordered categorical "
                 "dtype."
             )
-        if rank is None:  # what is missing has no place in the order
+        if rank is None:  # a category for missing cells has no place in the order
             rank = np.where(feature.is_stand_in, np.nan, np.arange(len(feature.categories)))
         step = rank[None, :] - rank[:, None]
         return _stays(feature) | (step >= 0 if self.direction == "increasing" else step <= 0)
@@ -301,10 +305,10 @@ class Monotone(Constraint):
 @final
 @dataclass(frozen=True, init=False)
 class WithinObserved(Constraint):
-    """Features stay within what the data showed: between its extremes, or among its categories.
+    """Features stay within the values of the data: between the extremes, or among the categories.
 
     A row that is itself outside may stay where it is or come nearer. An `Explainer` with ``data=``
-    adds this by itself; see there.
+    adds this constraint by itself; see there.
 
     Parameters
     ----------
@@ -314,10 +318,9 @@ class WithinObserved(Constraint):
 
     features: tuple[Hashable, ...]
     default: str = field(default="", init=False, compare=False, repr=False)
-    """How to lift it, if nobody asked for it."""
+    """How to lift the constraint, if an `Explainer` added it."""
     stated: tuple[Bounds, ...] = field(default=(), init=False, compare=False, repr=False)
-    """Bounds that a person states: the ``low`` or ``high`` of one holds instead of that end of the
-    range."""
+    """Bounds that a person states: their ``low`` and ``high`` replace those ends of the range."""
 
     def __init__(self, *features: Hashable) -> None:
         object.__setattr__(self, "features", some_names("WithinObserved", features))
@@ -326,14 +329,14 @@ class WithinObserved(Constraint):
     def by_default(
         cls, features: Iterable[Hashable], default: str, stated: Iterable[Bounds] = ()
     ) -> WithinObserved:
-        """Make one that nobody asked for: how to lift it, and bounds that hold instead."""
-        made = cls(*features)
-        object.__setattr__(made, "default", default)
-        object.__setattr__(made, "stated", tuple(stated))
-        return made
+        """Return the constraint that an `Explainer` adds: how to lift it, and the stated bounds."""
+        constraint = cls(*features)
+        object.__setattr__(constraint, "default", default)
+        object.__setattr__(constraint, "stated", tuple(stated))
+        return constraint
 
     def only(self, *features: Hashable) -> WithinObserved:
-        """Return the same of some of its features."""
+        """Return the constraint for some of its features only."""
         return self.by_default(features, self.default, self.stated)
 
     def __str__(self) -> str:
@@ -369,7 +372,7 @@ class WithinObserved(Constraint):
 @final
 @dataclass(frozen=True)
 class MaxChanges(Constraint):
-    """At most so many features differ from the factual row.
+    """At most ``count`` features differ from the factual row.
 
     Parameters
     ----------
@@ -380,9 +383,7 @@ class MaxChanges(Constraint):
     count: int
 
     def __post_init__(self) -> None:
-        whole = is_number(self.count) and np.isfinite(self.count) and int(self.count) == self.count
-        if not whole or self.count < 1:
-            raise InvalidInput(f"Expected a count of at least 1; got {shown(self.count)}.")
+        check_count("count", self.count)
 
     def __str__(self) -> str:
         return f"at most {several(self.count, 'feature')} may change"

@@ -1,4 +1,4 @@
-"""Relations between numbers, or between their changes: linear ones, and ellipsoids."""
+"""Constrain several numbers, or their changes, together: linear relations and ellipsoids."""
 
 from __future__ import annotations
 
@@ -240,7 +240,11 @@ class Ellipsoid(Constraint):
         return cls(center, (matrix + matrix.T) / 2.0, radius)
 
     def _root(self) -> FloatArray:
-        """Return (q, q) R with Rᵀ R = matrix."""
+        """Return R (q, q) with Rᵀ R = matrix: y is inside if |R (y − center)| <= radius.
+
+        The matrix is scaled to ones on its diagonal first, so that features in very different units
+        do not make Cholesky's method fail.
+        """
         matrix = np.asarray(self.matrix, dtype=np.float64)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         symmetric = np.allclose(matrix, matrix.T, rtol=1e-9, atol=0)
@@ -261,7 +265,7 @@ class Ellipsoid(Constraint):
 
 
 def _check_pair(constraint: str, first: Hashable, second: Hashable) -> None:
-    """Refuse names that are not those of two features, in the name of a constraint."""
+    """Refuse a pair of names that is not one of two different features."""
     check_name(constraint, first)
     check_name(constraint, second)
     if first == second:
@@ -271,7 +275,7 @@ def _check_pair(constraint: str, first: Hashable, second: Hashable) -> None:
 
 
 def _balance(constraint: str, features: Features, weights: Mapping[Hashable, float]) -> Region:
-    """Return the points at which the weighed changes of some numbers add up to 0."""
+    """Return the points y with Σ weight · (y − x) = 0 over some numbers."""
     row = np.zeros(features.width)
     for name, weight in weights.items():
         row[_column_of(features, name, constraint)] = weight
@@ -279,7 +283,7 @@ def _balance(constraint: str, features: Features, weights: Mapping[Hashable, flo
 
 
 def _column_of(features: Features, name: Hashable, constraint: str) -> int:
-    """Return the encoded column of a number; refuse a category in the name of a constraint."""
+    """Return the encoded column of a number; refuse a category, on behalf of a constraint."""
     if isinstance(features[name], Categorical):
         raise InvalidInput(f"{constraint} takes numeric features; {name!r} is categorical.")
     return int(features.columns(name).start)
@@ -291,7 +295,8 @@ def _signed(name: Hashable, value: float) -> str:
 
 
 def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
-    """Return coefficients, and the bounds on their sum."""
+    """Return the coefficients of a relation in text, and the bounds low and high on their sum."""
+    # A name in backticks may hold signs and spaces: its number stands for it while the text is cut.
     quoted, position = re.findall("`([^`]*)`", text), count()
     plain = re.sub("`[^`]*`", lambda _: f"`{next(position)}`", text)
     sides = re.split("(<=|>=|==)", plain)
@@ -315,26 +320,28 @@ def _parsed(text: str) -> tuple[dict[Hashable, float], float, float]:
 
 
 def _terms(side: str, text: str) -> Iterator[tuple[float, str | None]]:
-    """Yield number and name of each term of one side; a constant has no name."""
-    sign, piece = 1.0, ""
-    pieces = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
-    for piece in filter(None, ((token or "").strip() for token in pieces)):
-        if piece in ("+", "-"):
-            sign = -sign if piece == "-" else sign
+    """Yield coefficient and name of each term of one side; the name of a constant is None."""
+    sign, word = 1.0, ""
+    # Signs stand between spaces, or a minus at the very beginning: names may hold others.
+    words = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
+    for word in filter(None, ((word or "").strip() for word in words)):
+        if word in ("+", "-"):
+            sign = -sign if word == "-" else sign
         else:
-            number, name = _term(piece, text)
+            number, name = _term(word, text)
             yield sign * number, name
             sign = 1.0
-    if piece in ("+", "-"):
-        raise InvalidInput(f"Expected a term after {piece!r}; got {text!r}.")
+    if word in ("+", "-"):
+        raise InvalidInput(f"Expected a term after {word!r}; got {text!r}.")
 
 
-def _term(piece: str, text: str) -> tuple[float, str | None]:
+def _term(term: str, text: str) -> tuple[float, str | None]:
+    """Return coefficient and name of ``2 * name``, ``name`` or a constant, without its sign."""
     try:
-        return float(piece), None
+        return float(term), None
     except ValueError:
         decimal = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-        match = re.match(rf"^(?:(?P<number>{decimal})\s*\*\s*)?(?P<name>.+)$", piece)
+        match = re.match(rf"^(?:(?P<number>{decimal})\s*\*\s*)?(?P<name>.+)$", term)
     if match is None or "*" in match["name"] or re.sub("`[0-9]+`", "", match["name"]).count("`"):
-        raise InvalidInput(f"Cannot read the term {piece!r} of {text!r}; write it as '2 * name'.")
+        raise InvalidInput(f"Cannot read the term {term!r} of {text!r}; write it as '2 * name'.")
     return float(match["number"] or 1.0), match["name"].strip()

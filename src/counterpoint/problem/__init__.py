@@ -1,1 +1,1 @@
-"""What is asked of an explanation: targets, costs, constraints, and the policy file."""
+"""Describe what an explanation shall be: targets, costs, constraints, and the policy file."""

@@ -1,8 +1,8 @@
-"""A policy as a file: target, cost, constraints and features, in TOML or JSON.
+"""Read and write policy files: target, cost, constraints and features, in TOML or JSON.
 
 Every table says its ``kind``, the name of the class in snake case; its other keys are the
 parameters of that class. A string among the constraints is a relation for `Linear.parse`; a target
-that is no table is the label of `Label`, a list of them several.
+that is no table is the label of `Label`, and a list its labels.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def _text_of(path: Path) -> str:
 
 
 MOST_PARTS = 64
-"""Parts of a dotted key, of which ours have up to four: by their square, `tomllib` takes time and
-memory."""
-PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
-LONG_KEY = re.compile(rf"""(?<![\w"'.-])(?:{PART}\.[ \t]*+){{{MOST_PARTS}}}""")
+"""The largest number of parts of a dotted key; policies have keys of four. `tomllib` takes time and
+memory in proportion to its square."""
+KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+LONG_KEY = re.compile(rf"""(?<![\w"'.-])(?:{KEY_PART}\.[ \t]*+){{{MOST_PARTS}}}""")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _not_too_deep(place: str) -> Iterator[None]:
-    """Refuse lists and tables that Python cannot follow, neither in reading nor in a sentence."""
+    """Turn a `RecursionError` over nested lists and tables into an error that names the place."""
     try:
         yield
     except RecursionError:
@@ -187,6 +187,7 @@ def _not_too_deep(place: str) -> Iterator[None]:
 
 
 def _problem(data: Any, place: str) -> Problem:
+    """Build the problem that the tables of a file describe; ``place`` names the file in errors."""
     keys = ("target", "cost", "constraints", "features", "extrapolate")
     if not isinstance(data, Mapping):
         raise wrong(place, f"a table with the keys {_any_of(keys)}", data)
@@ -200,14 +201,16 @@ def _problem(data: Any, place: str) -> Problem:
     if not isinstance(constraints, list | tuple):
         raise wrong(f"{place}, constraints", "a list", constraints, "Put it in [brackets].")
     return Problem(
-        _target(data["target"], f"{place}, target") if "target" in data else None,
-        _built("cost", data["cost"], f"{place}, cost") if "cost" in data else None,
-        tuple(_constraint(c, f"{place}, constraint {i}") for i, c in enumerate(constraints, 1)),
-        tuple(
+        target=_target(data["target"], f"{place}, target") if "target" in data else None,
+        cost=_built("cost", data["cost"], f"{place}, cost") if "cost" in data else None,
+        constraints=tuple(
+            _constraint(c, f"{place}, constraint {i}") for i, c in enumerate(constraints, 1)
+        ),
+        features=tuple(
             _built("feature", table, f"{place}, feature {n!r}", a_text(n, f"{place}, features"))
             for n, table in features.items()
         ),
-        a_flag(data.get("extrapolate", False), f"{place}, extrapolate"),
+        extrapolate=a_flag(data.get("extrapolate", False), f"{place}, extrapolate"),
     )
 
 
@@ -226,32 +229,37 @@ def _constraint(value: Any, place: str) -> Any:
 
 
 def _built(what: str, table: Any, place: str, name: str | None = None) -> Any:
-    """Build the value that a table describes; the name of a feature stands outside of it."""
-    entries = kinds()[what]
-    names = {kind_of(cls): cls for cls in entries}
+    """Build the target, cost, constraint or feature (``what``) that a table describes.
+
+    The name of a feature comes from outside of its table, ``[features.age]``.
+    """
+    readers_of = kinds()[what]
+    classes = {kind_of(cls): cls for cls in readers_of}
     if not isinstance(table, Mapping):
-        raise wrong(place, f'a table such as {{ kind = "{next(iter(names))}" }}', table)
+        raise wrong(place, f'a table such as {{ kind = "{next(iter(classes))}" }}', table)
     if "kind" not in table:
-        raise InvalidSpec(f"{place}: expected a kind of {what}: {_any_of(names)}; got none.")
+        raise InvalidSpec(f"{place}: expected a kind of {what}: {_any_of(classes)}; got none.")
     kind = a_text(table["kind"], f"{place}, kind")
-    if kind not in names:
-        raise wrong(place, f"a kind of {what}: {_any_of(names)}", kind)
-    cls, position = names[kind], f"{place}, {kind}"
-    entered, read = {key: v for key, v in table.items() if key != "kind"}, entries[cls]
-    _refuse_unknown(entered, read, position)
-    values = {key: read[key](v, f"{position}, {key}") for key, v in entered.items()}
-    values |= {} if name is None else {"name": name}
-    several: tuple[Any, ...] = ()
+    if kind not in classes:
+        raise wrong(place, f"a kind of {what}: {_any_of(classes)}", kind)
+    cls, place = classes[kind], f"{place}, {kind}"
+    readers = readers_of[cls]
+    entries = {key: value for key, value in table.items() if key != "kind"}
+    _refuse_unknown(entries, readers, place)
+    arguments = {key: readers[key](value, f"{place}, {key}") for key, value in entries.items()}
+    if name is not None:
+        arguments["name"] = name
+    positional: tuple[Any, ...] = ()
     for key, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
-            several = values.pop(key, ())
-        elif parameter.default is parameter.empty and key not in values:
-            raise InvalidSpec(f"{position}: the key {key!r} is missing. Add it.")
-    return made_at(position, cls, *several, **values)
+            positional = arguments.pop(key, ())
+        elif parameter.default is parameter.empty and key not in arguments:
+            raise InvalidSpec(f"{place}: the key {key!r} is missing. Add it.")
+    return made_at(place, cls, *positional, **arguments)
 
 
 def _refuse_unknown(keys: Iterable[Any], expected: Collection[str], place: str) -> None:
-    """Raise for the first key that is not known, with the nearest that is."""
+    """Raise for the first key that is not expected, with the expected one most like it."""
     for key in sorted(map(str, set(keys) - set(expected))):
         near = get_close_matches(key, expected, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(map(repr, expected))}."

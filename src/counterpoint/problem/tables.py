@@ -1,6 +1,7 @@
-"""The tables of a policy file: what may stand in each place, and how it is written.
+"""Read and write the tables of a policy file; `counterpoint.problem.policy` reads whole files.
 
-`counterpoint.problem.policy` reads whole files.
+A *reader* turns a value of the file into an argument, or raises the error that names its place.
+`kinds` lists the readers of all parameters of all classes that a file may hold.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ from counterpoint.problem.costs import (
 from counterpoint.problem.targets import Interval, Label, OtherLabel, Probability, Target, Tradeoff
 from counterpoint.rows.features import Categorical, Continuous, Feature, Integer
 
-# What may stand in one place: readers of a value, and of where it stands, which errors say
+# Readers
 
 
 def wrong(place: str, expected: str, got: object, advice: str = "") -> InvalidSpec:
-    """Make the error that says what was expected at a place, what came, what to do."""
+    """Return the error for a value at a place of the file that is not the expected one."""
     text = repr(got) if len(repr(got)) <= 60 else f"{repr(got)[:57]}..."
     return InvalidSpec(f"{place}: expected {expected}; got {text}.{advice and f' {advice}'}")
 
 
 def made_at(place: str, make: Callable[..., Any], *args: Any, **values: Any) -> Any:
-    """Call a class or function; what it refuses is an error at this place."""
+    """Call a class or function; turn an `InvalidInput` into the error that names the place."""
     try:
         return make(*args, **values)
     except InvalidInput as error:
         raise InvalidSpec(f"{place}: {error}") from error
 
 
-Parameter = Callable[[Any, str], Any]
+Reader = Callable[[Any, str], Any]
+"""Value and place → argument."""
 
 
 def a_number(value: Any, place: str) -> float:
@@ -58,8 +60,8 @@ def a_number(value: Any, place: str) -> float:
         raise wrong(place, "a number that fits 64 bits", value) from None
 
 
-def _one(expected: str, *types: type, advice: str = "") -> Parameter:
-    """Read a value of one of these types; true and false are no numbers."""
+def _one(expected: str, *types: type, advice: str = "") -> Reader:
+    """Return a reader of one value of some types; true and false are no numbers."""
 
     def read(value: Any, place: str) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -75,7 +77,9 @@ a_text = _one("text", str, advice="Put it in quotes.")
 a_label = _one("text, a number, true or false", str, int, float, bool)
 
 
-def _list_of(item: Parameter, expected: str) -> Parameter:
+def _list_of(item: Reader, expected: str) -> Reader:
+    """Return a reader of lists, whose entries ``item`` reads; the argument is a tuple."""
+
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             raise wrong(place, expected, value, "Put it in [brackets].")
@@ -89,7 +93,9 @@ _labels = _list_of(a_label, "a list of values")
 _numbers = _list_of(a_number, "a list of numbers")
 
 
-def _pair_of(expected: str) -> Parameter:
+def _pair_of(expected: str) -> Reader:
+    """Return a reader of two numbers."""
+
     def read(value: Any, place: str) -> Any:
         if len(pair := _numbers(value, place)) != 2:
             raise wrong(place, expected, value)
@@ -98,7 +104,7 @@ def _pair_of(expected: str) -> Parameter:
     return read
 
 
-_pair = _pair_of("a smallest and a largest number")
+_range = _pair_of("a smallest and a largest number")
 
 
 def _matrix(value: Any, place: str) -> Any:
@@ -108,7 +114,9 @@ def _matrix(value: Any, place: str) -> Any:
     return rows
 
 
-def _table_of(item: Parameter, expected: str) -> Parameter:
+def _table_of(item: Reader, expected: str) -> Reader:
+    """Return a reader of tables with any keys, whose values ``item`` reads."""
+
     def read(value: Any, place: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise wrong(place, expected, value)
@@ -125,7 +133,7 @@ _by_name = _table_of(a_number, "numbers by feature name, such as { age = 2.0 }")
 
 
 def a_row(value: Any, place: str) -> Any:
-    """Read values in the order of the features, or by name: a table, or pairs."""
+    """Read a row: values in the order of the features, or by name in a table or in pairs."""
     if isinstance(value, Mapping):
         return _table_of(a_label, "a row")(value, place)
     if isinstance(value, list | tuple) and value and all(isinstance(v, list) for v in value):
@@ -151,20 +159,17 @@ _conditions = _table_of(
 
 
 def _seen(value: Any, place: str) -> Any:
-    """Read pairs of feature names and lists of their categories."""
-    pairs = _list_of(_list_of(_anything, "a list"), "a list of [names, combinations]")(value, place)
+    """Read pairs of feature names and the combinations of their categories that occur."""
+    expected = "a list of [names, combinations]"
+    pairs = _list_of(_list_of(lambda entry, _: entry, "a list"), expected)(value, place)
     if any(len(pair) != 2 for pair in pairs):
-        raise wrong(place, "a list of [names, combinations]", value)
+        raise wrong(place, expected, value)
     rows = _list_of(_labels, "a list of combinations")
     return tuple((_names(names, place), rows(values, place)) for names, values in pairs)
 
 
-def _anything(value: Any, _: str) -> Any:
-    return value
-
-
 def _weight(value: Any, place: str) -> Any:
-    """Read a number; or of a category, [from, to, cost] for pairs."""
+    """Read the weight of a feature, or of a category the triples [from, to, cost]."""
     if not isinstance(value, list | tuple):
         return a_number(value, place)
     triples = _list_of(_labels, "a list of [from, to, cost]")(value, place)
@@ -174,11 +179,12 @@ def _weight(value: Any, place: str) -> Any:
 
 
 def _weights(value: Any, place: str) -> Any:
-    by_name = _table_of(_weight, "numbers by feature name, such as { age = 2.0 }")
-    return (_numbers if isinstance(value, list | tuple) else by_name)(value, place)
+    """Read weights in the order of the features, or by name."""
+    weights_by_name = _table_of(_weight, "numbers by feature name, such as { age = 2.0 }")
+    return (_numbers if isinstance(value, list | tuple) else weights_by_name)(value, place)
 
 
-READERS: dict[str, Parameter] = {
+READERS: dict[str, Reader] = {
     "Hashable": a_text,
     "str": a_text,
     "bool": a_flag,
@@ -189,37 +195,36 @@ READERS: dict[str, Parameter] = {
     "Sequence[Any] | None": _seen,
     "ArrayLike": _matrix,
 }
-"""How a parameter of a constraint, or of a family's target, is read, by its annotation."""
-OF_TARGETS: dict[str, Parameter] = {"label": a_label, "prototype": a_row}
-"""And those of targets that may be of any type, by their names."""
+"""Annotation of a parameter of a constraint, or of a family's target → its reader."""
+READERS_BY_NAME: dict[str, Reader] = {"label": a_label, "prototype": a_row}
+"""Name of a parameter of a family's target, where the annotation does not say enough → reader."""
 
 
-def _by_annotation(cls: type) -> dict[str, Parameter]:
-    """Return the readers of the parameters of a class."""
+def _readers(cls: type) -> dict[str, Reader]:
+    """Return name → reader of the parameters of a class."""
 
-    def reader(parameter: inspect.Parameter) -> Parameter:
+    def reader(parameter: inspect.Parameter) -> Reader:
         if parameter.kind is parameter.VAR_POSITIONAL:
-            is_named = parameter.annotation == "Hashable"
-            return _names if is_named else _list_of(READERS[parameter.annotation], "a list")
-        if parameter.name in OF_TARGETS:
-            return OF_TARGETS[parameter.name]
+            are_names = parameter.annotation == "Hashable"
+            return _names if are_names else _list_of(READERS[parameter.annotation], "a list")
+        if parameter.name in READERS_BY_NAME:
+            return READERS_BY_NAME[parameter.name]
         return READERS["str" if "Literal[" in parameter.annotation else parameter.annotation]
 
     return {name: reader(p) for name, p in inspect.signature(cls).parameters.items()}
 
 
 @cache
-def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
+def kinds() -> dict[str, dict[type, dict[str, Reader]]]:
     """Return key of a policy file → class that may stand there → readers of its parameters."""
-    ends: dict[str, Parameter] = {"low": a_number, "high": a_number}
     return {
         "target": {
             Label: {"label": one_or_more, "margin": a_number},
             OtherLabel: {"than": one_or_more, "margin": a_number},
             Probability: {"label": a_label, "at_least": a_number},
             Tradeoff: {"label": a_label, "weight": a_number},
-            **{cls: _by_annotation(cls) for family in families() for cls in family.TARGETS},
-            Interval: ends,
+            **{cls: _readers(cls) for family in families() for cls in family.TARGETS},
+            Interval: {"low": a_number, "high": a_number},
         },
         "cost": {
             Manhattan: {"weights": _weights},
@@ -227,10 +232,10 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
             Mahalanobis: {"matrix": _matrix},
             PercentileShift: {"ranks": _ranks, "weights": _weights},
         },
-        "constraint": {cls: _by_annotation(cls) for cls in CONSTRAINTS},
+        "constraint": {cls: _readers(cls) for cls in CONSTRAINTS},
         "feature": {
-            Continuous: {"observed": _pair},
-            Integer: {"step": a_number, "observed": _pair},
+            Continuous: {"observed": _range},
+            Integer: {"step": a_number, "observed": _range},
             Categorical: {
                 "categories": _labels,
                 "ordered": a_flag,
@@ -242,9 +247,9 @@ def kinds() -> dict[str, dict[type, dict[str, Parameter]]]:
 
 
 def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make the table of a JSON object whose keys differ, as ``object_pairs_hook``.
+    """Return the table of a JSON object, as ``object_pairs_hook``; refuse a key that stands twice.
 
-    Of a key that stands twice JSON's readers take one value or the other.
+    Readers of JSON differ in which of its values they take.
     """
     table = dict(pairs)
     if len(table) < len(pairs):
@@ -254,7 +259,7 @@ def distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def kind_of(cls: type) -> str:
-    """The name of a class in snake case."""
+    """Return the name of a class in snake case, the ``kind`` of its tables."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -289,7 +294,7 @@ def policy_of(
 
 
 def _table(value: Any) -> dict[str, Any]:
-    """Return a table with the kind and the parameters that differ from their defaults."""
+    """Return the table of a value: its kind, and the parameters that differ from their defaults."""
     cls = type(value)
     if not any(cls in entries for entries in kinds().values()):
         raise InvalidSpec(
@@ -306,7 +311,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _relation(constraint: Constraint) -> str | None:
-    """Write a linear relation as text, if the text says the same."""
+    """Return a linear relation as text; None if `Linear.parse` would not read the same from it."""
     if not isinstance(constraint, Linear):
         return None
     low, high = constraint.low, constraint.high
@@ -329,7 +334,7 @@ def _short(number: float) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return dicts with text for keys, lists, text and numbers."""
+    """Return a value as TOML and JSON have it: dicts with text for keys, lists, text, numbers."""
     value = by_name(value)
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())

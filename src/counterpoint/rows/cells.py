@@ -1,4 +1,4 @@
-"""What columns can hold: cells written into them, or taken out, in the dtypes that came in."""
+"""Write cells into columns or empty them, in the dtypes that came in or the next wider ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 
 def plain_pandas(frame: Any, dtypes: list[Any]) -> Any:
-    """A pandas frame without sparse columns, into which nothing can be written, and decimals."""
+    """Return a pandas frame with sparse columns made dense, and decimals made floats.
+
+    Sparse columns cannot be written into.
+    """
     import pandas as pd
 
     casts: dict[Hashable, Any] = {}
@@ -25,7 +28,7 @@ def plain_pandas(frame: Any, dtypes: list[Any]) -> Any:
 
 
 def plain(frame: Any) -> Any:
-    """A narwhals frame without decimals, and integers that NumPy does not have."""
+    """Return a narwhals frame with decimals and 128-bit integers cast to types that NumPy has."""
     casts = []
     for name, dtype in frame.schema.items():
         if dtype in (nw.Int128, nw.UInt128):
@@ -38,25 +41,25 @@ def plain(frame: Any) -> Any:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a cell is missing: None, NaN, or pandas' NA and NaT."""
+    """Return whether a cell is missing: None, NaN, or pandas' NA or NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def holds_ints(values: NDArray[Any]) -> bool:
-    """Whether Python's whole numbers are all that a column of objects holds, if not missing."""
+    """Return whether a column of objects has present cells, all of them whole numbers."""
     kinds = {type(value) for value in values.tolist() if not is_missing(value)}
     return bool(kinds) and all(issubclass(k, int | np.integer) and k is not bool for k in kinds)
 
 
 def as_ints(values: list[Any]) -> list[Any]:
-    """Floats without a fraction as ints; others as they are."""
+    """Return floats without a fraction as ints, and other values as they are."""
     return [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
 
 
 def fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
-    """An array's dtype, or one that holds these values too."""
+    """Return an array's dtype, or a wider one if it cannot hold these values."""
     if dtype.kind == "O":
         return dtype
     values = np.asarray(values.tolist())
@@ -68,7 +71,7 @@ def fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
 
 
 def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
-    """The dtype of whole numbers, or a wider one that holds these values."""
+    """Return an integer dtype if it holds these values, else int64 if that does, else float64."""
     if not np.any(values % 1 != 0):
         for wide in (dtype, np.dtype(np.int64)):
             info = np.iinfo(wide)
@@ -78,7 +81,7 @@ def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
 
 
 def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) -> Any:
-    """A narwhals series with some cells replaced, in a dtype that holds all of them."""
+    """Return a narwhals series with some cells replaced, in a dtype that holds all of them."""
     backend = nw.get_native_namespace(series)
     series, cells = _wide_enough(series, values)
     if series.dtype.is_numeric():
@@ -86,7 +89,7 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
         return series.scatter(positions, new)
     if not nw.dependencies.is_pyarrow_chunked_array(series.to_native()):
         return series.scatter(positions, cells)
-    listed = series.to_list()  # narwhals writes into some types of Arrow's text only
+    listed = series.to_list()  # narwhals can write into some of Arrow's types of text only
     for position, cell in zip(positions.tolist(), cells, strict=True):
         listed[position] = cell
     column = backend.chunked_array([backend.array(listed, type=series.to_native().type)])
@@ -94,15 +97,15 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 
 
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
-    """A column in a dtype that holds these values too, and the values for it."""
+    """Return a column in a dtype that holds these values too, and the values in its terms."""
     dtype = series.dtype
     if dtype.is_numeric() and values.dtype == object:
         values = np.asarray(values.tolist())
     if dtype.is_integer():
-        held_dtype = np.dtype(str(dtype).lower())
-        needed = _whole_dtype(held_dtype, values)
+        numpy_dtype = np.dtype(str(dtype).lower())
+        needed = _whole_dtype(numpy_dtype, values)
         wide = nw.Float64 if needed.kind == "f" else nw.Int64
-        return series if needed == held_dtype else series.cast(wide), values.astype(needed)
+        return series if needed == numpy_dtype else series.cast(wide), values.astype(needed)
     if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
         return series.cast(nw.Float64), values.astype(np.float64)
     if dtype in (nw.Categorical, nw.Enum):
@@ -114,12 +117,10 @@ def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
 
 
 def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
-    """A column of categories, with those of these values as levels that are none yet, at the end.
+    """Return a categorical column with these values among its levels, and the values for it.
 
-    Beside text, a number is text.
-
-    Arrow makes its dictionaries anew from what a column holds, and polars the levels of all but an
-    ``Enum``.
+    New levels go to the end; where the levels are text, the values become text. Arrow, and polars
+    but for an ``Enum``, make levels themselves from the cells that are written.
     """
     native, levels = series.to_native(), series.cat.get_categories().to_list()
     if levels and all(isinstance(level, str) for level in levels):
@@ -133,10 +134,10 @@ def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def emptied(series: Any, rows: NDArray[np.bool_]) -> Any:
-    """Return a narwhals series whose cells are missing where a mask of the rows, (n,), is true.
+    """Return a narwhals series whose cells are missing where the mask ``rows``, (n,), is true.
 
-    pandas' whole numbers and booleans of NumPy become the nullable ones of the same size (``Int64``
-    for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
+    In pandas, NumPy's dtypes of whole numbers and booleans become the nullable ones of the same
+    size (``Int64`` for ``int64``, ``boolean`` for ``bool``); every other dtype stays.
     """
     native, backend = series.to_native(), nw.get_native_namespace(series)
     if nw.dependencies.is_pyarrow_chunked_array(native):
@@ -154,8 +155,11 @@ def emptied(series: Any, rows: NDArray[np.bool_]) -> Any:
     return nw.from_native(native, series_only=True).alias(series.name)
 
 
-def as_they_are(values: Any) -> Any:
-    """A list for a pandas column, such that no whole number in it becomes a float."""
+def for_pandas(values: Any) -> Any:
+    """Return values for a column of a pandas frame; a list keeps its ints beside other values.
+
+    A pair of codes and words becomes a categorical column.
+    """
     if isinstance(values, tuple):
         import pandas as pd
 
@@ -171,14 +175,17 @@ def as_they_are(values: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _categories(words: tuple[str, ...]) -> Any:
-    """A dtype of pandas, which takes longer to make than a column of a few rows."""
+    """Return pandas' dtype of categories, whose making takes longer than a column of a few rows."""
     import pandas as pd
 
     return pd.CategoricalDtype(list(words))
 
 
-def one_kind(values: Any) -> Any:
-    """Values of one type only: numbers as floats, else as text; and words."""
+def for_typed_frame(values: Any) -> Any:
+    """Return values for a column of a typed frame: mixed numbers as floats, other mixtures as text.
+
+    A pair of codes and words becomes a column of the words.
+    """
     if isinstance(values, tuple):
         codes, words = values
         return np.array(words, dtype=object)[codes].tolist()

@@ -1,7 +1,7 @@
-"""From raw rows to codes and back, each cell in the dtype that came in.
+"""Turn raw rows into codes and back, each cell in the dtype that came in.
 
 A missing cell has the code of the value that it counts as (the *fill* of its column), and stays
-missing for as long as its code does not change.
+missing as long as its code does not change.
 """
 
 from __future__ import annotations
@@ -26,35 +26,37 @@ Fills = Mapping[Hashable, Any]
 
 NO_FILLS: Fills = MappingProxyType({})
 PRESENT, NAN, NONE, OTHER = range(4)
-"""What a cell holds: a value, or NaN, None, or something else that says that it is missing."""
+"""Whether a cell is missing, and how: it holds a value, NaN, None, or another missing value."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RowBatch:
-    """Rows of a call, read once: the numbers in their cells, and why some cannot be used."""
+    """Rows of a call, read once: their codes, and the problems of those that cannot be used.
+
+    A batch is some of the rows of a table: `take` selects rows and keeps the whole table.
+    """
 
     table: Table  # the model's columns of these rows and perhaps of others, as they came
     features: Features
-    codes: FloatArray  # (n, p); a row with a problem holds arbitrary finite codes
-    # (n, p): how a cell that counts as the fill of its column is missing; 0 for all others
-    missing: NDArray[np.int8]
+    codes: FloatArray  # (n, p); a row with a problem has arbitrary finite codes
+    missing: NDArray[np.int8]  # (n, p) how a cell that counts as its fill is missing, else PRESENT
     index: IntArray  # (n,) positions in the call
     at: IntArray  # (n,) positions in the table
-    problems: dict[int, str]  # position in the call → what is wrong with a row
-    weight: FloatArray | None = None  # (n,) how much the price counts against objective terms
-    held: BoolArray | None = None  # (n, p) which features must stay
+    problems: dict[int, str]  # position in the call → why the row cannot be used
+    weight: FloatArray | None = None  # (n,) weights of the cost against the terms of a trade-off
+    held: BoolArray | None = None  # (n, p) the features that answers must not change
 
     def __len__(self) -> int:
         return len(self.index)
 
     @cached_property
     def x(self) -> FloatArray:
-        """(n, d) the rows encoded."""
+        """The encoded rows, (n, d)."""
         return self.codes if self.features.all_numeric else self.features.expand(self.codes)
 
     def take(self, rows: IntArray) -> RowBatch:
-        """Some of the rows, each once and in order, with the whole table."""
+        """Return some of the rows, by increasing positions, with the whole table."""
         if len(rows) == len(self.index):
             return self
         positions = as_slice(rows)
@@ -67,12 +69,12 @@ class RowBatch:
             weight=None if self.weight is None else self.weight[positions],
             held=None if self.held is None else self.held[positions],
         )
-        if "x" in vars(self) and not self.features.all_numeric:
+        if "x" in vars(self) and not self.features.all_numeric:  # encoded already
             vars(batch)["x"] = self.x[positions]
         return batch
 
     def apart(self) -> RowBatch:
-        """The same rows in a table of nothing else."""
+        """Return the same rows with a table that holds no others."""
         if len(self.index) == len(self.table.native):
             return self
         positions = np.arange(len(self.index))
@@ -80,18 +82,18 @@ class RowBatch:
 
 
 def match_columns(table: Table, features: Features, *, named: bool = True) -> Table:
-    """The table's columns that are features, in the features' order.
+    """Return the columns of a table that are features, in the order of the features.
 
-    Columns are matched by name; an array's, by position. So are those of a frame without text among
-    its column names, such as ``pd.DataFrame(array)``, if the model was not fitted on names
-    (``named``): the features' are then ``x0 …`` or those of ``data``, and the frame lacks them.
+    Columns of an array are matched by position, others by name. So are those of a frame whose names
+    are no text, such as ``pd.DataFrame(array)``, if the model was not fitted on names (``named`` is
+    false) and the features have other names.
     """
     names = features.names
     if not table.is_array and table.names == names:
         return table
     if not (table.is_array or named) and len(table.names) == len(names):
-        text = any(isinstance(name, str) for name in table.names)
-        if not text and set(table.names) != set(names):
+        has_text = any(isinstance(name, str) for name in table.names)
+        if not has_text and set(table.names) != set(names):
             return table.renamed(names)
     if table.is_array:
         if len(table.names) != len(names):
@@ -122,19 +124,21 @@ def encode(
 ) -> RowBatch:
     """Read the rows of a table whose columns are the features, in order.
 
-    ``fills`` says by name what a missing cell counts as; in other columns it is a problem of its
-    row, and ``unfilled`` may say why, as the end of a sentence.
+    ``fills`` holds by name the value that a missing cell counts as. In a column without one, a
+    missing cell is a problem of its row, and ``unfilled`` may hold the reason, as the end of a
+    sentence.
     """
     problems: dict[int, str] = {}
     positions = np.arange(len(table.native))
     matrix = table.float_matrix if features.all_numeric else None
+    # A finite sum proves all cells finite, without an array of flags.
     if matrix is not None and (np.isfinite(matrix.sum()) or np.isfinite(matrix).all()):
         missing = np.broadcast_to(np.int8(PRESENT), matrix.shape)
         return RowBatch(table, features, matrix, missing, positions, positions, problems)
     codes = np.empty((len(table), len(features))) if matrix is None else np.array(matrix)
     missing = np.zeros(codes.shape, dtype=np.int8)
-    read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
-    for j in np.flatnonzero(~read).tolist():
+    is_read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
+    for j in np.flatnonzero(~is_read).tolist():
         feature, name = features.items[j], features.names[j]
         values = table.column(name)
         if not isinstance(feature, Categorical):
@@ -145,13 +149,13 @@ def encode(
 
 
 def present(table: Table, features: Features) -> FloatArray:
-    """(m, p) codes of the rows that can be used."""
+    """Return the codes (m, p) of the rows without a problem."""
     encoded = encode(table, features)
     return np.delete(encoded.codes, list(encoded.problems), axis=0)
 
 
 def numbers(table: Table, name: Hashable) -> FloatArray:
-    """(m,) the finite numbers that one column holds, wherever it stands in the table."""
+    """Return the finite numbers (m,) of one column of a table."""
     values = _as_numbers(name, table.column(name), {}, table.foreign(name))
     return values[np.isfinite(values)]
 
@@ -165,10 +169,10 @@ def decode(
     *,
     whole: bool = False,
 ) -> Table:
-    """These rows of the table, with the cells whose (n, p) codes differ replaced, and no others.
+    """Return some rows of a table with the cells replaced whose codes (n, p) differ.
 
-    The table is as it came in, and may hold more columns than the features; no cell is missing if
-    it is ``whole``.
+    The table is as it came in, and may have more columns than the features. ``whole`` asserts that
+    no cell is missing, which then is not looked for.
     """
     matrix = _matrix(table, features, rows, before, after, whole=whole)
     if matrix is not None:
@@ -179,8 +183,8 @@ def decode(
         feature, positions = features.items[j], np.flatnonzero(changed[:, j])
         values: NDArray[Any] = after[positions, j]
         if isinstance(feature, Categorical):
-            words = np.fromiter(feature.categories, dtype=object)
-            values = words[values.astype(np.intp)]
+            categories = np.fromiter(feature.categories, dtype=object)
+            values = categories[values.astype(np.intp)]
         cells[feature.name] = positions, values
     return table.with_cells(rows, cells)
 
@@ -188,7 +192,7 @@ def decode(
 def cells_after(
     table: Table, features: Features, i: int, before: FloatArray, after: FloatArray
 ) -> dict[Hashable, Any]:
-    """Name → value of those cells of one row whose (1, p) codes differ, as `decode` writes them."""
+    """Return name → value of the cells of row i whose codes (1, p) differ, as `decode` has them."""
     row, moved = slice(i, i + 1), np.flatnonzero(before[0] != after[0]).tolist()
     names = [features.names[j] for j in moved]
     if not names:
@@ -208,19 +212,19 @@ def _matrix(
     *,
     whole: bool,
 ) -> FloatArray | None:
-    """`decode` for a table of floats of one kind, as its matrix; None for others."""
-    # columns of an array are matched by position: to compare 100 000 names would take its time
+    """Return the matrix of `decode` for a table of one dtype of floats; None for others."""
+    # Columns of an array are matched by position: comparing 100 000 names would take long.
     same = len(table.names) == len(features) if table.is_array else table.names == features.names
     if not (same and features.all_numeric) or table.float_matrix is None:
         return None
     matrix = after
     if table.has_nan and not whole:
         matrix_before = table.float_matrix[rows]
-        gaps = np.isnan(matrix_before) & (before == after)
-        if gaps.any() and not (table.is_array or table.is_pandas):
-            return None  # others tell a null from a NaN
-        # before the cast: the code of a cell that stays missing may be too large for the dtype
-        matrix = np.where(gaps, matrix_before, after)
+        stays_missing = np.isnan(matrix_before) & (before == after)
+        if stays_missing.any() and not (table.is_array or table.is_pandas):
+            return None  # other libraries distinguish null and NaN, which a matrix does not
+        # Before the cast: the code of a cell that stays missing may be too large for the dtype.
+        matrix = np.where(stays_missing, matrix_before, after)
     return matrix.astype(table.float_dtype, copy=False)
 
 
@@ -233,9 +237,10 @@ def as_returned(
     *,
     followed: bool = False,
 ) -> tuple[tuple[Table, ...], FloatArray, FloatArray]:
-    """`decode`, with the codes of the rows as they are returned, and the same encoded.
+    """Return the rows of `decode`, their codes (n, p) as returned, and these encoded (n, d).
 
-    They may be ``followed`` by all rows of the table as they came: in the same frame, or another.
+    The codes differ from ``after`` where a dtype rounds a number. With ``followed``, all rows of
+    the table as they came follow in the same table, or in a second one.
     """
     matrix = _matrix(table, features, rows, before, after, whole=False)
     if matrix is not None and table.float_matrix is not None:
@@ -256,9 +261,9 @@ def as_returned(
 def recode(
     returned: Table, features: Features, before: FloatArray, after: FloatArray
 ) -> FloatArray:
-    """(n, p) the codes of rows as they were returned: numbers after the cast to their dtypes.
+    """Return the codes (n, p) of returned rows: the numbers after the cast to their dtypes.
 
-    A cell that is still missing keeps its code, and so do columns that nothing was written into.
+    A cell that is still missing keeps its code, and so does a column without a changed cell.
     """
     codes = np.array(after)
     for j in np.flatnonzero((before != after).any(axis=0) & features.is_numeric).tolist():
@@ -275,24 +280,26 @@ def _column_codes(
     why_not: str,
     problems: dict[int, str],
 ) -> tuple[FloatArray, NDArray[np.int8] | int]:
-    """The codes of one column, and how a cell is missing that counts as the fill.
+    """Return the codes (n,) of one column, and how the cells are missing that count as the fill.
 
-    What cannot be used is a problem of its row: an unknown category, what is infinite, what is
-    missing where nothing is filled in.
+    A cell that cannot be used is added to the problems of its row: an unknown category, an infinite
+    number, or a missing cell without a fill.
     """
     if isinstance(feature, Categorical):
         codes, expected = _positions(feature, values), "one of its categories"
-        bad, fill = codes < 0, None if fill is None else feature.categories.index(fill)
+        has_code = codes >= 0
+        fill = None if fill is None else feature.categories.index(fill)
     else:
         codes, expected = values, "a finite number"
-        bad = ~np.isfinite(codes)
-    if not bad.any():
+        has_code = np.isfinite(codes)
+    if has_code.all():
         return codes, PRESENT
     missing = np.zeros(len(values), dtype=np.int8)
-    at = np.flatnonzero(bad)
-    missing[at] = [_kind(value) for value in values[at].tolist()]
-    codes = np.where(bad, 0.0 if fill is None else fill, codes)
-    for i in (at if fill is None else at[missing[at] == PRESENT]).tolist():
+    at = np.flatnonzero(~has_code)
+    missing[at] = [_how_missing(value) for value in values[at].tolist()]
+    codes = np.where(has_code, codes, 0.0 if fill is None else fill)
+    unusable = at if fill is None else at[missing[at] == PRESENT]
+    for i in unusable.tolist():
         if missing[i]:
             text = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."
         elif isinstance(feature, Categorical):
@@ -310,9 +317,10 @@ def _column_codes(
 def _as_numbers(
     name: Hashable, values: NDArray[Any], problems: dict[int, str], foreign: str = ""
 ) -> FloatArray:
-    """(n,) numbers; NaN for what is missing, and for what is none, which is a problem of its row.
+    """Return a column as floats (n,), NaN where a cell is missing or no number.
 
-    In a ``foreign`` dtype nothing is a number.
+    The latter is added to the problems of its row. ``foreign`` ends the sentence on a dtype that
+    holds no numbers, so that none of its cells is one.
     """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64, copy=False)
@@ -330,9 +338,10 @@ def _as_numbers(
 
 
 def _number(value: Any) -> float | None:
-    """Return a cell as a number; None for other things, and for text that Python alone reads so.
+    """Return a cell as a number; None if it is none.
 
-    It does so with ``1_000`` and digits of other scripts; software that reads the answers does not.
+    Text such as ``1_000``, or with digits of other scripts, is none: Python reads it as a number,
+    but other software that reads the answers does not.
     """
     if isinstance(value, str) and (not value.isascii() or "_" in value):
         return None
@@ -343,18 +352,18 @@ def _number(value: Any) -> float | None:
 
 
 def _positions(feature: Categorical, values: NDArray[Any]) -> FloatArray:
-    """The positions of categories; -1 for what is none."""
+    """Return the positions (n,) of cells among the categories; −1 for a cell that is none."""
     position = {category: code for code, category in enumerate(feature.categories)}
     cells = values.tolist()
     try:
         codes = [position.get(cell, -1) for cell in cells]
-    except TypeError:  # what has no hash is no category
+    except TypeError:  # some cell has no hash: it is no category
         codes = [position.get(cell, -1) if is_comparable(cell) else -1 for cell in cells]
     return np.array(codes, dtype=np.float64)
 
 
-def _kind(value: object) -> int:
-    """How a cell is missing; PRESENT if it is not."""
+def _how_missing(value: object) -> int:
+    """Return how a cell is missing, or PRESENT."""
     if not is_missing(value):
         return PRESENT
     if value is None:

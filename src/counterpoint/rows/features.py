@@ -1,8 +1,8 @@
-"""What a column is: continuous, integer or categorical; and the encoded space of the mathematics.
+"""Describe columns as continuous, integer or categorical, and encode them for programs.
 
 *Codes* are an (n, p) float64 array with one entry for each raw column: the number itself, or the
 position of the category. *Encoded* points are (n, d): numbers stay, a category becomes a one-hot
-block. Codes are compact and are what is stored; encoded points are what programs speak.
+block. Answers store codes, which are compact; programs take encoded points.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.table import Table
 
-DISTINCT = 3
-"""So many different whole numbers make a column of floats one of whole steps; fewer may be whole by
-accident."""
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class Continuous:
 @final
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A column that changes in whole steps: y = x + step · (…, −1, 0, 1, …).
+    """A column that changes in whole steps: y = x + k · step with a whole number k.
 
     Parameters
     ----------
@@ -110,8 +106,8 @@ class Categorical:
     observed
         The categories that occur in the data; None if there was no data.
     stand_in
-        The one of ``categories``, if any, that only stands for missing cells (a pipeline fills it
-        in): a row may have it and keep it, but no answer chooses it.
+        The one of ``categories``, if any, that stands for missing cells and nothing else, as a
+        pipeline fills it in: a row may have it and keep it, but no answer chooses it.
     """
 
     name: Hashable
@@ -156,13 +152,13 @@ class Categorical:
 
     @property
     def is_stand_in(self) -> BoolArray:
-        """(c,): which category only stands for missing cells."""
+        """The mask (c,) of the category that only stands for missing cells, if there is one."""
         has_stand_in = self.stand_in is not None
         return np.array([has_stand_in and value == self.stand_in for value in self.categories])
 
     @property
     def numbers(self) -> FloatArray | None:
-        """The categories as float64, if every one of them is a number."""
+        """The categories as float64, if all are numbers; else None."""
         if all(is_number(value) or isinstance(value, bool | np.bool_) for value in self.categories):
             return np.array(self.categories, dtype=np.float64)
         return None
@@ -218,7 +214,7 @@ class Features:
 
     @classmethod
     def from_data(cls, data: object) -> Features:
-        """Kinds and observed values from a data frame or array.
+        """Return the kinds and observed values of the columns of a data frame or array.
 
         Whole-number dtypes are `Integer`, and in a data frame floats that are all whole, three
         different ones or more; booleans, text, categorical dtypes, and columns that hold only 0
@@ -242,7 +238,7 @@ class Features:
         return self.items[self.index(name)]
 
     def replaced(self, feature: Feature) -> Features:
-        """The same columns with one of them described anew."""
+        """Return the same columns with one of them described anew."""
         at = self.index(feature.name)
         return Features((*self.items[:at], feature, *self.items[at + 1 :]))
 
@@ -256,7 +252,7 @@ class Features:
         return {name: j for j, name in enumerate(self.names)}
 
     def index(self, name: Hashable) -> int:
-        """The position of a column; an unknown name is an `InvalidInput` that lists near ones."""
+        """Return the position of a column; an unknown name is an `InvalidInput` with near ones."""
         try:
             return self._positions[name]
         except (KeyError, TypeError):
@@ -274,12 +270,12 @@ class Features:
         return self.blocks[-1].stop
 
     def columns(self, name: Hashable) -> slice:
-        """Where a feature lives among the encoded columns."""
+        """Return the encoded columns of one feature."""
         return self.blocks[self.index(name)]
 
     @cached_property
     def is_numeric(self) -> BoolArray:
-        """(p,): which features are numbers."""
+        """The mask (p,) of the features that are numbers."""
         return np.array([not isinstance(f, Categorical) for f in self.items])
 
     @cached_property
@@ -294,22 +290,25 @@ class Features:
 
     @cached_property
     def _starts(self) -> IntArray:
-        """(p,) the first encoded column of each feature."""
+        """The first encoded column of each feature, (p,)."""
         return np.array([block.start for block in self.blocks], dtype=np.intp)
 
     def expand(self, codes: FloatArray) -> FloatArray:
-        """(n, p) codes → (n, d) encoded points."""
+        """Return the encoded points (n, d) of codes (n, p)."""
         if self.all_numeric:
             return codes
         out = np.zeros((len(codes), self.width))
         out[:, self.numeric_columns] = codes[:, self.is_numeric]
-        words = ~self.is_numeric
-        hot = self._starts[words] + codes[:, words].astype(np.intp)
-        out[np.arange(len(codes))[:, None], hot] = 1.0
+        categorical = ~self.is_numeric
+        ones = self._starts[categorical] + codes[:, categorical].astype(np.intp)
+        out[np.arange(len(codes))[:, None], ones] = 1.0
         return out
 
     def compress(self, encoded: FloatArray) -> FloatArray:
-        """(n, d) encoded points → (n, p) codes; a category is the largest entry of its block."""
+        """Return the codes (n, p) of encoded points (n, d).
+
+        A category is the largest entry of its block: solvers return ones up to rounding.
+        """
         if self.all_numeric:
             return encoded
         out = encoded[:, self._starts]
@@ -318,7 +317,7 @@ class Features:
         return out
 
     def describe(self, name: Hashable, code: float) -> Any:
-        """The raw value that a code stands for."""
+        """Return the raw value that a code stands for."""
         feature = self[name]
         if isinstance(feature, Categorical):
             return feature.categories[int(code)]
@@ -326,12 +325,16 @@ class Features:
 
 
 def all_features(features: Feature | Iterable[Feature]) -> tuple[Feature, ...]:
-    """One feature or several as a tuple; what is none is an `InvalidInput`."""
+    """Return one feature or several as a tuple; anything else is an `InvalidInput`."""
     return all_of(Feature, features, "features such as cp.Continuous('age')")
 
 
 def with_observed(item: Feature, seen: Feature) -> Feature:
-    """A feature as the user describes it, with what the data show of it if they do not say."""
+    """Return the user's description ``item`` of a feature, with the observed values of the data.
+
+    ``seen`` describes the same column by the data. A user who says what was observed is believed,
+    and so is one who describes a column of other values than the data have.
+    """
     if item.observed is not None or seen.observed is None:
         return item
     if isinstance(item, Categorical):
@@ -339,28 +342,28 @@ def with_observed(item: Feature, seen: Feature) -> Feature:
             return item
         occurring = tuple(value for value in seen.observed if value in item.categories)
         return replace(item, observed=occurring)
-    ends: tuple[Any, ...] = seen.observed
     if isinstance(seen, Categorical) and seen.numbers is None:
         return item
-    return replace(item, observed=(float(min(ends)), float(max(ends))))
+    values: tuple[Any, ...] = seen.observed
+    return replace(item, observed=(float(min(values)), float(max(values))))
 
 
 def near_names(name: Hashable, names: Sequence[Hashable]) -> str:
-    """``'a' or 'b'``, the known names that look most like another; empty if none does."""
+    """Return up to three known names that look most like another, ``'a' or 'b'``; or no text."""
     from difflib import get_close_matches
 
     return " or ".join(map(repr, get_close_matches(str(name), [str(k) for k in names], n=3)))
 
 
 def unknown_name(name: Hashable, names: Sequence[Hashable]) -> str:
-    """A sentence for a name that is not among the known ones, with the nearest of them."""
+    """Return the sentence on a name that is not among the known ones, with the nearest of these."""
     near = near_names(name, names)
     hint = f"did you mean {near}?" if near else f"known: {some(names, 12)}."
     return f"There is no feature {shown(name)}; {hint}"
 
 
 def _infer(table: Table, name: Hashable) -> Feature:
-    """The kind of a column, and what it shows."""
+    """Return the feature that describes a column: its kind and the values that occur."""
     levels, values = table.levels(name), table.column(name)
     if values.dtype.kind == "O" and levels is None:
         values = _numbers_if_possible(values)
@@ -391,7 +394,10 @@ def _infer(table: Table, name: Hashable) -> Feature:
 
 
 def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
-    """An object column that holds only numbers, as numbers; otherwise as it came."""
+    """Return the present cells of an object column as an array of numbers, if all are numbers.
+
+    Else return the column as it came.
+    """
     present = [value for value in values.tolist() if not is_missing(value)]
     if present and all(isinstance(value, bool | np.bool_) for value in present):
         return np.array(present, dtype=bool)
@@ -404,10 +410,10 @@ def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _infer_numbers(table: Table, name: Hashable, values: NDArray[Any]) -> Feature:
-    """The kind of a column of numbers or booleans.
+    """Return the feature that describes a column of numbers or booleans.
 
-    Floats of a frame that are whole, `DISTINCT` ones or more, are whole numbers: a missing value
-    made them floats. Numbers so large that their dtype has no fractions there say nothing.
+    A column of floats in a frame is one of whole numbers if all of them are whole: a missing value
+    makes pandas store integers as floats.
     """
     if values.dtype.kind == "b":
         return Categorical(name, (False, True), observed=tuple(np.unique(values).tolist()))
@@ -420,7 +426,8 @@ def _infer_numbers(table: Table, name: Hashable, values: NDArray[Any]) -> Featur
         pair = (0, 1) if whole else (0.0, 1.0)
         return Categorical(name, pair, ordered=True, observed=pair)
     if not whole and not table.is_array:
+        # Beyond 1 / eps all floats are whole; one or two different ones may be so by accident.
         eps = table.singles.get(table.names.index(name), EPS)
         exact = np.abs(observed).max() <= 1.0 / eps and (finite == np.rint(finite)).all()
-        whole = bool(exact) and len(np.unique(finite)) >= DISTINCT
+        whole = bool(exact) and len(np.unique(finite)) >= 3
     return Integer(name, observed=observed) if whole else Continuous(name, observed=observed)

@@ -1,9 +1,8 @@
-"""Whole steps: the numbers x + k · step, and which of them lie between two ends.
+"""Compute with whole steps: the numbers x + k · step, and which of them lie between two ends.
 
-Every number of a lattice is computed by `number`, and it is that number which is returned, priced,
-and placed into pieces, boxes and cells. A quotient (end − x) / step only proposes k: rounded, it
-may name the number beside an end, and then whatever starts or stops there loses it or takes in one
-that is not its own.
+Every number of a lattice is computed by `number`; all rooms return, price and place this number. A
+quotient (end − x) / step only proposes k: it is rounded, so k may be off by 1, and an interval
+would lose its last number or take in its neighbour's.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ Numbers = FloatArray | float
 
 
 def number(x: Numbers, count: Numbers, step: Numbers) -> FloatArray:
-    """The number that is so many steps from x."""
+    """Return the number that is ``count`` steps from x."""
     return np.asarray(x + count * step)
 
 
 def nearest(x: Numbers, y: Numbers, step: Numbers) -> FloatArray:
-    """The number of the lattice of x that is nearest to y."""
+    """Return the number that is nearest to y among those whole steps from x."""
     return number(x, np.rint((y - x) / step), step)
 
 
 def first(x: FloatArray, low: FloatArray, step: Numbers) -> FloatArray:
-    """The least k whose number is at least ``low``; infinite where that is."""
+    """Return the least k with x + k · step >= low; infinite where ``low`` is."""
     with np.errstate(invalid="ignore", over="ignore"):
         count = np.ceil((low - x) / step)
         count = np.where(number(x, count - 1.0, step) >= low, count - 1.0, count)
@@ -34,7 +33,7 @@ def first(x: FloatArray, low: FloatArray, step: Numbers) -> FloatArray:
 
 
 def last(x: FloatArray, high: FloatArray, step: Numbers) -> FloatArray:
-    """The largest k whose number is at most ``high``; infinite where that is."""
+    """Return the largest k with x + k · step <= high; infinite where ``high`` is."""
     with np.errstate(invalid="ignore", over="ignore"):
         count = np.floor((high - x) / step)
         count = np.where(number(x, count + 1.0, step) <= high, count + 1.0, count)
@@ -44,9 +43,10 @@ def last(x: FloatArray, high: FloatArray, step: Numbers) -> FloatArray:
 def within(
     x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The least and largest numbers from ``low`` to ``high``; where a step is 0, these themselves.
+    """Return the least and largest numbers from ``low`` to ``high``, whole steps from x.
 
-    Where there is none, the least is above the largest.
+    Where a step is 0, they are ``low`` and ``high``. Where there is no such number, the least is
+    above the largest.
     """
     whole, step = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
     with np.errstate(over="ignore"):
@@ -56,10 +56,11 @@ def within(
 
 
 def is_held(x: FloatArray, ends: FloatArray, step: float, eps: float) -> BoolArray:
-    """Return whether a column in which 1 + ``eps`` follows 1 holds each number exactly, (n,).
+    """Return for each x (n,) whether a column of precision ``eps`` holds its lattice exactly.
 
-    It does where x (n,) and the step are multiples of the distance between neighbours at the
-    largest number, which is at most the larger of the ``ends`` (n, 2), if these are finite.
+    It does if x and the step are multiples of the distance between neighbouring numbers at the
+    largest one in reach: the larger of the ``ends`` (n, 2), or x + step beyond infinite ones.
+    ``eps`` is the distance from 1 to the next number.
     """
     finite = np.where(np.isfinite(ends), ends, 0.0)
     largest = np.maximum(np.abs(x) + step, np.abs(finite).max(axis=1))
@@ -70,8 +71,8 @@ def is_held(x: FloatArray, ends: FloatArray, step: float, eps: float) -> BoolArr
 def within_bounds(
     x: FloatArray, low: FloatArray, high: FloatArray, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The same of what is asked for: rounding puts no number beside a bound that it is meant for.
+    """Return `within` for bounds that a person states: numbers beyond them by rounding count too.
 
-    Of a bound of 1.8, x = 1.7 and steps of .1, the number 1.8 + 2e-16 is within.
+    With a bound of 1.8, x = 1.7 and steps of 0.1, the number 1.8 + 2e-16 is within.
     """
     return within(x, low - STEP_SLACK * steps, high + STEP_SLACK * steps, steps)

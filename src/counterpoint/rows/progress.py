@@ -1,4 +1,4 @@
-"""A progress bar for long work; nothing for short work, and nothing where nobody looks."""
+"""Show a progress bar for long work on a terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def track(total: int, *, show: bool | None, unit: str = "rows") -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how many more of ``total`` are done.
+    """Yield a function to call with the number of further units of ``total`` that are done.
 
-    ``show`` is True for a bar at once, False for none, and None for one on a terminal after two
-    seconds; ``unit`` is what is counted.
+    ``show`` is True for a bar at once, False for none, and None for one that appears on a terminal
+    after two seconds. ``unit`` names the units beside the bar.
     """
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None

@@ -1,6 +1,6 @@
-"""Data frames in and out: a block of named columns, whichever library it comes from.
+"""Read and write data frames of any library, and arrays, as one `Table`.
 
-What is written into a column keeps the dtype that came in, if that can hold it.
+A column into which cells are written keeps the dtype that came in, if that can hold them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from counterpoint.errors import InvalidInput
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import (
     as_ints,
-    as_they_are,
     emptied,
     fitting_dtype,
+    for_pandas,
+    for_typed_frame,
     holds_ints,
-    one_kind,
     plain,
     plain_pandas,
     scattered,
@@ -37,11 +37,11 @@ Cells = tuple[IntArray, NDArray[Any]]
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A rectangular block of named columns, backed by the frame that was passed."""
+    """n rows of p named columns, backed by the frame or array that was passed."""
 
     native: Any  # a data frame of any library, or an ndarray of shape (n, p)
     names: tuple[Hashable, ...]  # of an array ``x0 … x{p-1}``, as scikit-learn names them
-    labels: Any = None  # the columns of the pandas frame that came, if it goes by other names here
+    labels: Any = None  # the columns of a pandas frame that was `renamed`, as they came
 
     @classmethod
     def read(cls, data: Any) -> Table:
@@ -70,7 +70,7 @@ class Table:
 
     @cached_property
     def frame(self) -> Any:
-        """The data frame in narwhals' clothes."""
+        """The data frame, wrapped by narwhals."""
         return _wrapped(self.native)
 
     def __len__(self) -> int:
@@ -87,7 +87,10 @@ class Table:
         return dict(self.frame.schema)
 
     def column(self, name: Hashable) -> NDArray[Any]:
-        """The values of one column; floats are float64 with NaN for what is missing."""
+        """Return the values (n,) of one column: numbers in a numeric dtype, others as objects.
+
+        Missing cells of a numeric column are NaN.
+        """
         if self.is_array:
             return np.asarray(self.native[:, self._positions[name]])
         if self.is_pandas:
@@ -104,7 +107,7 @@ class Table:
         return {name: j for j, name in enumerate(self.names)}
 
     def row(self, i: int, names: Sequence[Hashable]) -> dict[Hashable, Any]:
-        """Name → value of one row, as Python has it."""
+        """Return name → value of one row, in Python's own types."""
         matrix = self.native if self.is_array else self.float_matrix
         if matrix is not None:
             cells = matrix[i].tolist()
@@ -116,9 +119,9 @@ class Table:
         return {n: v.item() if isinstance(v := row[n], np.generic) else v for n in names}
 
     def foreign(self, name: Hashable) -> str:
-        """The end of a sentence on a cell, if a column's dtype holds neither numbers nor text.
+        """Return the end of a sentence on a cell of a dtype without numbers and text, else no text.
 
-        pandas and NumPy may hold either in any; scikit-learn reads them there.
+        In pandas and NumPy any dtype may hold numbers or text: scikit-learn reads them there.
         """
         if self.is_array or self.is_pandas:
             return ""
@@ -129,7 +132,7 @@ class Table:
 
     @cached_property
     def whole(self) -> frozenset[Hashable]:
-        """The columns whose dtypes hold whole numbers, and those of objects that hold no others."""
+        """The columns of integer dtypes, and those of objects that hold integers only."""
         if self.all_floats:
             return frozenset()
         if self.is_array:
@@ -137,24 +140,27 @@ class Table:
         else:
             dtypes = self.schema.items()
             kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}
-        held = [n for n, kind in kinds.items() if kind == "O" and holds_ints(self.column(n))]
-        return frozenset([*held, *(name for name, kind in kinds.items() if kind in ("i", "u"))])
+        return frozenset(
+            name
+            for name, kind in kinds.items()
+            if kind in ("i", "u") or (kind == "O" and holds_ints(self.column(name)))
+        )
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
-        """The declared levels of a categorical dtype, in their order; None for other dtypes."""
+        """Return the declared levels of a categorical dtype, in order; None for other dtypes."""
         if self.is_array or self.schema[name] not in (nw.Categorical, nw.Enum):
             return None
         return tuple(self.frame.get_column(name).cat.get_categories().to_list())
 
     def is_ordered(self, name: Hashable) -> bool:
-        """Whether a categorical column declares that its levels are in order."""
+        """Return whether a categorical column declares that the order of its levels matters."""
         native = self.frame.get_column(name).to_native()
         arrow = nw.dependencies.is_pyarrow_chunked_array(native)
         dtype = native.type if arrow else native.dtype
         return bool(self.schema[name] == nw.Enum or getattr(dtype, "ordered", False))
 
     def select(self, names: Sequence[Hashable]) -> Table:
-        """The columns with these names, in this order."""
+        """Return the columns with these names, in this order."""
         if tuple(names) == self.names:
             return self
         if self.is_array:
@@ -166,7 +172,7 @@ class Table:
         return Table(native, tuple(names))
 
     def take(self, rows: slice | IntArray) -> Table:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         if self.is_array:
             native = self.native[rows]
         elif self.is_pandas:
@@ -178,7 +184,7 @@ class Table:
 
     @cached_property
     def float_dtype(self) -> np.dtype[Any] | None:
-        """The one dtype of all cells, if that is float64, float32 or float16; else None."""
+        """The dtype of all columns, if they have the same one: float64, float32 or float16."""
         if self.is_array:
             dtypes = {self.native.dtype}
         elif self.is_pandas:
@@ -197,7 +203,7 @@ class Table:
 
     @cached_property
     def singles(self) -> dict[int, float]:
-        """Position → ``eps`` of the columns in float32 or narrower."""
+        """Position → ``eps``, the distance from 1 to the next number, of columns below float64."""
         if self.all_floats:
             return {}
         dtype = self.native.dtype if self.is_array else self.float_dtype
@@ -211,12 +217,12 @@ class Table:
 
     @cached_property
     def eps(self) -> float:
-        """The distance from 1 to the next number in the narrowest of its dtypes."""
+        """The distance from 1 to the next number in the column of the lowest precision."""
         return max(self.singles.values(), default=EPS)
 
     @cached_property
     def float_matrix(self) -> FloatArray | None:
-        """The whole block in float64, (n, p), not copied if it is; None without `float_dtype`."""
+        """All cells (n, p) in float64, not copied if they are; None without a `float_dtype`."""
         if self.float_dtype is None:
             return None
         block = self.native if self.is_array or self.is_pandas else self.frame
@@ -225,9 +231,10 @@ class Table:
         )
 
     def to_model_input(self, *following: Table, named: bool) -> Any:
-        """What ``model.predict`` takes: a frame if the model was fitted on names, else an array.
+        """Return the argument of ``model.predict``: a frame if fitted on names, else an array.
 
-        With another table, the rows of both; None unless one frame can hold them as they are.
+        It holds the rows of the ``following`` table, too; None if no one frame can hold both in
+        their dtypes.
         """
         if following:
             both = self._followed_by(*following)
@@ -241,58 +248,57 @@ class Table:
         return pd.DataFrame(self.native, columns=list(self.names))
 
     def renamed(self, names: Sequence[Hashable]) -> Table:
-        """The same array or pandas frame under other names (positions decide)."""
+        """Return the same array or pandas frame with other column names, by position."""
         if self.is_array:
             return Table(self.native, tuple(names))
         native = self.native.set_axis(list(names), axis=1)
         return Table(native, tuple(names), self.native.columns)
 
     def as_it_came(self, answers: Table) -> Any:
-        """The native frame of rows of this table, under the names that this one came with."""
+        """Return the native frame of answers to this table, under the names that it came with."""
         if self.labels is None:
             return answers.native
         return answers.native.set_axis(self.labels, axis=1)
 
     @cached_property
     def has_nan(self) -> bool:
-        """Whether some cell of the `float_matrix` is missing."""
+        """Whether some cell of the `float_matrix` is NaN."""
         block: Any = self.native if self.is_array else self.float_matrix
         return self.float_dtype is not None and bool(np.isnan(block).any())
 
     def with_matrix(self, rows: IntArray | slice | None, matrix: FloatArray) -> Table:
-        """These rows with all cells replaced by ``matrix`` (only where there is a `float_dtype`).
+        """Return these rows with all cells replaced, for a table with a `float_dtype`.
 
-        None for rows that go by labels of their own.
+        ``rows`` are needed for their labels in the index of a pandas frame; without them the labels
+        count from 0.
         """
         native, matrix = self.native, matrix.astype(self.float_dtype, copy=False)
         if self.is_array:
-            made: Any = matrix
+            new: Any = matrix
         elif self.is_pandas:
             index = None if rows is None else native.index[rows]
-            made = type(native)(matrix, index=index, columns=native.columns, copy=False)
+            new = type(native)(matrix, index=index, columns=native.columns, copy=False)
         else:
-            made = self._made({str(name): matrix[:, j] for j, name in enumerate(self.names)})
-        return Table(made, self.names)
+            new = self._new_frame({str(name): matrix[:, j] for j, name in enumerate(self.names)})
+        return Table(new, self.names)
 
     def _followed_by(self, other: Table) -> Table | None:
-        """The rows of both; None unless one frame can hold them in the dtypes that they have."""
+        """Return the rows of both; None unless one frame can hold them in their dtypes."""
         if self.is_array:
             same = other.is_array and self.native.dtype == other.native.dtype
             return Table(np.concatenate([self.native, other.native]), self.names) if same else None
-        if not self.is_pandas or not other.is_pandas:
-            return None
-        if self.dtypes != other.dtypes:
+        if not (self.is_pandas and other.is_pandas and self.dtypes == other.dtypes):
             return None
         import pandas as pd
 
         return Table(pd.concat([self.native, other.native], ignore_index=True), self.names)
 
     def with_cells(self, rows: IntArray | slice, cells: Mapping[Hashable, Cells]) -> Table:
-        """These rows with some cells of some columns replaced, in the dtypes that came in.
+        """Return these rows with some cells of some columns replaced, in the dtypes that came in.
 
         A column of whole numbers that receives a fraction, or a number that its dtype cannot hold,
-        becomes float64 or int64; one of booleans that receives something else, float64; one of
-        categories keeps its levels, and what it receives becomes one of them.
+        becomes float64 or int64. One of booleans that receives a number other than 0 and 1 becomes
+        float64. A categorical one keeps its levels and adds the new values to them.
         """
         if self.is_array:
             array = self.native[rows]
@@ -307,13 +313,15 @@ class Table:
         changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]
         if not self.is_pandas:
             return Table(taken.frame.with_columns(*changed).to_native(), self.names)
-        written = taken.native.copy(deep=False)  # narwhals would put all columns together anew
+        # pandas' own way: with_columns would put all columns together anew, which took a sixth of
+        # the time of a row of German credit.
+        frame = taken.native.copy(deep=False)
         for name, column in zip(cells, changed, strict=True):
-            written[name] = column.to_native()
-        return Table(written, self.names)
+            frame[name] = column.to_native()
+        return Table(frame, self.names)
 
     def emptied(self, names: Sequence[Hashable], mask: BoolArray) -> Table:
-        """Return the table with missing cells in the columns ``names`` of the rows in a mask (n,).
+        """Return the table with missing cells in the columns ``names`` of the rows in a mask, (n,).
 
         In an array, whose columns are all the model's, these rows lose all their cells, whatever
         the ``names``. The cells become NaN, in float64 for whole numbers and booleans, or None for
@@ -323,7 +331,7 @@ class Table:
             return self
         if self.is_array:
             dtype = self.native.dtype
-            if dtype.kind != "f":  # no other dtype of NumPy's that we take has a missing value
+            if dtype.kind != "f":  # no other dtype that a table takes has a missing value
                 dtype = np.dtype(np.float64 if dtype.kind in "biu" else object)
             out = self.native.astype(dtype)
             out[mask] = None if dtype.kind == "O" else np.nan
@@ -332,21 +340,22 @@ class Table:
         return Table(self.frame.with_columns(*columns).to_native(), self.names)
 
     def sibling(self, columns: Mapping[str, Any], rows: IntArray | slice | None) -> Any:
-        """Another frame in the same library (pandas for an array), with the index of these rows.
+        """Return a new frame in the library of this one, or pandas for an array.
 
-        A pair of codes and words is a column of these words: categories, where pandas has it.
+        It has the index of these rows, where they have one.
+        A pair of codes and words is a column of these words, in pandas a categorical one.
         """
         if not self.is_array and not self.is_pandas:
-            return self._made({n: one_kind(v) for n, v in columns.items()})
+            return self._new_frame({n: for_typed_frame(v) for n, v in columns.items()})
         import pandas as pd
 
         index = None if self.is_array or rows is None else self.native.index[rows]
-        return pd.DataFrame({n: as_they_are(v) for n, v in columns.items()}, index=index)
+        return pd.DataFrame({n: for_pandas(v) for n, v in columns.items()}, index=index)
 
     def beside(self, columns: Mapping[str, Any], rows: IntArray, answers: Table) -> Any:
-        """Return the frame of `sibling` with answers to its right, under the labels that came.
+        """Return the frame of `sibling` with answers to its right, under the names that came.
 
-        A column whose name is one of theirs gets underscores at its end.
+        A column that has the name of one of the answers' gets underscores at its end.
         """
 
         def unused(name: str) -> str:
@@ -361,27 +370,27 @@ class Table:
         right = pd.DataFrame(answers.native).set_axis(labels, axis=1).set_axis(left.index)
         return pd.concat([left, right], axis=1)
 
-    def _made(self, columns: dict[str, Any]) -> Any:
-        """A native frame in the library of this one."""
+    def _new_frame(self, columns: dict[str, Any]) -> Any:
+        """Return a native frame in the library of this one."""
         return nw.from_dict(columns, backend=nw.get_native_namespace(self.frame)).to_native()
 
     def labels_of(self, rows: IntArray) -> Any:
-        """What rows are called: their labels in the index of a pandas frame, else positions."""
+        """Return the labels of rows in the index of a pandas frame, else their positions."""
         return self.native.index[rows] if self.is_pandas else rows
 
 
 def repeated(tables: tuple[Table, Table], rows: IntArray) -> tuple[Table, Table]:
-    """These rows, each as often as it is named."""
-    whole, inputs = tables
+    """Return rows of a table and of its model's columns, each as often as ``rows`` names it."""
+    table, inputs = tables
     rows_of_inputs = inputs.take(rows)
-    return rows_of_inputs if whole is inputs else whole.take(rows), rows_of_inputs
+    return rows_of_inputs if table is inputs else table.take(rows), rows_of_inputs
 
 
-# What can be read as a table
+# Reading
 
 
 def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
-    """A frame or an ndarray of shape (n, p), and its column names."""
+    """Return a frame or an ndarray of shape (n, p), and its column names."""
     if isinstance(data, np.ndarray):
         array = _unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
         return _named(array.astype(object) if array.dtype.kind in "US" else array)
@@ -389,7 +398,7 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
         return _named(_stacked(data))
     if isinstance(data, Mapping) or (isinstance(data, list | tuple) and data):
         data = _of_mappings(data)
-    elif _is_pandas(data, "Series"):  # of dtype object where columns differ
+    elif _is_pandas(data, "Series"):  # a row, of dtype object if its columns differ
         data = data.to_frame().T.infer_objects()
     names = tuple(data.columns.tolist() if _is_pandas(data) else _wrapped(data).columns)
     if len(set(names)) < len(names):
@@ -403,13 +412,13 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
 
 
 def _is_pandas(data: Any, kind: str = "DataFrame") -> bool:
-    """Whether it is a data frame of pandas, or a series."""
+    """Return whether data are a frame (or a series) of pandas, without importing it."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(data, getattr(pandas, kind))
 
 
 def _wrapped(data: Any) -> Any:
-    """A frame in narwhals' clothes."""
+    """Return a frame wrapped by narwhals; refuse other things with the advice that fits them."""
     try:
         return nw.from_native(data, eager_only=True)
     except TypeError:
@@ -427,7 +436,7 @@ def _wrapped(data: Any) -> Any:
 
 
 def _named(array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
-    """An array of rows, and the names that scikit-learn gives its columns."""
+    """Return an array of rows, and the names that scikit-learn gives its columns."""
     if array.dtype.names is not None:
         raise InvalidInput(
             "Expected an array of numbers or objects; got a structured one with the fields "
@@ -442,12 +451,12 @@ def _named(array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Hashable, ...]]:
 
 @lru_cache(maxsize=8)
 def _names_of_columns(count: int) -> tuple[str, ...]:
-    """x0, x1 …: of 100 000 columns they would take longer than an answer."""
+    """Return x0, x1, …; making 100 000 of them takes longer than an answer."""
     return tuple(f"x{j}" for j in range(count))
 
 
 def _unmasked(array: Any) -> NDArray[Any]:
-    """A masked array with its masked cells missing."""
+    """Return a masked array as a plain one, whose masked cells are NaN or None."""
     if not np.ma.is_masked(array):
         return np.asarray(array.data)
     if array.dtype.kind in "biuf":
@@ -456,7 +465,7 @@ def _unmasked(array: Any) -> NDArray[Any]:
 
 
 def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
-    """One row, or rows, as lists; each cell as it is where some are text."""
+    """Return a list of cells or of rows as an array; of objects if some are text."""
     try:
         array = np.asarray(rows)
     except ValueError:
@@ -467,7 +476,7 @@ def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
 
 
 def _of_mappings(data: Any) -> Any:
-    """A pandas frame of one or more rows as name → value, or of name → values of many rows."""
+    """Return a pandas frame of a row, or rows, as name → value, or of columns as name → values."""
     import pandas as pd
 
     several = isinstance(data, Mapping) and all(

@@ -1,4 +1,4 @@
-"""`Explainer` and `explain`: the call. `search/answering.py` is the way of its rows."""
+"""Define `Explainer`, and the calls that use one; `search/answering.py` answers their rows."""
 
 from __future__ import annotations
 
@@ -117,38 +117,32 @@ class Explainer:
         if cost is not None:
             _checked_cost(cost)
         check_flag("extrapolate", extrapolate)
+        # Without either, the kinds of columns are those of the rows to explain.
         self._has_kinds = data is not None or features is not None
-        described_features = None if features is None else all_features(features)
+        described = None if features is None else all_features(features)
         table = None if data is None else data_of(model, data)
-        self.reading = read_over(model, table, described_features)
-        if table is not None:
+        self.reading = read_over(model, table, described)
+        implied = [Immutable(*self.constant)] if self.constant else []
+        if table is None:
+            self._witnesses = None
+            self._whole_floats: tuple[Hashable, ...] = ()
+            self.implied: tuple[Constraint, ...] = (*implied,)
+        else:
             self.constraints = _counted(self.constraints, self.reading, table)
-        self._witnesses = None if table is None else Witnesses(self.reading, table)
-        self._whole_floats = (
-            ()
-            if table is None
-            else self._floats_in_steps(table, {item.name for item in described_features or ()})
-        )
-        implied = (
-            []
-            if data is None
-            else self._observed_bounds(described_features or (), extrapolate=bool(extrapolate))
-        )
-        constant = [Immutable(*self.constant)] if self.constant else []
-        self.implied: tuple[Constraint, ...] = (*constant, *implied)
+            self._witnesses = Witnesses(self.reading, table)
+            self._whole_floats = self._floats_in_steps(table, described or ())
+            observed = self._within_observed(described or (), extrapolate=bool(extrapolate))
+            self.implied = (*implied, *observed)
         self.spreads: dict[Hashable, tuple[float, str]] = {}
-        """Name → spread and what it is, if no cost was passed; else empty."""
+        """Name → (spread, its kind), if no cost was passed; else empty."""
         if cost is None:
-            shown_spreads = (
-                ranges(self.features) if table is None else spreads(table, self.features)
-            )
-            self.spreads = shown_spreads
+            self.spreads = ranges(self.features) if table is None else spreads(table, self.features)
         self.cost = cost or Manhattan({name: 1.0 / s for name, (s, _) in self.spreads.items()})
         self._queries: Memo[tuple[frozenset[Hashable], bool], Query] = Memo()
         _ = self._prepared()  # cost and constraints are checked here
 
     def __getstate__(self) -> dict[str, Any]:
-        # programs and engines are prepared anew
+        # Programs and solvers are prepared anew.
         return {name: value for name, value in vars(self).items() if name != "_queries"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -162,24 +156,24 @@ class Explainer:
 
     @property
     def reference(self) -> FloatArray | None:
-        """(m, d) rows of ``data=`` without a missing cell, encoded, 10 000 at most, spread evenly.
+        """Encoded rows of ``data=`` without a missing cell, (m, d); None without data.
 
-        None without data.
+        At most 10 000 of them, evenly spread.
         """
         return None if self._witnesses is None else self._witnesses.points
 
     def adding(
         self, constraints: Constraint | Iterable[Constraint] = (), *, cost: Cost | None = None
     ) -> Explainer:
-        """An explainer with more constraints, or another cost; nothing is read again.
+        """Return an explainer with more constraints, or another cost; nothing is read again.
 
         Parameters
         ----------
         constraints
-            What holds besides. Nothing becomes possible that was not: a `Bounds` that reaches
+            Further constraints. Nothing becomes possible that was not: a `Bounds` that reaches
             beyond the data does not lift their range, as it does where an `Explainer` is made.
         cost
-            What a change costs instead; None for the same.
+            The cost of a change instead; None for the same.
 
         Raises
         ------
@@ -231,7 +225,7 @@ class Explainer:
         optimality: Literal["local", "global"] = "local",
         progress: bool | None = None,
     ) -> Counterfactuals | Alternatives:
-        """The cheapest change of each row that gives the target.
+        """Return the cheapest change of each row that gives the target.
 
         Parameters
         ----------
@@ -282,6 +276,7 @@ class Explainer:
         if progress is not None:
             check_flag("progress", progress)
         query, tables = self._query(X, as_target(target), effort)
+        n_rows = len(tables[1])
         if n is None and by != "features":
             raise InvalidInput(
                 f"Expected n= with by={shown(by)}: it says in what several answers differ. Pass, "
@@ -289,9 +284,9 @@ class Explainer:
             )
         if n is not None:
             return alternatives_to(query, tables, n, by, progress=progress)
-        if len(tables[1].native) == 1 and not progress:  # nothing of it is done until all is
+        if n_rows == 1 and not progress:  # a bar would jump from nothing to all
             return answers_to(query, tables)
-        with track(len(tables[1]), show=progress) as advance:
+        with track(n_rows, show=progress) as advance:
             return answers_to(query, tables, advance)
 
     def trace(
@@ -303,14 +298,14 @@ class Explainer:
         time_limit: float | None = None,
         progress: bool | None = None,
     ) -> Path:
-        """The answers of each row to one target after the other: `counterpoint.trace`.
+        """Return the answers of each row to one target after the other: `counterpoint.trace`.
 
         Parameters
         ----------
         X, gap, time_limit, progress
             As for `explain`; the seconds are those of each answer.
         targets
-            What is wanted, in any order; what is no `Target` is taken as the label of `Label`.
+            Targets in any order; anything but a `Target` is taken as the label of `Label`.
 
         Returns
         -------
@@ -321,58 +316,59 @@ class Explainer:
         return traced(query, tables, checked, self.cost, progress=progress)
 
     def summary(self) -> str:
-        """What was read of the model, the features' kinds, the cost and the constraints."""
-        return "\n".join("\n  ".join([name, *lines]) for name, lines in self._parts().items())
+        """Describe the model as it was read, the features, the cost and the constraints."""
+        return "\n".join("\n  ".join([name, *lines]) for name, lines in self._sections().items())
 
-    def _parts(self) -> dict[str, list[str]]:
-        """What `summary` says, line by line."""
-        features = [str(feature) for feature in self.features]
-        fills = self.reading.fills.items()
-        taken = [str(name) for name, value in fills if value == MISSING]
-        filled = [
-            f"{name} as {f'{value:g}' if isinstance(value, float) else value}"
-            for name, value in fills
-            if value != MISSING
-        ]
+    def _sections(self) -> dict[str, list[str]]:
+        """Return heading → lines of the `summary`."""
+        constraints = [*map(str, self.constraints), *self._described_defaults()]
+        return {
+            "model": list(self.reading.steps),
+            "features": [*map(str, self.features), *self._described_cells()],
+            "cost": described(self.cost, self.spreads),
+            "constraints": constraints or ["none"],
+        }
+
+    def _described_cells(self) -> Iterator[str]:
+        """Yield the lines of the `summary` on whole steps and on missing cells."""
         if self._whole_floats:
             names = some(self._whole_floats, 12, str)
-            features.append(
+            yield (
                 f"whole in the data, hence in whole steps: {names} (describe a column with "
                 "Continuous to lift it)"
             )
         steps = [feature.name for feature in self.features if isinstance(feature, Integer)]
         if steps and not self.reading.form.proves_steps:
-            features.append(
+            yield (
                 f"whole steps of {some(steps, 12, str)}: answers of this model may not be proved "
                 "to be the cheapest"
             )
+        fills = self.reading.fills.items()
+        filled = [
+            f"{name} as {f'{value:g}' if isinstance(value, float) else value}"
+            for name, value in fills
+            if value != MISSING
+        ]
         if filled:
-            prefix = "missing cells count, as the model fills them in: "
-            features.append(prefix + ", ".join(filled))
-        if taken:
-            features.append(f"missing cells stay missing, as the model takes them: {some(taken)}")
-        return {
-            "model": list(self.reading.steps),
-            "features": features,
-            "cost": described(self.cost, self.spreads),
-            "constraints": [*map(str, self.constraints), *self._described_defaults()] or ["none"],
-        }
+            yield f"missing cells count, as the model fills them in: {', '.join(filled)}"
+        stay_missing = [str(name) for name, value in fills if value == MISSING]
+        if stay_missing:
+            yield f"missing cells stay missing, as the model takes them: {some(stay_missing)}"
 
     def __repr__(self) -> str:
-        stated, name = len(self.constraints), type(self.model).__name__
         return (
-            f"<Explainer: {name} of {several(len(self.features), 'feature')}, "
-            f"{type(self.cost).__name__} cost, {several(stated, 'constraint')}>"
+            f"<Explainer: {type(self.model).__name__} of {several(len(self.features), 'feature')}, "
+            f"{type(self.cost).__name__} cost, {several(len(self.constraints), 'constraint')}>"
         )
 
     def _repr_html_(self) -> str:
-        sections = self._parts().items()
+        sections = self._sections().items()
         return html.panel(
             repr(self)[1:-1], *(html.folded(name, html.bullets(lines)) for name, lines in sections)
         )
 
     def _described_defaults(self) -> Iterator[str]:
-        """What the data imply."""
+        """Yield the lines of the `summary` on the constraints that the data imply."""
         if self.constant:
             names = ", ".join(map(str, self.constant))
             yield f"constant in the data, hence immutable: {names}"
@@ -387,106 +383,104 @@ class Explainer:
                     text += ", but where a bound says otherwise"
             yield f"{text} ({constraint.default})"
 
-    def _floats_in_steps(self, table: Table, described: set[Hashable]) -> tuple[Hashable, ...]:
-        """Columns of floats that the data show with whole numbers only."""
-        whole = {*table.whole, *described}
+    def _floats_in_steps(
+        self, table: Table, described: tuple[Feature, ...]
+    ) -> tuple[Hashable, ...]:
+        """Return the columns of floats that are in whole steps because all data are whole."""
+        expected = {*table.whole, *(feature.name for feature in described)}
         steps = (f.name for f in self.features if isinstance(f, Integer))
-        return tuple(name for name in steps if name not in whole)
+        return tuple(name for name in steps if name not in expected)
 
     @cached_property
     def constant(self) -> tuple[Hashable, ...]:
-        """Features that the data show with one value only; they are taken to be immutable."""
-        seen = ((f.name, f.observed) for f in self.features)
-        return tuple(name for name, values in seen if values and len({*values}) == 1)
+        """Features with a single observed value; they are taken to be immutable."""
+        observed = ((f.name, f.observed) for f in self.features)
+        return tuple(name for name, values in observed if values and len({*values}) == 1)
 
-    def _observed_bounds(
-        self, described_features: tuple[Feature, ...], *, extrapolate: bool
-    ) -> list[WithinObserved]:
-        """Return the default constraints: answers stay within what the data show.
+    def _within_observed(
+        self, described: tuple[Feature, ...], *, extrapolate: bool
+    ) -> Iterator[WithinObserved]:
+        """Yield the default constraints: answers stay within the values of the data.
 
-        Numbers stay within their observed range, unless answers may extrapolate or a constraint
-        says more; categories that the model knows and the data never show are excluded, unless the
-        column is described without saying what was observed.
+        Numbers stay within their observed range, unless answers may extrapolate; the ends of stated
+        `Bounds` replace those of the range. Categories that the model knows and the data never show
+        are excluded, unless the user describes the column without saying what was observed.
+        Features that a stated `WithinObserved` names are left to it.
         """
-        within_observed = [c for c in self.constraints if isinstance(c, WithinObserved)]
-        named_already = {
-            name for c in within_observed for name in c.features or self.features.names
-        }
-        observed = [
-            f for f in self.features if f.name not in named_already and f.observed is not None
-        ]
-        numbers = [f.name for f in observed if not isinstance(f, Categorical)]
-        stated = [c for c in self.constraints if isinstance(c, Bounds)]
-        free = {
-            f.name for f in described_features if isinstance(f, Categorical) and f.observed is None
-        }
-        categorical = [f for f in observed if isinstance(f, Categorical) and f.name not in free]
-        unseen = [
-            f.name for f in categorical if {*f.categories} - {*(f.observed or ()), f.stand_in}
-        ]
-        lift = "pass extrapolate=True to lift it"
-        add = "describe the column with Categorical to add categories"
-        within = [WithinObserved.by_default(numbers, lift, stated)] if numbers else []
-        among = [WithinObserved.by_default(unseen, add)] if unseen else []
-        return among if extrapolate else within + among
+        stated = [c for c in self.constraints if isinstance(c, WithinObserved)]
+        covered = {name for c in stated for name in c.features or self.features.names}
+        covered |= {f.name for f in described if isinstance(f, Categorical) and f.observed is None}
+        numbers, unseen = list[Hashable](), list[Hashable]()
+        for feature in self.features:
+            if feature.name in covered or feature.observed is None:
+                continue
+            if not isinstance(feature, Categorical):
+                numbers.append(feature.name)
+            elif {*feature.categories} - {*feature.observed, feature.stand_in}:
+                unseen.append(feature.name)
+        if numbers and not extrapolate:
+            bounds = [c for c in self.constraints if isinstance(c, Bounds)]
+            yield WithinObserved.by_default(numbers, "pass extrapolate=True to lift it", bounds)
+        if unseen:
+            how_to_lift = "describe the column with Categorical to add categories"
+            yield WithinObserved.by_default(unseen, how_to_lift)
 
     def _query(
         self, X: object, target: Target, effort: Effort
     ) -> tuple[Query, tuple[Table, Table]]:
-        """Return what is asked of rows; and the rows, as they came and as the model's columns.
-
-        Steps of a pipeline compute in the precision of the model or of the rows: the coarsest
-        counts.
-        """
+        """Return the query of a call; and its rows, as they came and as the model's columns."""
         table = Table.read(X)
         inputs = match_columns(table, self.reading.features, named=self.reading.named)
-        if table.is_array or inputs.labels is not None:  # its columns go by the model's names
+        if table.is_array or inputs.labels is not None:  # matched by position: they are all columns
             table = inputs
-        # without data or features, whole dtypes are steps of 1
+        # Without data or features, columns of whole numbers change in steps of 1.
         whole = frozenset[Hashable]() if self._has_kinds else inputs.whole
+        # Steps of a pipeline compute in the precision of the model or of the rows.
         eps = max(self.reading.eps, inputs.eps)
         query = self._prepared(whole, eps).asking(target=target, effort=effort, eps=eps)
         return query, (table, inputs)
 
     def _prepared(self, whole: frozenset[Hashable] = frozenset(), eps: float = EPS) -> Query:
-        """What does not depend on the target, made once for whole columns and a precision."""
+        """Return the query without its target, cached by the ``whole`` columns and the precision.
+
+        Continuous columns that are whole become integer ones. ``eps`` is the distance from 1 to the
+        next number; the form has two precisions at most, its own and a coarser one.
+        """
         from counterpoint.search.query import Query
 
         form = self.reading.form.in_precision(eps)
-        same = form is self.reading.form
-        key = whole, same
-        prepared = self._queries.get(key)
-        if prepared is not None:
-            return prepared
+        is_own_precision = form is self.reading.form
 
         def make() -> Query:
-            stepped = (isinstance(f, Continuous) and f.name in whole for f in self.features)
-            pairs = zip(self.features, stepped, strict=True)
-            items = Features(Integer(f.name) if steps else f for f, steps in pairs)
-            features = items if whole else self.features
+            reading, features = self.reading, self.features
+            if whole:
+                features = Features(
+                    Integer(f.name) if isinstance(f, Continuous) and f.name in whole else f
+                    for f in features
+                )
+            if not is_own_precision:
+                reading = replace(reading, form=form)
             rules = (*self.constraints, *self.implied)
-            reading = self.reading if same else replace(self.reading, form=form)
             query = Query.ask(reading, features, rules, self.cost)
             return query.asking(witnesses=self._witnesses)
 
-        return self._queries.made(key, make)
+        return self._queries.made((whole, is_own_precision), make)
 
 
 def _counted(
     constraints: tuple[Constraint, ...], reading: ReadModel, table: Table
 ) -> tuple[Constraint, ...]:
-    """Return constraints with the combinations that the data show, of those that ask for them."""
-    if not any(isinstance(c, ObservedCombinations) and c.seen is None for c in constraints):
+    """Return constraints, each `ObservedCombinations` with those of the data if it has none."""
+    uncounted = [isinstance(c, ObservedCombinations) and c.seen is None for c in constraints]
+    if not any(uncounted):
         return constraints
     inputs = match_columns(table, reading.features, named=reading.named)
     rows = encode(inputs, reading.features, reading.fills, reading.unfilled)
     codes = np.where(rows.missing == PRESENT, rows.codes, -1.0)
     codes[[*rows.problems]] = -1.0
     return tuple(
-        c.counted(reading.features, codes)
-        if isinstance(c, ObservedCombinations) and c.seen is None
-        else c
-        for c in constraints
+        c.counted(reading.features, codes) if isinstance(c, ObservedCombinations) and needs else c
+        for c, needs in zip(constraints, uncounted, strict=True)
     )
 
 
@@ -550,11 +544,11 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     optimality: Literal["local", "global"] = "local",
     progress: bool | None = None,
 ) -> Alternatives:
-    """Several answers to each row that differ in what they change, the cheapest first.
+    """Return several answers to each row that differ in what they change, the cheapest first.
 
     ``by="features"`` gives the cheapest answer; then the cheapest of those that leave some feature
     alone that it changes; and so on: no answer changes all the features that an earlier one
-    changes. Each is proven as the first is: its bound is one on every answer that was left to
+    changes. Each is proved as the first is: its bound is one on every answer that was left to
     choose (a tree of hitting sets, searched best first). ``by="disjoint"`` gives the cheapest
     answer that leaves alone all features that earlier ones change. ``by="piece"`` gives the
     cheapest answer in each piece of the target, such as the cell of a prototype; its bound is one
@@ -563,11 +557,11 @@ def diversify(  # noqa: PLR0913 (as `explain`)
     Parameters
     ----------
     explainer
-        What is asked of each row.
+        The model, cost and constraints.
     count
         How many answers to give at most.
     by
-        In what they differ.
+        In what they differ: "features", "disjoint" or "piece".
     X, target, gap, time_limit, optimality, progress
         As for `Explainer.explain`; the seconds are those of each search.
 
@@ -618,7 +612,7 @@ def trace(
     time_limit: float | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """The answers of each row to one target after the other.
+    """Return the answers of each row to one target after the other.
 
     The trade-offs of one label are answered in one batch, which takes far less time than as many
     calls of `Explainer.explain`; other targets are answered one by one. The answers are the same.
@@ -629,7 +623,7 @@ def trace(
     Parameters
     ----------
     explainer
-        What is asked of each row.
+        The model, cost and constraints.
     X, targets, gap, time_limit, progress
         As for `Explainer.trace`.
 

@@ -1,4 +1,4 @@
-"""Softmax classifiers inverted in K dimensions, for whole batches.
+"""Invert softmax classifiers in K dimensions, for whole batches.
 
 Scores are z = A x + b, the cost of a change δ = x − x̄ is δᵀPδ. Where the gradient of
 λ/2 δᵀPδ − log p_k(x) vanishes, δ = −P⁻¹Aᵀu: the answer moves within the span of the K rows of A,

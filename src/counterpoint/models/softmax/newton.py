@@ -1,4 +1,4 @@
-"""Newton's method on the loss of a label: one row alone, or many at once.
+"""Minimise the loss of a label by Newton's method: for one row alone, or many at once.
 
 Minimised is E(u) = λ/2 uᵀGu + loss(z̄ − Gu). Arrays of K classes and n rows are (K, n); of one row
 alone they are (K,), and what is (n,) of many is a number, so that the same lines cost little.
@@ -29,41 +29,39 @@ from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 
 Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
-"""(K, n) scores and where the labels' own are → (n,) a convex loss; (K, n) shares of 1, its
-gradient in the rivals' scores; and (n,) that in the label's score, with the other sign."""
+"""(K, n) scores and the `label_entries` among them → (n,) convex losses; (K, n) their gradients in
+the scores of the rivals, which are shares of 1; and (n,) minus those in the label's own score."""
 System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 """(K, n) D and G p, (n,) pᵀGp and λ: what makes the matrices λI + D C D."""
 
-DECREASE = 1e-4
-"""The share of the predicted decrease that a step must bring (Armijo)."""
-HALVINGS = 40
-"""How often a step is halved at most, to 1e-12 of it; a row that no such step helps is stuck."""
-FINE = 6
-"""How often a step is halved where only the gradient can tell whether it helps."""
 ACCURACY = 1e-4
 """The relative residual at which conjugate gradients end: four digits a step, while Newton's method
 itself doubles their number at best."""
 STEPS = 200
-"""Newton steps at most: what is not settled then is returned as it is, and says so."""
+"""Newton steps at most: a row that is not settled then is returned as it is, and marked so."""
 
 
 def label_entries(label: Any) -> Any:
-    """Where in (K, n) or (K,) the entries of the labels are."""
+    """Return the index of the labels' own entries in an array (K, n), or (K,) of one row."""
     return (label,) if label.ndim == 0 else (label, np.arange(len(label)))
 
 
-def log_loss(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """−log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`."""
+def log_loss(scores: FloatArray, labels: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return −log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`.
+
+    The rivals are summed up without the label, or 1 − p would be lost to rounding where p is nearly
+    1, and −log p with it.
+    """
     top = np.maximum.reduce(scores)
     shares = np.exp(scores - top)
-    mine = shares[at]
-    shares[at] = 0.0
+    label_share = shares[labels]
+    shares[labels] = 0.0
     rivals = np.add.reduce(shares)
-    shares[at] = mine
-    value = top - scores[at] + np.log1p(rivals + (mine - 1.0))
-    total = mine + rivals
+    shares[labels] = label_share
+    loss = top - scores[labels] + np.log1p(rivals + (label_share - 1.0))
+    total = label_share + rivals
     shares /= total
-    return value, shares, rivals / total
+    return loss, shares, rivals / total
 
 
 def dots(a: FloatArray, b: FloatArray) -> Any:
@@ -72,7 +70,7 @@ def dots(a: FloatArray, b: FloatArray) -> Any:
 
 
 def blocks(n: int, classes: int) -> list[slice]:
-    """Rows in blocks of one size, which fit the cache and are worth the overhead of Python."""
+    """Cut n rows into blocks of one size that fit the cache and are worth Python's overhead."""
     most = max(64, (3 << 14) // classes)
     return [slice(*ends) for ends in pairwise(np.linspace(0, n, -(-n // most) + 1, dtype=int))]
 
@@ -97,30 +95,31 @@ class Reduced:
 
     @classmethod
     def blank(cls, n: int, classes: int) -> Reduced:
-        """For n rows, to be filled in."""
+        """Make room for the solutions of n rows."""
         u, shares = np.zeros((2, n, classes))
         none = np.zeros(n, dtype=bool)
         return cls(u, np.full(n, np.inf), shares, np.zeros(n), np.zeros(n, dtype=np.intp), none)
 
-    def put(self, at: Any, state: Descent, steps: int, settled: Any) -> None:
-        """Where rows stand in the end."""
-        self.coefficients[at], self.weight[at] = state.u.T, state.weight
-        self.shares[at], self.gradient[at] = state.shares.T, np.sqrt(state.gradient)
-        self.iterations[at], self.settled[at] = steps, settled
+    def put(self, rows: Any, state: Descent, steps: int, settled: Any) -> None:
+        """Record the last states of some rows."""
+        self.coefficients[rows], self.weight[rows] = state.u.T, state.weight
+        self.shares[rows], self.gradient[rows] = state.shares.T, np.sqrt(state.squared_gradient)
+        self.iterations[rows], self.settled[rows] = steps, settled
 
 
 @final
 @dataclass(eq=False, slots=True)
 class Descent:
-    """Where each row is on its way down: u, and what follows from it."""
+    """The state of each row on its way down: u, and what follows from it."""
 
     # of all rows
     gram: FloatArray
     loss: Loss
-    # (K, n) z̄ at the factual points, (n,) k, and how large the numbers are whose differences count
+    # (K, n) z̄ at the factual points, (n,) k, and the size of the largest number among the scores:
+    # E is rounded in proportion to it
     scores: FloatArray
     label: IntArray
-    size: FloatArray
+    score_size: FloatArray
     # (K, n) and (n,) λ
     u: FloatArray
     weight: FloatArray
@@ -128,11 +127,11 @@ class Descent:
     loss_value: FloatArray
     shares: FloatArray
     # (n,) E
-    value: FloatArray
+    objective: FloatArray
     # (K, n) r = λu − (gradient of the loss in the scores), G r, and (n,) rᵀGr = ‖∇E‖² in P⁻¹
     residual: FloatArray
-    weighed: FloatArray
-    gradient: FloatArray
+    gram_residual: FloatArray
+    squared_gradient: FloatArray
 
     @classmethod
     def at(
@@ -143,75 +142,86 @@ class Descent:
         gram: FloatArray,
         loss: Loss,
     ) -> Descent:
-        """Where u is, for scores, labels and sizes."""
+        """Evaluate the objective at u; ``inputs`` are scores, labels and score sizes."""
         scores, label, _ = inputs
-        at, moved = label_entries(label), gram @ u
-        loss_value, shares, away = loss(scores - moved, at)
+        labels, gram_u = label_entries(label), gram @ u
+        loss_value, shares, label_pull = loss(scores - gram_u, labels)
         residual = weight * u
         residual -= shares
-        residual[at] = weight * u[at] + away
-        weighed = gram @ residual
-        value = 0.5 * weight * dots(u, moved) + loss_value
-        gradient = np.maximum(dots(residual, weighed), 0.0)
-        rows = (u, weight, loss_value, shares, value, residual, weighed, gradient)
-        return cls(gram, loss, *inputs, *rows)
+        residual[labels] = weight * u[labels] + label_pull
+        gram_residual = gram @ residual
+        objective = 0.5 * weight * dots(u, gram_u) + loss_value
+        squared_gradient = np.maximum(dots(residual, gram_residual), 0.0)
+        at_u = (loss_value, shares, objective, residual, gram_residual, squared_gradient)
+        return cls(gram, loss, *inputs, u, weight, *at_u)
 
     def each(self, change: Callable[[Any], Any]) -> Descent:
-        """Change what is known of rows in the same way."""
-        return Descent(self.gram, self.loss, *(change(getattr(self, name)) for name in OF_ROWS))
+        """Change all arrays that have an entry for each row in the same way."""
+        return Descent(self.gram, self.loss, *(change(getattr(self, name)) for name in ROW_ARRAYS))
 
     def take(self, rows: Any) -> Descent:
-        """Some of the rows; `numpy.take` keeps the order in memory, an index does not."""
-        at = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return self.each(lambda array: array.take(at, axis=-1))
+        """Return some of the rows; `numpy.take` keeps the order in memory, an index does not."""
+        positions = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return self.each(lambda array: array.take(positions, axis=-1))
 
     def put(self, rows: Any, other: Descent) -> None:
-        """Write where some rows are."""
-        for name in OF_ROWS:
+        """Replace the states of some rows."""
+        for name in ROW_ARRAYS:
             getattr(self, name)[..., rows] = getattr(other, name)
 
     def moved(self, u: FloatArray, weight: FloatArray) -> Descent:
-        """The same rows elsewhere."""
-        return Descent.at(u, weight, (self.scores, self.label, self.size), self.gram, self.loss)
+        """Return the state of the same rows at another u and λ."""
+        return Descent.at(
+            u, weight, (self.scores, self.label, self.score_size), self.gram, self.loss
+        )
 
     def newton(self) -> FloatArray:
         """(K, n) the Newton direction at fixed λ; see `direction`."""
-        return direction(self.gram, self.shares, self.weight, self.residual, self.weighed)
+        return direction(self.gram, self.shares, self.weight, self.residual, self.gram_residual)
 
     def descended(self, step: FloatArray) -> tuple[Descent, BoolArray]:
-        """After a step that is halved until E falls; and which rows (n,) no such step helps.
+        """Take a step, halved until E falls; return the new state, and which rows (n,) are stuck.
 
         Where the decrease that remains is below the rounding of E, the gradient must fall instead.
+        A row that no such step helps is stuck, and stays where it is.
         """
-        slope, reached = dots(self.weighed, step), self.moved(self.u + step, self.weight)
-        shorter = reached.gradient < self.gradient
-        good = shorter & (reached.value <= self.value + DECREASE * slope)
-        if good.all():  # which is the rule: what follows costs as much again
-            return reached, ~good
-        if good.ndim == 0:
-            batch, failed = self.each(lambda a: a[..., None]).descended(step[:, None])
-            return batch.each(lambda a: a[..., 0]), failed[0]
+        slope, moved = dots(self.gram_residual, step), self.moved(self.u + step, self.weight)
+        decrease = 1e-4 * slope  # at least this share of the predicted one (Armijo)
+        flatter = moved.squared_gradient < self.squared_gradient
+        accepted = flatter & (moved.objective <= self.objective + decrease)
+        if accepted.all():  # nearly always; to allow for rounding costs as much again
+            return moved, ~accepted
+        if accepted.ndim == 0:  # below, rows are picked by their positions
+            batch, stuck = self.each(lambda array: array[..., None]).descended(step[:, None])
+            return batch.each(lambda array: array[..., 0]), stuck[0]
+        # what cancels in uᵀGu, and the scores themselves, are rounded in proportion to their sizes
         cancelled = self.gram.diagonal().max() * np.abs(self.u).sum(axis=0)
-        slack = 4.0 * EPS * (np.abs(self.value) + self.size + cancelled)
-        fine, length = -slope <= slack, 1.0
-        good = np.where(fine, shorter, reached.value <= self.value + DECREASE * slope + slack)
-        for halving in range(HALVINGS):
-            bad = np.flatnonzero(~good & (~fine | (halving < FINE)))
-            if not len(bad):
+        slack = 4.0 * EPS * (np.abs(self.objective) + self.score_size + cancelled)
+        below_rounding, length = -slope <= slack, 1.0
+        highest = self.objective + decrease + slack
+        accepted = np.where(below_rounding, flatter, moved.objective <= highest)
+        for halving in range(40):  # to 1e-12 of the step; 6 times if only the gradient can tell
+            rejected = np.flatnonzero(~accepted & (~below_rounding | (halving < 6)))
+            if not len(rejected):
                 break
             length *= 0.5
-            before = self.take(bad)
-            tried = before.moved(before.u + length * step[:, bad], before.weight)
-            lower = before.value + DECREASE * length * slope[bad] + slack[bad]
-            ok = np.where(fine[bad], tried.gradient < before.gradient, tried.value <= lower)
-            reached.put(bad[ok], tried.take(ok))
-            good[bad[ok]] = True
-        unimproved = np.flatnonzero(~good)
-        reached.put(unimproved, self.take(unimproved))
-        return reached, ~good
+            before = self.take(rejected)
+            shorter = before.moved(before.u + length * step[:, rejected], before.weight)
+            highest = before.objective + length * decrease[rejected] + slack[rejected]
+            helps = np.where(
+                below_rounding[rejected],
+                shorter.squared_gradient < before.squared_gradient,
+                shorter.objective <= highest,
+            )
+            moved.put(rejected[helps], shorter.take(helps))
+            accepted[rejected[helps]] = True
+        unmoved = np.flatnonzero(~accepted)
+        moved.put(unmoved, self.take(unmoved))
+        return moved, ~accepted
 
 
-OF_ROWS = tuple(field.name for field in fields(Descent))[2:]
+ROW_ARRAYS = tuple(field.name for field in fields(Descent) if field.name not in ("gram", "loss"))
+"""The fields of `Descent` with an entry for each row."""
 
 
 def direction(
@@ -232,6 +242,7 @@ def direction(
     # matrices of 128 KiB in all: one call of LAPACK is the quickest
     small = right.ndim == 1 or shares.size * len(shares) <= 1 << 14
     h = (_solved if small else _iterated)(gram, (root, mean, spread, weight), right)
+    # In exact arithmetic h is orthogonal to √p already; what rounding left would not sum to 0.
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 
@@ -243,6 +254,7 @@ def _solved(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
     and λ.
     """
     root, mean, spread, weight = systems[0].T, systems[1].T, *systems[2:]
+    # (n, K, K), or (K, K) of one row: C = G − G p 1ᵀ − 1 (G p)ᵀ + pᵀG p, then D C D
     matrices = gram - mean[..., None]
     matrices -= mean[..., None, :]
     matrices += spread[..., None, None]
@@ -255,45 +267,47 @@ def _solved(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
         return np.asarray(right / diagonal if failed else h)
     try:
         return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
-    except np.linalg.LinAlgError:
-        singles = zip(*(of.T for of in (*systems, right)), strict=True)
+    except np.linalg.LinAlgError:  # of one row; which one is not said
+        singles = zip(*(array.T for array in (*systems, right)), strict=True)
         return np.stack([_solved(gram, (d, m, s, w), b) for d, m, s, w, b in singles], axis=1)
 
 
 def _iterated(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
-    """Those of many rows by conjugate gradients; by LAPACK where these fail.
+    """Solve (λI + D C D) h = right by conjugate gradients; by LAPACK where these fail.
 
-    They are scaled to a diagonal of 1. Where rounding leaves no positive curvature, steps overflow.
+    Systems are scaled to a diagonal of 1, and right sides to a length of 1. Where rounding leaves
+    no positive curvature, steps overflow, and the residual is not small in the end.
     """
     root, mean, spread, weight = systems
-    variance = gram.diagonal()[:, None] - 2.0 * mean + spread
+    variance = gram.diagonal()[:, None] - 2.0 * mean + spread  # the diagonal of C
     scale = 1.0 / np.sqrt(weight + root * root * np.maximum(variance, 0.0))
-    edge, ridge, residual = root * scale, weight * scale * scale, scale * right
+    scaled_root, scaled_weight, residual = root * scale, weight * scale * scale, scale * right
     norm = np.maximum(np.sqrt(dots(residual, residual)), TINY)
     residual /= norm
-    h, step, size = np.zeros_like(residual), residual.copy(), dots(residual, residual)
+    h, search, square = np.zeros_like(residual), residual.copy(), dots(residual, residual)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for _ in range(2 * min(len(right), 20) + 4):
-            active = size > ACCURACY * ACCURACY
+        for _ in range(2 * min(len(right), 20) + 4):  # a few do where the diagonal holds most
+            active = square > ACCURACY * ACCURACY
             if not active.any():
                 break
-            moved = edge * step
-            total = moved.sum(axis=0)
-            image = gram @ moved
+            # image = (scaled system) search, where C v = G v − G p 1ᵀv + 1 (pᵀG p 1ᵀv − (G p)ᵀv)
+            v = scaled_root * search
+            total = v.sum(axis=0)
+            image = gram @ v
             image -= mean * total
-            image += spread * total - dots(mean, moved)
-            image *= edge
-            image += ridge * step
-            length = np.where(active, size / np.maximum(dots(step, image), TINY), 0.0)
-            h += length * step
+            image += spread * total - dots(mean, v)
+            image *= scaled_root
+            image += scaled_weight * search
+            length = np.where(active, square / np.maximum(dots(search, image), TINY), 0.0)
+            h += length * search
             image *= length
             residual -= image
             following = dots(residual, residual)
-            step *= following / np.maximum(size, TINY)
-            step += residual
-            size = following
+            search *= following / np.maximum(square, TINY)
+            search += residual
+            square = following
         h *= norm * scale
-    failed = ~(size <= ACCURACY * ACCURACY)
+    failed = ~(square <= ACCURACY * ACCURACY)
     if failed.any():
         resisting = root[:, failed], mean[:, failed], spread[failed], weight[failed]
         h[:, failed] = _solved(gram, resisting, right[:, failed])
@@ -319,7 +333,7 @@ def minimise(
     ``shares``: (n, K) about the probabilities at the optimum, to start from, None where nothing is
     known; ``accuracy``: the length of the gradient, and the relative gap of the objective, at which
     to stop; both must be met. Where scores are so large that rounding keeps the gradient above, a
-    row stops where it does not fall any more, and is not settled.
+    row stops when no step makes it fall, and is not settled.
     """
     n, classes = scores.shape
     weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
@@ -335,10 +349,10 @@ def minimise(
         else:
             # Where the gradient vanishes, λu = p − e with e = 1 at the label and 0 at its rivals.
             # The label's entry is minus the sum of the others, so that columns of u sum to 0.
-            entries = label_entries(labels[block])
+            own = label_entries(labels[block])
             u = shares[block].T / weights[block]
-            u[entries] = 0.0
-            u[entries] = -u.sum(axis=0)
+            u[own] = 0.0
+            u[own] = -u.sum(axis=0)
         state = Descent.at(u, weights[block], inputs, gram, log_loss)
         _descend(state, accuracy, out, np.arange(n)[block])
     return out
@@ -348,30 +362,31 @@ def _against_largest_rival(
     scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray
 ) -> FloatArray:
     """(K, n) u at the optimum of each row if its largest rival were the only one: theorem 4.2."""
-    mine, rivals, u = label_entries(label), scores.copy(), np.zeros_like(scores)
-    rivals[mine] = -np.inf
+    own, rivals, u = label_entries(label), scores.copy(), np.zeros_like(scores)
+    rivals[own] = -np.inf
     rival = rivals.argmax(axis=0)
-    at = (rival, *mine[1:])
-    lengths = np.maximum(gram[rival, rival] - 2.0 * gram[rival, label] + gram[label, label], 0.0)
-    ahead = np.atleast_1d(scores[at] - scores[mine])
-    share = logistic_root(np.atleast_1d(lengths / weight), -ahead)[0].reshape(label.shape)
-    u[at], u[mine] = share / weight, -share / weight
+    rival_entries = (rival, *own[1:])
+    # (n,) squared distances, in P⁻¹, of the rival's row of A from the label's
+    square = np.maximum(gram[rival, rival] - 2.0 * gram[rival, label] + gram[label, label], 0.0)
+    ahead = np.atleast_1d(scores[rival_entries] - scores[own])
+    share = logistic_root(np.atleast_1d(square / weight), -ahead)[0].reshape(label.shape)
+    u[rival_entries], u[own] = share / weight, -share / weight
     return u
 
 
 def _descend(state: Descent, accuracy: tuple[float, float], out: Reduced, rows: Any) -> None:
-    """The rows of a block, or one row alone, from a start; finished rows leave."""
+    """Move rows of a block, or one row alone, down from a start; record each when it is done."""
     tolerance, gap = accuracy
     stuck: Any = np.zeros(state.label.shape, dtype=bool)
     for step in range(STEPS + 1):
         # strong convexity bounds E − E* by ‖∇E‖² / 2λ
-        goal = np.minimum(2.0 * state.weight * gap * state.value, tolerance * tolerance)
-        settled = state.gradient <= goal
-        gone = settled | stuck | (step == STEPS)
-        if gone.all():
+        most = np.minimum(2.0 * state.weight * gap * state.objective, tolerance * tolerance)
+        settled = state.squared_gradient <= most
+        done = settled | stuck | (step == STEPS)
+        if done.all():
             out.put(rows, state, step, settled)
             return
-        if gone.any():
-            out.put(rows[gone], state.take(gone), step, settled[gone])
-            rows, state = rows[~gone], state.take(~gone)
+        if done.any():
+            out.put(rows[done], state.take(done), step, settled[done])
+            rows, state = rows[~done], state.take(~done)
         state, stuck = state.descended(state.newton())

@@ -1,14 +1,17 @@
-"""The least change that gives a class its probability: one multiplier, found in K dimensions.
+"""Find the least change that gives a class its probability: one multiplier, in K dimensions.
 
-min ½ δᵀPδ subject to log(p / (1 − p)) >= goal. Its Lagrangian at the multiplier 1/λ is, times λ, a
-trade-off with the log-odds for the loss, minimal at u(λ); the log-odds there fall as λ grows, and
-the right λ is the one at which they meet the goal. Newton's method moves u and log λ together as
-soon as u is near u(λ); until then it minimises at a fixed λ, which a bracket keeps between what is
-known to be too small and too large.
+Minimised is ½ δᵀPδ subject to log(p / (1 − p)) >= goal. Its Lagrangian at the multiplier 1/λ is,
+times λ, a trade-off with the log-odds for the loss, minimal at u(λ); the log-odds there fall as λ
+grows, and the right λ is the one at which they meet the goal. Newton's method moves u and log λ
+together as soon as u is near u(λ); until then it minimises at a fixed λ, which a bracket keeps
+between what is known to be too small and too large.
+
+The loss is minus the log-odds, so its limit is minus the goal.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, final
 
 import numpy as np
@@ -25,21 +28,19 @@ from counterpoint.models.softmax.newton import (
 )
 from counterpoint.numerics import EPS, LEAST, BoolArray, FloatArray, IntArray
 
-ROUNDED = 32.0 * EPS
+SCORE_ROUNDING = 32.0 * EPS
 """The rounding of a score, relative to the size of the scores."""
-LONGEST = 2.0
-"""The longest step of log λ."""
 
 
-def log_odds(scores: FloatArray, at: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """−log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `newton.Loss`."""
+def log_odds_loss(scores: FloatArray, labels: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return −log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `newton.Loss`."""
     shares = np.array(scores)
-    shares[at] = -np.inf
+    shares[labels] = -np.inf
     top = shares.max(axis=0)
     shares = np.exp(shares - top)
     total = shares.sum(axis=0)
     shares /= total
-    return top - scores[at] + np.log(total), shares, np.ones_like(top)
+    return top - scores[labels] + np.log(total), shares, np.ones_like(top)
 
 
 def reach(
@@ -51,10 +52,10 @@ def reach(
     tolerance: float = 1e-11,
     gap: float = 1e-12,
 ) -> Reduced:
-    """The least δᵀPδ at which the label's log-odds, log p − log(1 − p), are a number.
+    """Minimise δᵀPδ for each row, so that its label's log-odds, log p − log(1 − p), are at a goal.
 
     ``scores``: (n, K) z̄ at the factual points; ``gram``: (K, K) G = A P⁻¹ Aᵀ, which may be
-    singular; ``label``: the position k of the class, and ``goal``: what they shall be, one or (n,).
+    singular; ``label``: the position k of the class, and ``goal``: the least log-odds, one or (n,).
     Rows at which they are as high already stay. ``tolerance``: the distance from the goal, and
     ``gap``: the relative gap of the cost, at which to stop; both must be met.
 
@@ -80,66 +81,72 @@ def _search(
     accuracy: tuple[float, float],
     record: tuple[Reduced, IntArray],
 ) -> None:
-    """Find u and λ of the rows of a block, from the nearest half-space, and record them."""
-    (out, rows), size = record, np.abs(scores).max(axis=0) + np.abs(limit)
-    mine = label_entries(label)
-    # (K, n) by how much each rival alone misses the limit, and the squared lengths of the
-    # differences of its row of A to the label's
-    short = scores - scores[mine] - limit
-    short[mine] = -np.inf
-    lengths = gram.diagonal()[:, None] + gram[label, label]
-    steep = lengths - 2.0 * gram[:, label]
-    steep = np.where(steep <= 16.0 * EPS * lengths, 0.0, steep)
+    """Find u and λ of the rows of a block, from the nearest half-space, and record them.
 
-    # rows that have the log-odds already, but for their rounding, stay
-    value, shares, _ = log_odds(scores, mine)
-    satisfied = value <= limit + ROUNDED * size
+    ``record`` holds the solutions, and which rows of them these are.
+    """
+    (out, rows), score_size = record, np.abs(scores).max(axis=0) + np.abs(limit)
+    own = label_entries(label)
+    # (K, n) by how much each rival alone misses the limit, and the squared distances, in P⁻¹, of
+    # its row of A from the label's: 0 where rounding cannot tell the rows apart
+    shortfall = scores - scores[own] - limit
+    shortfall[own] = -np.inf
+    lengths = gram.diagonal()[:, None] + gram[label, label]
+    square = lengths - 2.0 * gram[:, label]
+    square = np.where(square <= 16.0 * EPS * lengths, 0.0, square)
+
+    # Rows that have the log-odds already, but for their rounding, stay.
+    loss_value, shares, _ = log_odds_loss(scores, own)
+    satisfied = loss_value <= limit + SCORE_ROUNDING * score_size
     out.coefficients[rows[satisfied]], out.weight[rows[satisfied]] = 0.0, np.inf
     out.shares[rows[satisfied]], out.settled[rows[satisfied]] = shares[:, satisfied].T, True
-    # those with a rival as good as identical to the label, and too far ahead of it, cannot move
-    blocked = (short > 0) & (steep == 0.0)
-    stuck = blocked.any(axis=0)
-    out.shares[rows[stuck]] = np.eye(len(scores))[blocked.argmax(axis=0)[stuck]]
-    going = np.flatnonzero(~satisfied & ~stuck)
-    if not len(going):
+    # No change moves a label away from a rival with the same row of A. If that one is too far
+    # ahead, its share of 1 proves that the goal is out of reach.
+    blocked = (shortfall > 0) & (square == 0.0)
+    hopeless = blocked.any(axis=0)
+    out.shares[rows[hopeless]] = np.eye(len(scores))[blocked.argmax(axis=0)[hopeless]]
+    remaining = np.flatnonzero(~satisfied & ~hopeless)
+    if not len(remaining):
         return
 
-    inputs = scores[:, going], label[going], size[going]
-    steep, odds = steep[:, going], (value - limit)[going]
-    u, weight = _nearest_half_space(short[:, going], steep, odds, inputs[1])
-    state = Descent.at(u, weight, inputs, gram, log_odds)
-    search = _GoalSearch(state, limit[going], np.sqrt(steep.max(axis=0)), accuracy)
-    rows = rows[going]
+    inputs = scores[:, remaining], label[remaining], score_size[remaining]
+    square, missing = square[:, remaining], (loss_value - limit)[remaining]
+    u, weight = _nearest_half_space(shortfall[:, remaining], square, missing, inputs[1])
+    state = Descent.at(u, weight, inputs, gram, log_odds_loss)
+    steepest = np.sqrt(square.max(axis=0))
+    search, rows = _GoalSearch(state, limit[remaining], steepest, accuracy), rows[remaining]
     for step in range(STEPS + 1):
-        gone = search.is_settled() | search.is_hopeless() | (step == STEPS)
-        if gone.any():
-            settled = search.is_settled(1e-10)[gone]  # if rounding lets them come no nearer
-            out.put(rows[gone], search.state.take(gone), step, settled)
-            if gone.all():
+        done = search.is_settled() | search.has_stalled() | (step == STEPS)
+        if done.any():
+            settled = search.is_settled(1e-10)[done]  # if rounding lets them come no nearer
+            out.put(rows[done], search.state.take(done), step, settled)
+            if done.all():
                 return
-            rows, search = rows[~gone], search.take(~gone)
+            rows, search = rows[~done], search.take(~done)
         search.advance()
 
 
 def _nearest_half_space(
-    short: FloatArray, steep: FloatArray, odds: FloatArray, label: IntArray
+    shortfall: FloatArray, square: FloatArray, missing: FloatArray, label: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest."""
-    mine = label_entries(label)
-    short = np.maximum(short, 1e-3 * odds)  # many rivals may be ahead together, and none alone
+    own = label_entries(label)
+    # many rivals may be ahead together, and none alone
+    shortfall = np.maximum(shortfall, 1e-3 * missing)
     with np.errstate(divide="ignore", invalid="ignore"):
-        encoded_cost = np.where(steep > 0.0, short / np.sqrt(steep), -np.inf)
-    encoded_cost[mine] = -np.inf
-    at = (encoded_cost.argmax(axis=0), mine[1])
-    length = np.maximum(short[at] / np.where(steep[at] > 0.0, steep[at], np.inf), LEAST)
-    u = np.zeros_like(short)
-    u[at], u[mine] = length, -length
+        distance = np.where(square > 0.0, shortfall / np.sqrt(square), -np.inf)
+    distance[own] = -np.inf
+    dearest = (distance.argmax(axis=0), own[1])
+    length = shortfall[dearest] / np.where(square[dearest] > 0.0, square[dearest], np.inf)
+    length = np.maximum(length, LEAST)
+    u = np.zeros_like(shortfall)
+    u[dearest], u[own] = length, -length
     return u, 1.0 / length
 
 
 @final
 class _GoalSearch:
-    """The rows of a block that are still on their way."""
+    """The states of rows that are still on their way, and between which λ each must end."""
 
     def __init__(
         self,
@@ -148,111 +155,108 @@ class _GoalSearch:
         steepest: FloatArray,
         accuracy: tuple[float, float],
     ) -> None:
-        # where they are, (n,) the limits of the loss, and the length of the longest difference of
-        # rows of A to the label's; the tolerance and the gap
+        # (n,) limits of the loss, and the largest distances, in P⁻¹, of a rival's row of A from the
+        # label's; the tolerance and the gap
         self.state, self.limit, self.steepest, self.accuracy = state, limit, steepest, accuracy
-        # (n,) the bracket of log λ, and the log λ below which no change that matters reaches the
-        # goal
-        self.low = self.least = np.log(state.weight) - np.log(1e20)
+        # (n,) the bracket of log λ; near its first lower end no change that matters reaches a goal
+        self.low = self.floor = np.log(state.weight) - np.log(1e20)
         self.high = np.full(len(limit), np.inf)
-        # (n,) how near u and λ came at best, and for how many steps they have not come nearer
-        self.best, self.idle = self.high, np.zeros(len(limit), dtype=np.intp)
+        # (n,) how near u and λ came at best, and for how many steps they have not come much nearer
+        self.nearest, self.idle = self.high, np.zeros(len(limit), dtype=np.intp)
 
     def take(self, keep: BoolArray) -> _GoalSearch:
-        """Some of the rows."""
-        remaining = _GoalSearch(
-            self.state.take(keep), self.limit[keep], self.steepest[keep], self.accuracy
-        )
-        for name in ("low", "high", "least", "best", "idle"):
-            setattr(remaining, name, getattr(self, name)[keep])
-        return remaining
+        """Return the search of some of the rows."""
+        kept = copy(self)
+        kept.state = self.state.take(keep)
+        for name in ("limit", "steepest", "low", "high", "floor", "nearest", "idle"):
+            setattr(kept, name, getattr(self, name)[keep])
+        return kept
 
     @property
     def _missing(self) -> FloatArray:
         """(n,) by how much the loss exceeds its limit."""
         return np.asarray(self.state.loss_value - self.limit)
 
-    def is_settled(self, least: float = 0.0) -> BoolArray:
-        """(n,): the goal is met to the tolerance, and the cost is optimal to the gap or ``least``.
+    def is_settled(self, least_gap: float = 0.0) -> BoolArray:
+        """(n,): the goal is met to the tolerance, and the cost is optimal to the gap.
 
-        Closer to the goal than scores are rounded is close enough.
+        A distance from the goal that is below the rounding of scores is none, and a gap below
+        ``least_gap`` is none.
         """
-        tolerance, gap = self.accuracy
-        state, missing = self.state, np.abs(self._missing)
-        noise = ROUNDED * self.state.size
-        gap = max(gap, least)
-        cost = state.weight * (
-            state.value - state.loss_value
-        )  # times λ²: what r is measured against
-        close = missing <= np.maximum(tolerance, noise)
-        close &= (missing * state.weight <= gap * cost) | (missing <= noise)
-        return np.asarray(close & (state.gradient <= 2.0 * gap * cost))
+        state, missing, (tolerance, gap) = self.state, np.abs(self._missing), self.accuracy
+        rounding, gap = SCORE_ROUNDING * state.score_size, max(gap, least_gap)
+        # λ/2 uᵀGu, which is λ² times the cost, as the squared gradient is
+        cost = state.weight * (state.objective - state.loss_value)
+        close = missing <= np.maximum(tolerance, rounding)
+        close &= (missing * state.weight <= gap * cost) | (missing <= rounding)
+        return np.asarray(close & (state.squared_gradient <= 2.0 * gap * cost))
 
-    def is_hopeless(self) -> BoolArray:
-        """(n,): λ has nowhere to go, or rounding lets nothing improve any more."""
-        state = self.state
-        merit = np.abs(self._missing) + np.sqrt(state.gradient) / state.weight
-        better = merit < 0.5 * self.best
-        self.best = np.where(better, merit, self.best)
-        self.idle = np.where(better, 0, self.idle + 1)
-        noise = np.abs(self._missing) <= 64.0 * EPS * self.state.size
-        return np.asarray(
-            (noise & (self.idle >= 12))
-            | (self.idle >= 40)
-            | (np.log(state.weight) <= self.least + 1.0)
-        )
+    def has_stalled(self) -> BoolArray:
+        """(n,): λ has nowhere to go, or for many steps nothing has come nearer.
+
+        Counts the steps, so it is asked once in each. A row that is as near to its goal as rounding
+        lets it come has fewer.
+        """
+        state, missing = self.state, np.abs(self._missing)
+        distance = missing + np.sqrt(state.squared_gradient) / state.weight
+        nearer = distance < 0.5 * self.nearest
+        self.nearest = np.where(nearer, distance, self.nearest)
+        self.idle = np.where(nearer, 0, self.idle + 1)
+        patience = np.where(missing <= 2.0 * SCORE_ROUNDING * state.score_size, 12, 40)
+        return np.asarray((self.idle >= patience) | (np.log(state.weight) <= self.floor + 1.0))
 
     def advance(self) -> None:
-        """One step of each row, of u alone or of u and λ."""
+        """Take one step with each row, of u alone or of u and λ."""
         state, missing = self.state, self._missing
-        inner = state.newton()
-        gain = dots(_slope(state), inner)
-        decrease = -dots(state.weighed, inner)  # about twice what the value can still fall
+        step = state.newton()
+        gain = dots(_slope(state), step)
+        decrease = -dots(state.gram_residual, step)  # about twice what E can still fall
         # λ moves as well if u leaves half of what is missing, and its full step can be trusted
         joint = (np.abs(gain) <= 0.5 * np.abs(missing)) & (decrease <= 1.0)
-        joint |= decrease <= EPS * np.abs(state.value)
-        self._bracket(missing)
-        change, along = np.zeros(len(missing)), np.zeros_like(inner)
-        at, alone = np.flatnonzero(joint), np.flatnonzero(~joint)
-        if len(at):
-            change[at], along[:, at] = self._with_weight(at, (missing + gain)[at])
-        u, weight = state.u + inner + change * along, state.weight * np.exp(change)
+        joint |= decrease <= EPS * np.abs(state.objective)
+        self._narrow_bracket()
+        log_change, tangent = np.zeros(len(missing)), np.zeros_like(step)
+        both, alone = np.flatnonzero(joint), np.flatnonzero(~joint)
+        if len(both):
+            log_change[both], tangent[:, both] = self._weight_step(both, (missing + gain)[both])
+        u, weight = state.u + step + log_change * tangent, state.weight * np.exp(log_change)
         following = state.moved(u, weight)
         if len(alone):
-            following.put(alone, state.take(alone).descended(inner[:, alone])[0])
+            following.put(alone, state.take(alone).descended(step[:, alone])[0])
         self.state = following
 
-    def _with_weight(self, at: IntArray, missing: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(m,) steps of log λ by which some rows meet their goal, and (K, m) how u follows them."""
-        state = self.state.take(at)
-        gram, pulled = state.gram, state.weight * state.u
-        along = direction(gram, state.shares, state.weight, pulled, gram @ pulled)
-        rate = dots(_slope(state), along)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            change = np.clip(-missing / rate, -LONGEST, LONGEST)
-        return self._inside(np.nan_to_num(change), at), along
-
-    def _bracket(self, missing: FloatArray) -> None:
-        """Where the loss at u and at u(λ) miss the limit on the same side, λ is on that side.
+    def _narrow_bracket(self) -> None:
+        """Bound λ where the loss at u and at u(λ) miss the limit on the same side.
 
         By strong convexity u is within ‖r‖/λ of u(λ), and no score difference, hence no loss, is
         steeper than the rows of A are apart.
         """
-        state, level = self.state, np.log(self.state.weight)
-        error = self.steepest * np.sqrt(state.gradient) / state.weight
-        near = error < np.abs(missing)
-        self.high = np.where(near & (missing > 0), np.minimum(self.high, level), self.high)
-        self.low = np.where(near & (missing < 0), np.maximum(self.low, level), self.low)
+        state, missing, level = self.state, self._missing, np.log(self.state.weight)
+        error = self.steepest * np.sqrt(state.squared_gradient) / state.weight
+        certain = error < np.abs(missing)
+        self.high = np.where(certain & (missing > 0), np.minimum(self.high, level), self.high)
+        self.low = np.where(certain & (missing < 0), np.maximum(self.low, level), self.low)
 
-    def _inside(self, change: FloatArray, at: IntArray) -> FloatArray:
-        """Steps of log λ that stay inside the bracket; the middle where they do not."""
-        level = np.log(self.state.weight[at])
-        low = np.maximum(self.low[at], level - LONGEST)
-        high = np.minimum(self.high[at], level + LONGEST)
+    def _weight_step(self, rows: IntArray, missing: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the change (m,) of log λ by which rows meet their goals, and (K, m) du / d log λ.
+
+        A change that leads out of the bracket, or is longer than 2, is replaced by the one that
+        leads to the middle of what remains.
+        """
+        state = self.state.take(rows)
+        gram, residual_rate = state.gram, state.weight * state.u  # dr / d log λ
+        tangent = direction(gram, state.shares, state.weight, residual_rate, gram @ residual_rate)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            change = np.nan_to_num(-missing / dots(_slope(state), tangent))
+        level = np.log(state.weight)
+        low, high = (
+            np.maximum(self.low[rows], level - 2.0),
+            np.minimum(self.high[rows], level + 2.0),
+        )
         outside = (level + change <= low) | (level + change >= high)
-        return np.where(outside, 0.5 * (low + high) - level, change)
+        return np.where(outside, 0.5 * (low + high) - level, change), tangent
 
 
 def _slope(state: Descent) -> FloatArray:
     """(K, n) the gradient of the loss in u: −G (p − e)."""
-    return np.asarray(state.weighed - state.weight * (state.gram @ state.u))
+    return np.asarray(state.gram_residual - state.weight * (state.gram @ state.u))

@@ -1,4 +1,4 @@
-"""Columns on their way through a pipeline: what each one is in terms of the raw features.
+"""Follow columns through a pipeline: each as a function of the raw features.
 
 At every stage a column is either an affine function of the encoded features, or a `Lookup`: any
 value, text included, for each category of one feature. Both are exact. A step that is affine
@@ -28,7 +28,7 @@ NUMBERS = -2
 """The source of a column that depends on a number, or on several features."""
 
 Curves = tuple[tuple[int, Any], ...]
-"""(encoded column, functions of it), which have a number of ``outputs``."""
+"""(encoded column, curve) pairs; a curve is a number of ``outputs``, functions of the column."""
 
 Lookup = tuple[int, NDArray[Any]]
 """A categorical feature's position, and (c,) a value of any type for each of its categories."""
@@ -39,10 +39,10 @@ Lookup = tuple[int, NDArray[Any]]
 class Fill:
     """The value that a step puts into the missing cells of a raw column, or why there is none."""
 
-    # what it puts there; None if that is not one value
+    # None if the step does not put one and the same value into all of them
     value: Hashable = None
     # None if a missing cell counts as ``value`` there; else why not, as the end of a sentence on
-    # the column, and empty if nothing is put there at all
+    # the column, and empty if the step puts nothing there at all
     why_not: str | None = None
     # whether the value is the step's own word and not one that the column held
     invented: bool = False
@@ -70,11 +70,11 @@ class Columns:
     # feature → values that must not join its categories: an encoder would stop at them
     barred: Mapping[int, frozenset[Hashable]] = field(default_factory=dict)
     # (m,) the feature whose missing cells the column still has, -1 for none; only a column that is
-    # passed on untouched has any: who else takes it says in ``fills`` what becomes of them
+    # passed on untouched has any: each other step notes in ``fills`` what becomes of them
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)  # by feature
-    # (encoded column, functions of it) for each step that bends a number, of a family's own kind;
-    # and the family's form of a form over all columns and of these
+    # one for each step that bends a number, of a family's own kind; and the family's function of a
+    # form over encoded columns and outputs, and of the curves, that makes a form of its own
     curves: Curves = ()
     straight: bool = False  # whether steps that bend a column are refused
     lift: Callable[..., Form] | None = None
@@ -82,17 +82,17 @@ class Columns:
 
     @classmethod
     def raw(cls, features: Features, **options: Any) -> Columns:
-        """Return the raw columns themselves."""
-        m, rows = len(features), np.flatnonzero(features.is_numeric)
-        ones, none = (np.ones(len(rows)), (rows, features.numeric_columns)), np.zeros(m)
-        matrix = sparse.csr_array(ones, shape=(m, features.width))
+        """Return the raw columns: a number is an encoded column, a category is looked up."""
+        m, numbers = len(features), np.flatnonzero(features.is_numeric)
+        entries = np.ones(len(numbers)), (numbers, features.numeric_columns)
+        matrix, offset = sparse.csr_array(entries, shape=(m, features.width)), np.zeros(m)
         lookups = {
             j: (j, column_of(feature.categories))
             for j, feature in enumerate(features)
             if isinstance(feature, Categorical)
         }
         options |= {"names": features.names, "gaps": np.arange(m)}
-        return cls(features, matrix, none, Magnitude(matrix, none, 0), lookups, **options)
+        return cls(features, matrix, offset, Magnitude(matrix, offset, 0), lookups, **options)
 
     @classmethod
     def inputs(cls, count: int) -> Columns:
@@ -116,14 +116,20 @@ class Columns:
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
         """Return the columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
-        columns, mixed = self.seen().numbers(), sparse.csr_array(matrix)
-        shift = np.broadcast_to(np.asarray(offset, dtype=np.float64), mixed.shape[:1])
-        most = int(np.diff(mixed.indptr).max(initial=0)) + 1
-        step = AffineMap(mixed, shift, magnitude=Magnitude(abs(mixed), np.abs(shift), most))
+        columns, matrix = self.seen().numbers(), sparse.csr_array(matrix)
+        offset = np.broadcast_to(np.asarray(offset, dtype=np.float64), matrix.shape[:1])
+        terms = int(np.diff(matrix.indptr).max(initial=0)) + 1  # the longest row, and the offset
+        step = AffineMap(matrix, offset, magnitude=Magnitude(abs(matrix), np.abs(offset), terms))
         whole = step.through(AffineMap(columns.matrix, columns.offset, magnitude=columns.sizes))
-        gaps = np.full(len(shift), -1)
-        columns = replace(columns, names=None, gaps=gaps, sizes=whole.sizes, computed={})
-        return replace(columns, matrix=whole.matrix, offset=whole.offset)
+        return replace(
+            columns,
+            matrix=whole.matrix,
+            offset=whole.offset,
+            sizes=whole.sizes,
+            names=None,
+            gaps=np.full(len(offset), -1),
+            computed={},
+        )
 
     def scaled(self, scale: ArrayLike, offset: ArrayLike = 0.0) -> Columns:
         """Return the columns ``scale * columns + offset``."""
@@ -131,50 +137,57 @@ class Columns:
         return self.affine(sparse.diags_array(scale), offset)
 
     def operated(self, *operations: tuple[str, FloatArray]) -> Columns:
-        """Apply operations with a number for each column, as a step computes them.
+        """Apply operations, such as ("subtract", means), with a number (m,) for each column.
 
-        The step computes in float64 what came in float64 (and numbers only: an encoder may make its
-        neighbours sparse or narrow, and the step then computes otherwise).
+        Besides the affine map, note the operations themselves where the step computes just these:
+        see ``computed``. It does so in float64 for what came in float64, and for numbers only: an
+        encoder may make its neighbours sparse or narrow, and the step then computes otherwise.
         """
         scale, offset = np.ones(len(self)), np.zeros(len(self))
-        for name, numbers in operations:
+        for name, operands in operations:
             if name in ("multiply", "divide"):
-                factor = numbers if name == "multiply" else 1.0 / numbers
+                factor = operands if name == "multiply" else 1.0 / operands
                 scale, offset = scale * factor, offset * factor
             else:
-                offset = offset + (numbers if name == "add" else -numbers)
-        plain = self.names is not None or not (self.curves or (self.sources != NUMBERS).any())
-        usable = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset) & plain
+                offset = offset + (operands if name == "add" else -operands)
+        raw_or_numbers = self.names is not None or not (
+            self.curves or (self.sources != NUMBERS).any()
+        )
+        increasing = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset)
         computed = {}
-        for j in np.flatnonzero(usable).tolist():
-            first = self.computed.get(j, () if self._is_raw_number(j) else None)
-            if first is not None:
-                operands = ((name, float(numbers[j])) for name, numbers in operations)
-                computed[j] = (*first, *operands)
+        for j in np.flatnonzero(increasing & raw_or_numbers).tolist():
+            before = self.computed.get(j, () if self._is_raw_number(j) else None)
+            if before is not None:
+                following = ((name, float(operands[j])) for name, operands in operations)
+                computed[j] = (*before, *following)
         return replace(self.scaled(scale, offset), computed=computed)
 
     def _is_raw_number(self, j: int) -> bool:
-        """Return whether column j holds a number as it came, never changed."""
-        at, sizes = self.raw_feature(j), self.sizes
-        plain = sizes.offset[j] == 0.0 and sparse.csr_array(sizes.matrix)[[j]].sum() == 1.0
-        return at is not None and bool(self.features.is_numeric[at]) and bool(plain)
+        """Return whether column j holds a number as it came, never changed.
+
+        The map alone does not tell: x · 2 / 2 is x. The sizes of its terms do.
+        """
+        feature, sizes = self.raw_feature(j), self.sizes
+        unchanged = sizes.offset[j] == 0.0 and sparse.csr_array(sizes.matrix)[[j]].sum() == 1.0
+        return feature is not None and bool(self.features.is_numeric[feature]) and bool(unchanged)
 
     def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
         """Return the columns at these positions, in this order."""
-        at = np.asarray(positions, dtype=np.intp)
+        taken = np.asarray(positions, dtype=np.intp)
+        pairs = list(enumerate(taken.tolist()))
         return replace(
             self,
-            matrix=self.matrix[at],
-            offset=self.offset[at],
-            lookups={i: self.lookups[j] for i, j in enumerate(at.tolist()) if j in self.lookups},
-            names=None if self.names is None else tuple(self.names[j] for j in at),
-            gaps=self.gaps[at],
-            sizes=self.sizes.take(at),
-            computed={i: self.computed[j] for i, j in enumerate(at.tolist()) if j in self.computed},
+            matrix=self.matrix[taken],
+            offset=self.offset[taken],
+            lookups={i: self.lookups[j] for i, j in pairs if j in self.lookups},
+            names=None if self.names is None else tuple(self.names[j] for j in taken),
+            gaps=self.gaps[taken],
+            sizes=self.sizes.take(taken),
+            computed={i: self.computed[j] for i, j in pairs if j in self.computed},
         )
 
     def bent(self, curves: Curves, lift: Callable[..., Form] | None) -> Columns:
-        """Return the same columns, with curves that the next step may look at."""
+        """Return the same columns as functions of more curves, on which none depends yet."""
         blank = sparse.csr_array((len(self), sum(curve.outputs for _, curve in curves)))
         matrix, size = (sparse.hstack([m, blank]).tocsr() for m in (self.matrix, self.sizes.matrix))
         wider = replace(self, curves=self.curves + curves, lift=self.lift or lift, matrix=matrix)
@@ -188,13 +201,11 @@ class Columns:
         """
         if not self.lookups:
             return self
-        starts = {j: self.features.blocks[at].start for j, (at, _) in self.lookups.items()}
-        values = {j: self._floats(*lookup) for j, lookup in self.lookups.items()}
-        rows = np.concatenate([np.full(len(numbers), j) for j, numbers in values.items()])
-        columns = np.concatenate(
-            [starts[j] + np.arange(len(numbers)) for j, numbers in values.items()]
-        )
-        entries = np.concatenate(list(values.values())), (rows, columns)
+        values = [self._floats(*lookup) for lookup in self.lookups.values()]
+        blocks = [self.features.blocks[feature] for feature, _ in self.lookups.values()]
+        rows = np.repeat(list(self.lookups), [len(numbers) for numbers in values])
+        columns = np.concatenate([np.arange(block.start, block.stop) for block in blocks])
+        entries = np.concatenate(values), (rows, columns)
         coefficients = sparse.csr_array(sparse.coo_array(entries, shape=self.matrix.shape))
         sizes = replace(self.sizes, matrix=self.sizes.matrix + abs(coefficients))
         matrix = sparse.csr_array(self.matrix + coefficients)
@@ -203,11 +214,11 @@ class Columns:
     def map(self) -> AffineMap:
         """Return the map from encoded points to these columns; dense up to 128 MiB."""
         columns = self.numbers()
-        rows, width = columns.matrix.shape
-        matrix = columns.matrix.toarray() if rows * width <= 1 << 24 else columns.matrix
-        computed = {
-            j: (int(columns.matrix[[j]].indices[0]), o) for j, o in columns.computed.items()
+        matrix, (rows, width) = columns.matrix, columns.matrix.shape
+        computed = {  # such an output has one coefficient: that of its input
+            j: (int(matrix[[j]].indices[0]), steps) for j, steps in columns.computed.items()
         }
+        matrix = matrix.toarray() if rows * width <= 1 << 24 else matrix
         return AffineMap(matrix, columns.offset, magnitude=columns.sizes, computed=computed)
 
     @property
@@ -223,24 +234,25 @@ class Columns:
     @cached_property
     def _owner(self) -> NDArray[np.intp]:
         """(d,) the feature of each encoded column, and of each output of a curve."""
-        blocks = self.features.blocks
-        owner = np.repeat(np.arange(len(blocks)), [b.stop - b.start for b in blocks])
+        widths = [block.stop - block.start for block in self.features.blocks]
+        owner = np.repeat(np.arange(len(widths)), widths)
         return np.concatenate([owner, *(np.repeat(owner[j], c.outputs) for j, c in self.curves)])
 
     @cached_property
     def sources(self) -> NDArray[np.intp]:
         """(m,): the one categorical feature a column depends on, or -1 if on none, or NUMBERS."""
         entries = self.matrix.tocoo()
-        held = entries.data != 0
-        rows, owner = entries.coords[0][held], self._owner[entries.coords[1][held]]
+        nonzero = entries.data != 0
+        rows, owner = entries.coords[0][nonzero], self._owner[entries.coords[1][nonzero]]
+        # the first and the last feature that each column depends on
         first, last = np.full(len(self), len(self.features)), np.full(len(self), -1)
         np.minimum.at(first, rows, owner)
         np.maximum.at(last, rows, owner)
-        alone = (first == last) & ~self.features.is_numeric[last]
-        out = np.where(alone | (last == -1), last, NUMBERS)
+        of_one_category = (first == last) & ~self.features.is_numeric[last]
+        sources = np.where(of_one_category | (last == -1), last, NUMBERS)
         for j, (feature, _) in self.lookups.items():
-            out[j] = feature
-        return out
+            sources[j] = feature
+        return sources
 
     def values(self, j: int) -> NDArray[Any]:
         """Return column j for each category of its source; (1,) if it is constant."""
@@ -255,17 +267,17 @@ class Columns:
     def raw_feature(self, j: int) -> int | None:
         """Return the position of the feature that column j holds unchanged, or None."""
         if j in self.lookups:
-            at, values = self.lookups[j]
-            feature = self.features.items[at]
+            position, values = self.lookups[j]
+            feature = self.features.items[position]
             categories = feature.categories if isinstance(feature, Categorical) else ()
-            return at if values.tolist() == list(categories) else None
+            return position if values.tolist() == list(categories) else None
         row = self.matrix[[j]]
         if row.nnz != 1 or row.data[0] != 1.0 or self.offset[j] != 0.0:
             return None
-        at = int(self._owner[row.indices[0]])
         if row.indices[0] >= self.features.width:  # the output of a curve
             return None
-        return at if self.features.is_numeric[at] else None
+        position = int(self._owner[row.indices[0]])
+        return position if self.features.is_numeric[position] else None
 
     # --- missing cells ---
 
@@ -276,20 +288,20 @@ class Columns:
         """
         merged = dict(self.fills)
         for j, fill in fills.items():
-            at = int(self.gaps[j])
-            if at >= 0:
-                merged[at] = merged.get(at, frozenset()) | {fill}
+            feature = int(self.gaps[j])
+            if feature >= 0:
+                merged[feature] = merged.get(feature, frozenset()) | {fill}
         return replace(self, fills=merged, gaps=np.full(len(self), -1))
 
     def seen(self, *, missing: bool = False) -> Columns:
         """Note that a step took the columns as they are, missing cells included.
 
-        Numbers are then known as ``missing`` to a model that takes them so.
+        ``missing`` says that it is a model which takes missing numbers for what they are.
         """
-        open_ = np.flatnonzero(self.gaps >= 0).tolist()
-        numbers = self.features.is_numeric[self.gaps] & missing
-        taken, unfilled = Fill(value=MISSING), Fill(why_not="")
-        return self.filled({j: taken if numbers[j] else unfilled for j in open_}) if open_ else self
+        gaps = np.flatnonzero(self.gaps >= 0).tolist()
+        taken = self.features.is_numeric[self.gaps] & missing
+        fills = {j: Fill(value=MISSING) if taken[j] else Fill(why_not="") for j in gaps}
+        return self.filled(fills) if gaps else self
 
     def invented(self, feature: int) -> frozenset[Hashable]:
         """Return values that steps put where a feature is missing and that it may lack itself."""
@@ -327,12 +339,12 @@ class Columns:
             source = max(int(self.sources[j]), -1)
         return f"column {self.features.names[source]!r}" if source >= 0 else f"its input {j}"
 
-    def _floats(self, feature: int, categories: NDArray[Any]) -> FloatArray:
-        values = categories.tolist()
-        kinds = bool | np.bool_
-        bad = next((v for v in values if not (is_number(v) or isinstance(v, kinds))), None)
+    def _floats(self, feature: int, values: NDArray[Any]) -> FloatArray:
+        """Convert the values of a lookup to numbers; an error names the first that is none."""
+        listed, booleans = values.tolist(), bool | np.bool_
+        bad = next((v for v in listed if not (is_number(v) or isinstance(v, booleans))), None)
         if bad is None:
-            return np.array(values, dtype=np.float64)
+            return np.array(listed, dtype=np.float64)
         name = self.features.names[feature]
         where = f"step {self.where!r}" if self.where else "the model"
         raise InvalidInput(
@@ -362,7 +374,7 @@ def column_of(values: Iterable[Any]) -> NDArray[Any]:
 
 def join(before: Columns, blocks: Sequence[Columns]) -> Columns:
     """Put blocks of columns side by side, as an output of a step that got ``before``."""
-    blocks = _side_by_side(before, list(blocks) or [before.take([])])
+    blocks = _with_same_curves(before, list(blocks) or [before.take([])])
     lookups, computed, start = {}, {}, 0
     fills, steps = dict(before.fills), before.steps
     for block in blocks:
@@ -370,8 +382,8 @@ def join(before: Columns, blocks: Sequence[Columns]) -> Columns:
         computed.update({start + j: operations for j, operations in block.computed.items()})
         start += len(block)
         steps += block.steps[len(before.steps) :]
-        for at, more_fills in block.fills.items():
-            fills[at] = fills.get(at, frozenset()) | more_fills
+        for feature, more_fills in block.fills.items():
+            fills[feature] = fills.get(feature, frozenset()) | more_fills
     return replace(
         before,
         matrix=sparse.csr_array(sparse.vstack([block.matrix for block in blocks])),
@@ -388,20 +400,23 @@ def join(before: Columns, blocks: Sequence[Columns]) -> Columns:
     )
 
 
-def _side_by_side(before: Columns, blocks: list[Columns]) -> list[Columns]:
-    """Give all blocks the same curves: those of ``before``, then the new ones of each block."""
-    curves_of = [block.curves[len(before.curves) :] for block in blocks]
-    if not any(curves_of):
+def _with_same_curves(before: Columns, blocks: list[Columns]) -> list[Columns]:
+    """Give all blocks the same curves: those of ``before``, then the new ones of each block.
+
+    The coefficients of a block's own outputs move to where these are among all outputs.
+    """
+    new_curves = [block.curves[len(before.curves) :] for block in blocks]
+    if not any(new_curves):
         return blocks
-    curves, first, start = before.curves + tuple(chain(*curves_of)), before.width, before.width
+    curves = before.curves + tuple(chain(*new_curves))
     width = replace(before, curves=curves).width
-    out = []
+    widened, start = [], before.width  # where the outputs of the next block begin
     for block in blocks:
-        place = np.arange(block.width)
-        place[first:] += start - first
-        start += block.width - first
-        ones = np.ones(block.width), (np.arange(block.width), place)
-        moved = sparse.csr_array(ones, shape=(block.width, width))
-        sizes = replace(block.sizes, matrix=block.sizes.matrix @ moved)
-        out.append(replace(block, matrix=block.matrix @ moved, sizes=sizes, curves=curves))
-    return out
+        target = np.arange(block.width)
+        target[before.width :] += start - before.width
+        start += block.width - before.width
+        entries = np.ones(block.width), (np.arange(block.width), target)
+        move = sparse.csr_array(entries, shape=(block.width, width))
+        sizes = replace(block.sizes, matrix=block.sizes.matrix @ move)
+        widened.append(replace(block, matrix=block.matrix @ move, sizes=sizes, curves=curves))
+    return widened

@@ -1,4 +1,4 @@
-"""A form: a fitted model as mathematics; and how far its own arithmetic may be off.
+"""Describe fitted models as mathematics, forms, and bound how far their own arithmetic may be off.
 
 Source of the bounds: Higham, Accuracy and stability of numerical algorithms, section 3.1.
 """
@@ -32,9 +32,8 @@ Operations = tuple[tuple[str, float], ...]
 class Magnitude:
     """|x| ↦ M |x| + c: the sizes of the terms that a model adds up, one step after the other.
 
-    Rounding errors are relative to these, and not to what is left of them: (x − mean) / scale may
-    be small where both x and the mean are large. A map that sees through all steps at once knows
-    only what is left.
+    Rounding errors are relative to these, and not to the sum: (x − mean) / scale may be small where
+    both x and the mean are large. A map that sees through all steps at once knows only the sum.
     """
 
     # (m, d), dense or sparse, and (m,): no entry is negative
@@ -54,11 +53,11 @@ class Magnitude:
     @classmethod
     def of_distances(cls, points: FloatArray, root: Any | None = None) -> Magnitude:
         """Return the sizes of the squared distances ‖root (x − p)‖² from (P, d) points."""
-        count = points.shape[1]
-        matrix = sparse.eye_array(count, format="csr") if root is None else abs(root)
-        farthest = matrix @ np.abs(points).max(axis=0)
-        lengths = cls(matrix, farthest, count)
-        return cls(sparse.csr_array((1, count)), np.zeros(1), count + 2, lengths)
+        d = points.shape[1]
+        matrix = sparse.eye_array(d, format="csr") if root is None else abs(root)
+        farthest = matrix @ np.abs(points).max(axis=0)  # of all points, by coordinates
+        lengths = cls(matrix, farthest, d)
+        return cls(sparse.csr_array((1, d)), np.zeros(1), d + 2, lengths)
 
     @classmethod
     def joined(cls, magnitudes: Sequence[Magnitude]) -> Magnitude:
@@ -80,17 +79,13 @@ class Magnitude:
             return size
         return np.asarray(size + (self.lengths(x) ** 2).sum(axis=1, keepdims=True))
 
-    def largest(self, x: FloatArray) -> FloatArray:
-        """Return the largest size (n,) of all outputs at points (n, d)."""
-        return np.asarray(self(x).max(axis=1))
-
     def through(self, before: AffineMap) -> Magnitude:
         """Return the sizes for inputs that pass ``before`` first."""
-        first, lengths = before.sizes, self.lengths and self.lengths.through(before)
+        inner, lengths = before.sizes, self.lengths and self.lengths.through(before)
         # A square has twice the relative error of a number.
-        terms = self.terms + (1 if lengths is None else 2) * first.terms
-        offset = self.matrix @ first.offset + self.offset
-        return Magnitude(self.matrix @ first.matrix, offset, terms, lengths)
+        terms = self.terms + (1 if lengths is None else 2) * inner.terms
+        offset = self.matrix @ inner.offset + self.offset
+        return Magnitude(self.matrix @ inner.matrix, offset, terms, lengths)
 
 
 @final
@@ -103,8 +98,8 @@ class AffineMap:
     offset: FloatArray
     # the sizes of its terms; None if it is one step
     magnitude: Magnitude | None = field(default=None, kw_only=True)
-    # of outputs that the model computes from one input by known operations in float64: that input,
-    # and these, none of which falls anywhere; the matrix says the same but for roundings
+    # output → (input, operations): outputs that the model computes from one input by operations in
+    # float64, none of which falls anywhere; the matrix says the same but for roundings
     computed: Mapping[int, tuple[int, Operations]] = field(
         default_factory=dict, kw_only=True, compare=False
     )
@@ -131,10 +126,10 @@ class AffineMap:
         return x
 
     def last_up_to(self, i: int, values: FloatArray) -> FloatArray:
-        """Return the last numbers (n,) for which such an output is at most a value."""
-        most = np.full(len(values), np.inf)
-        first = first_float(lambda x: self.output(i, x) > values, -most, most)
-        return np.where(np.isfinite(values), np.nextafter(first, -np.inf), values)
+        """Return the last inputs (n,) for which such an output is at most a value."""
+        infinite = np.full(len(values), np.inf)
+        first_above = first_float(lambda x: self.output(i, x) > values, -infinite, infinite)
+        return np.where(np.isfinite(values), np.nextafter(first_above, -np.inf), values)
 
     def followed_by(self, matrix: Any, offset: FloatArray) -> tuple[Any, FloatArray]:
         """Return the matrix and offset of z ↦ matrix z + offset after this map."""
@@ -215,12 +210,12 @@ class Form(ABC):
 
     def margin_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
         """Bound (n,) how far off the model's own margins may be where a requirement is set."""
-        if required.probable and required.at_least is None:  # nothing is demanded
+        if required.probable and required.at_least is None:  # a trade-off, which demands nothing
             return np.zeros(len(X))
-        error = 0.5 * self.noise(X, eps)  # which is twice a bound on the rounding error
-        if required.at_least is not None:  # log-odds grow by 1 / (p (1 - p)) with a probability,
-            # the quotient of an exponential, off by up to two units, and of a sum of them: 16 in
-            # all
+        error = 0.5 * self.noise(X, eps)  # `noise` is twice a bound on the rounding error
+        if required.at_least is not None:
+            # The model's p is the quotient of an exponential, off by up to two units, and of a sum
+            # of them: it is off by 16 eps p in all. Log-odds grow by 1 / (p (1 − p)) with it.
             error = error + 16.0 * eps / (1.0 - required.at_least)
         if self.decision_error is not None:
             error = np.minimum(error, self.decision_error(X, required, eps))
@@ -230,7 +225,7 @@ class Form(ABC):
     def regions(self, target: Target) -> Sequence[Region]:
         """Return closed convex regions whose union is where the target holds.
 
-        For `Tradeoff`, which holds everywhere, one piece without bounds and with its charge.
+        For `Tradeoff`, which holds everywhere, one region without bounds, with the label's loss.
 
         Raises
         ------
@@ -248,7 +243,10 @@ class Form(ABC):
         return self if eps <= EPS or self.narrow is None else self.narrow()
 
     def placed(self, region: Region) -> Region:
-        """Return the region of possible answers, where it depends on the model's thresholds."""
+        """Return a region of possible answers with the model's thresholds put into it.
+
+        Only a `MinimumChange` depends on them; a region without one is returned as it is.
+        """
         if MinimumChange not in region.condition_types:
             return region
         if self.thresholds is None:
@@ -278,12 +276,14 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     A sum of t products has an error of at most t · eps / 2 times the size of its terms; that X was
     itself rounded counts as well, see `Form.noise`.
     """
-    bound = (magnitude.terms + AFTER) * eps * magnitude.largest(X) * 2.0
-    # Six bits, rounded up: or the last ones, and with them an answer, would depend on how many
-    # rows are multiplied at once. Floats of one sign are in the order of their bits.
-    bits, digits = bound.view(np.int64), (1 << 47) - 1
-    bits += digits
-    bits &= ~digits
+    largest = np.asarray(magnitude(X).max(axis=1))
+    bound = (magnitude.terms + AFTER) * eps * largest * 2.0
+    # Round up to six of 53 bits: or the last ones, and with them an answer, would depend on how
+    # many rows are multiplied at once. Floats of one sign are in the order of their bits, so this
+    # can be done in place on these.
+    bits, dropped = bound.view(np.int64), (1 << 47) - 1
+    bits += dropped
+    bits &= ~dropped
     return bound
 
 
@@ -292,8 +292,7 @@ def split(
 ) -> tuple[NDArray[np.bool_], float]:
     """Return which classes (k,) are wanted, and the margin of the target.
 
-    For messages, ``fitting`` are the targets that fit the form, and ``known`` is what the classes
-    are called.
+    For messages, ``fitting`` names the targets that fit the form, and ``called`` the classes.
     """
     required = target.requirement
     if not required.labels or required.probable or required.chance is not None:
@@ -312,11 +311,11 @@ def mask(
     labels: Sequence[Hashable], classes: NDArray[Any], called: str = "the classes"
 ) -> NDArray[np.bool_]:
     """Return which classes (k,) are among the labels; an unknown label is an `InvalidInput`."""
-    listed = classes.tolist()
-    chosen = np.zeros(len(listed), dtype=bool)
+    known = classes.tolist()
+    chosen = np.zeros(len(known), dtype=bool)
     for label in labels:
         value = label.item() if isinstance(label, np.generic) else label
-        if value not in listed:
-            raise InvalidInput(f"Expected a target among {called} {listed!r}; got {shown(value)}.")
-        chosen[listed.index(value)] = True
+        if value not in known:
+            raise InvalidInput(f"Expected a target among {called} {known!r}; got {shown(value)}.")
+        chosen[known.index(value)] = True
     return chosen

@@ -1,4 +1,4 @@
-"""Linear decision functions: scores, votes and regressors.
+"""Turn linear decision functions into regions: scores, votes and regressors.
 
 Source: Carreira-Perpiñán & Hada, Inverse classification with logistic and softmax classifiers.
 """
@@ -59,21 +59,26 @@ class Calibration:
             return np.asarray(self.predict(expit(score) if self.of_probability else score))
 
     @cached_property
-    def _known(self) -> Memo[tuple[float, int], float]:
+    def _least_scores(self) -> Memo[tuple[float, int], float]:
+        """(probability, label) → the least score, which takes some sixty calls of ``predict``."""
         return Memo()
 
     def score_at(self, at_least: float, classes: NDArray[Any], label: int) -> float:
-        """Return the least score of a label with so much probability; an error if none has it."""
+        """Return the least score of a label with so much probability; an error if none has it.
+
+        ``label`` is 0 or 1, its position in the classes; the score of the first class is minus that
+        of the second.
+        """
         sign = 1.0 if label else -1.0
 
         def probability(score: FloatArray) -> FloatArray:
             second = self(sign * score)
             return second if label else 1.0 - second
 
-        def made() -> float:
+        def search() -> float:
             return float(first_float(lambda s: probability(s) >= at_least, -LARGEST, LARGEST)[0])
 
-        least = self._known.made((at_least, label), made)
+        least = self._least_scores.made((at_least, label), search)
         if np.isinf(least):
             most = float(probability(np.array([LARGEST]))[0])
             raise InvalidInput(
@@ -85,7 +90,7 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class AffineForm(Form):
-    """Decisions by an `AffineMap` A x + b, whatever they decide."""
+    """A form that decides by an `AffineMap` A x + b."""
 
     matrix: FloatArray
     offset: FloatArray
@@ -101,7 +106,7 @@ class AffineForm(Form):
 
     @property
     def sizes(self) -> Magnitude:
-        """Those of the terms of A x + b."""
+        """The sizes of the terms of A x + b."""
         return self.map.sizes
 
     @property
@@ -114,7 +119,7 @@ class AffineForm(Form):
 
 
 def _half_spaces(rows: FloatArray, high: FloatArray, open_: BoolArray) -> LinearBounds:
-    """Return the rows rows · x <= high, some without their ends, which go to another class."""
+    """Return the rows rows · x <= high; a row that is ``open_`` leaves its end to another class."""
     low = np.full(len(rows), -np.inf)
     return LinearBounds(rows, low, high, np.ones(len(rows)), open_.astype(np.float64))
 
@@ -196,24 +201,26 @@ class LinearScores(AffineForm):
         if target.requirement.probable:
             return (self._probable_region(target),)
         wanted, margin = self._wanted(target)
-        ahead, behind = np.flatnonzero(wanted), np.flatnonzero(~wanted)
-        if len(behind) == 1:  # any class but one is wanted: those that lead this one
-            return HalfSpaces(self._leads(ahead, behind, margin))
-        return tuple(Region((self._leads(k, behind, margin),)) for k in ahead.tolist())
+        inside, outside = np.flatnonzero(wanted), np.flatnonzero(~wanted)
+        if len(outside) == 1:  # a half-space for each wanted class, and not a region of them
+            return HalfSpaces(self._leads(inside, outside, margin))
+        return tuple(Region((self._leads(k, outside, margin),)) for k in inside.tolist())
 
-    def _leads(self, k: IntArray | int, j: IntArray, margin: float) -> LinearBounds:
-        """Return the rows score_k >= score_j + margin, one for each pair."""
+    def _leads(self, winner: IntArray | int, loser: IntArray, margin: float) -> LinearBounds:
+        """Return the rows score[winner] >= score[loser] + margin, one for each pair of classes."""
         offset = self._decision_offset
-        loses = (j > k) if self.last_of_ties else (j < k)
+        loser_wins_ties = (loser > winner) if self.last_of_ties else (loser < winner)
         return _half_spaces(
-            self.matrix[j] - self.matrix[k], offset[k] - offset[j] - margin, loses & (margin == 0.0)
+            self.matrix[loser] - self.matrix[winner],
+            offset[winner] - offset[loser] - margin,
+            loser_wins_ties & (margin == 0.0),
         )
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
         return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
 
     def _label(self, target: Target) -> int:
-        """Return the position of the label whose probability is meant."""
+        """Return the position of the target's label; an error if its probability is not known."""
         kind = type(target).__name__
         if self.link is Link.NONE:
             raise InvalidInput(
@@ -231,11 +238,12 @@ class LinearScores(AffineForm):
         return int(np.flatnonzero(mask(target.requirement.labels, self.classes))[0])
 
     def score_at(self, at_least: float | None, label: int = -1) -> float:
-        """Return the score of a label, or its log-odds, at which its probability is as required.
+        """Return the score at which a label has so much probability; for a softmax its log-odds.
 
-        Minus the score of the second class is that of the first.
+        ``label`` is its position. The score of the first of two classes is minus that of the
+        second.
         """
-        if at_least is None:
+        if at_least is None:  # a trade-off, which demands nothing
             return 0.0
         if self.calibration is not None:
             return self.calibration.score_at(at_least, self.classes, label % len(self.classes))
@@ -243,7 +251,7 @@ class LinearScores(AffineForm):
             return 2.0 * at_least - 1.0
         return float(np.log(at_least) - np.log1p(-at_least))
 
-    def _against(self, k: int) -> tuple[FloatArray, FloatArray]:
+    def _rivals(self, k: int) -> tuple[FloatArray, FloatArray]:
         """Return the rows and offsets of the other classes' scores minus the score of class k."""
         rows = np.delete(self.matrix, k, axis=0) - self.matrix[k]
         return rows, np.delete(self.offset, k) - self.offset[k]
@@ -251,22 +259,23 @@ class LinearScores(AffineForm):
     def _log_odds(self, X: FloatArray, target: Target) -> FloatArray:
         """Return the log-odds (n,) of the label, less those required."""
         k = self._label(target)
-        rows, offset = self._against(k)
+        rows, offset = self._rivals(k)
         rivals = (rows @ X.T).T + offset
-        top = rivals.max(axis=1)
+        top = rivals.max(axis=1)  # subtracted, so that no exponential overflows
         total = np.exp(rivals - top[:, None]).sum(axis=1)
         return np.asarray(-(top + np.log(total)) - self.score_at(target.requirement.at_least, k))
 
     def _probable_region(self, target: Target) -> Region:
+        """Return where a label has its probability: log Σ exp(rivals) is at most −score."""
         k = self._label(target)
-        rows, offset = self._against(k)
+        rows, offset = self._rivals(k)
         at_least = target.requirement.at_least
         if at_least is None:
             return Region((LogLoss(rows, offset),))
-        needed = self.score_at(at_least, k)
-        if self.is_binary:
-            return Region((LinearBounds(rows, np.array([-np.inf]), -needed - offset, np.ones(1)),))
-        return Region((LogSumExp(rows, offset, -needed),))
+        score = self.score_at(at_least, k)
+        if self.is_binary:  # of one rival, its score alone
+            return Region((LinearBounds(rows, np.array([-np.inf]), -score - offset, np.ones(1)),))
+        return Region((LogSumExp(rows, offset, -score),))
 
 
 @final
@@ -286,12 +295,12 @@ class LinearRegressor(AffineForm):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         size = (self.sizes.terms + AFTER) * self.sizes(X)[:, 0]
-        if self.exponential:  # and the logarithm of what is asked for, whose rounding is as large
+        if self.exponential:  # and the logarithm of the target's ends, whose rounding is as large
             size += LIBRARY * (1.0 + np.abs(self._linear(X)))
         return np.asarray(eps * size)
 
     def _limits(self, target: Target) -> tuple[float, float]:
-        """Return bounds on the linear predictor."""
+        """Return the bounds that an `Interval` of predictions sets to A x + b."""
         limits = target.requirement.limits
         if limits is None:
             raise target.misfit("a regressor", "Interval")
@@ -347,39 +356,41 @@ class Votes(AffineForm):
         decisions = self.map(X)
         best = np.full(len(X), -np.inf)
         for sign in self._cells(wanted):
-            held = np.where(sign != 0, decisions * sign, np.inf)
-            best = np.maximum(best, held.min(axis=1))
+            leads = np.where(sign != 0, decisions * sign, np.inf)
+            best = np.maximum(best, leads.min(axis=1))
         return best - least
 
     def regions(self, target: Target) -> tuple[Region, ...]:
         wanted, least = self._wanted(target)
-        pieces = []
+        regions = []
         for sign in self._cells(wanted):
             used = sign != 0
             rows = -sign[used, None] * self.matrix[used]
             high = sign[used] * self.offset[used] - least
-            pieces.append(Region((_half_spaces(rows, high, (sign[used] > 0) & (least == 0.0)),)))
-        return tuple(pieces)
+            open_ = (sign[used] > 0) & (least == 0.0)  # a decision of 0 is a vote for the second
+            regions.append(Region((_half_spaces(rows, high, open_),)))
+        return tuple(regions)
 
     def _cells(self, wanted: BoolArray) -> list[NDArray[np.int8]]:
-        """List partial outcomes (0: either) that decide for a wanted class, merged where possible.
+        """List the largest cells in which a wanted class wins.
 
-        Two cells that differ in the sign of one pair only are one cell in which that pair is free
-        (the Quine–McCluskey step), until nothing merges.
+        A cell is a sign (q,) for each pair: 1 or −1 for its winner, 0 where either may win. We
+        begin with all outcomes; two cells that differ in the sign of one pair merge to one where
+        that pair is free (Quine–McCluskey), round after round, until none does.
         """
-        signs = np.array(list(product((1, -1), repeat=len(self.offset))), dtype=np.int8)
-        cells = {tuple(row) for row in signs[wanted[self._winners(signs)]].tolist()}
+        outcomes = np.array(list(product((1, -1), repeat=len(self.offset))), dtype=np.int8)
+        cells = {tuple(row) for row in outcomes[wanted[self._winners(outcomes)]].tolist()}
         largest: set[tuple[int, ...]] = set()
         while cells:
-            merged, used = set(), set()
+            wider, merged = set(), set()
             for cell in cells:
-                for at, sign in enumerate(cell):
-                    other = (*cell[:at], -sign, *cell[at + 1 :])
+                for pair, sign in enumerate(cell):
+                    other = (*cell[:pair], -sign, *cell[pair + 1 :])
                     if sign == 1 and other in cells:
-                        merged.add((*cell[:at], 0, *cell[at + 1 :]))
-                        used |= {cell, other}
-            largest |= cells - used
-            cells = merged
+                        wider.add((*cell[:pair], 0, *cell[pair + 1 :]))
+                        merged |= {cell, other}
+            largest |= cells - merged
+            cells = wider
         return [np.array(cell, dtype=np.int8) for cell in sorted(largest)]
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
@@ -399,11 +410,11 @@ def scores_of_rows(
     sizes: Magnitude | None = None,
     **options: Any,
 ) -> LinearScores:
-    """Make the form of one score for each class; two classes become their difference.
+    """Make the form of one score for each class; of two classes, of the difference of theirs.
 
-    ``sizes`` are those of the terms of what the model computes, if that is not the scores.
+    ``sizes`` are those of the terms that the model itself computes, if they are not the scores'.
     """
-    if len(classes) == 2:
+    if len(classes) == 2:  # the difference alone would not tell how large the scores are
         sizes = sizes or Magnitude.of(matrix, offset)
         matrix, offset = np.diff(matrix, axis=0), np.diff(offset)
     return LinearScores.of(matrix, offset, classes, link=link, magnitude=sizes, **options)

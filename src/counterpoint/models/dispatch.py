@@ -1,4 +1,4 @@
-"""The questions that readers answer; `counterpoint.models.reading` asks them.
+"""Ask the readers of models the questions that they answer, and find who answers.
 
 - `read`: what is this final estimator, in its own input space?
 - `read_step`: what does this step make of its columns?
@@ -38,7 +38,7 @@ QUIET = RLock()
 first had ended, they would stay off."""
 
 NAMED: dict[tuple[Any, str, str], Callable[[Any], Any]] = {}
-"""A question, a package and a class in it → who answers; see `by_name`."""
+"""A question, a package and a class in it → the reader that answers; see `by_name`."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def read(model: Any) -> Form:
     ModelNotFitted
         If it has not been fitted.
     """
-    families()  # whose readers are registered by now, if they were not
+    families()  # registers their readers
     kind = type(model)
     reader = _reader(read, kind)
     if reader is not None:
@@ -73,7 +73,8 @@ def read(model: Any) -> Form:
         return form
     if _reader(finish, kind) is None:
         raise _refusal(kind)
-    inputs = inputs_of(fitted(model))  # it holds other models: over its own inputs, as numbers
+    # It holds other models, such as a pipeline does: read it over its own inputs, as numbers.
+    inputs = inputs_of(fitted(model))
     if inputs is None:
         raise UnsupportedModel(
             f"{kind.__name__} kept no note of the columns that it was fitted on. "
@@ -119,11 +120,13 @@ def finish(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def finish_alone(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Do as `finish` for a model that holds no other models."""
+    """Read a model that holds no other models on top of columns; see `finish`."""
     kind = type(model)
     fitted(model, columns.where)
+    # GaussianNB, say: it is read over categories here, and over numbers by a family, which may
+    # have been taken off.
     if _reader(finish, kind) is not None and _reader(read, kind) is None:
-        raise _refusal(kind)  # of numbers, a family that is gone reads it
+        raise _refusal(kind)
     try:
         form = read(model)
     except UnsupportedModel as error:
@@ -147,7 +150,7 @@ class Inputs:
 
     count: int
     names: tuple[Hashable, ...] | None = None  # if it was fitted on a frame
-    needed: tuple[int, ...] | None = None  # the positions that the model takes anything from
+    needed: tuple[int, ...] | None = None  # the positions of those that the model looks at
     ranges: tuple[tuple[float, float], ...] | None = None  # of each, if the model was told
 
     @classmethod
@@ -170,14 +173,14 @@ def inputs_of(model: Any) -> Inputs | None:
     return Inputs.of(model) if reader is None else reader(model)
 
 
-# --- who answers ---
+# --- finding the reader ---
 
 
 def by_name(package: str, *names: str, question: Any = read) -> Callable[[Answer], Answer]:
-    """Register a function as the answer to a question for classes of a package, by their names.
+    """Register a function as the reader of classes of a package, by their names.
 
-    So the package is not imported here. Subclasses are read by it too; a class that is registered
-    with the question itself comes first.
+    So the package need not be imported. ``question`` is the one that it answers. Subclasses are
+    read by it too; a class that is registered with the question itself comes first.
     """
 
     def register(function: Answer) -> Answer:
@@ -211,7 +214,7 @@ def require_reader(kind: type) -> None:
 
 
 def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
-    """Return the handler of a question for a class, registered with it or by name, or None."""
+    """Return the reader that answers a question for a class, or None."""
     registered: Callable[..., Any] = question.dispatch(kind)
     if registered is not question.dispatch(object):
         return registered
@@ -219,7 +222,7 @@ def _reader(question: Any, kind: type) -> Callable[..., Any] | None:
 
 
 def _named(question: Any, kind: type) -> Callable[..., Any] | None:
-    """Return the handler registered for the qualified name of a class or its base, or None."""
+    """Return the reader registered by the name of a class or of a base of it, or None."""
     keys = [(question, _package(base), base.__name__) for base in kind.__mro__]
     return next((NAMED[key] for key in keys if key in NAMED), None)
 
@@ -229,7 +232,7 @@ READ = (
     "additive models, nearest prototypes (the one nearest neighbour, too), trees, forests and "
     "boosted trees."
 )
-"""What is said of a model where nothing is known of its package."""
+"""The advice on a model of which no package below is known."""
 OTHER_TREES = (
     "Fit HistGradientBoostingClassifier, XGBClassifier or LGBMClassifier to the same rows instead."
 )
@@ -241,7 +244,7 @@ INSTEAD = {
 } | dict.fromkeys(
     ("keras", "tensorflow"), "Explain its last layer, copied into a linear model of scikit-learn."
 )
-"""A package, or a class of it → what to do with a model of it that has no reader."""
+"""A package, or a class of it → the advice on a model of it that has no reader."""
 
 
 def _package(kind: type) -> str:
@@ -274,14 +277,13 @@ def _refusal(kind: type) -> UnsupportedModel:
 def through_step(name: str, step: Any, columns: Columns) -> Columns:
     """Read a named step of a pipeline, with its path in messages and a line in the reading."""
     inside = columns.at(name)
-    if step is None or isinstance(step, str):  # scikit-learn's own words for steps that do nothing
+    if step is None or isinstance(step, str):  # "passthrough": such a step does nothing
         after = inside
     else:
         after = read_step(fitted(step, inside.where), inside)
         inside.require_straight(step, after)
-        if len(after.steps) == len(columns.steps):  # containers are told by their steps
-            line = f"{type(step).__name__}, {len(columns)} → {len(after)} columns"
-            after = after.noted(line)
+        if len(after.steps) == len(columns.steps):  # the steps in a container have noted lines
+            after = after.noted(f"{type(step).__name__}, {len(columns)} → {len(after)} columns")
     return replace(after, where=columns.where)
 
 
@@ -292,7 +294,7 @@ def fitted(model: Any, where: str = "") -> Any:
     try:
         check_is_fitted(model)
     except NotFittedError:
-        if getattr(model, "_is_fitted", False):  # how optbinning takes note of it
+        if getattr(model, "_is_fitted", False):  # the attribute by which optbinning says so
             return model
         raise ModelNotFitted(
             f"Expected a fitted model; {place(model, where)} has not been fitted. "

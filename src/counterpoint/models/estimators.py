@@ -1,4 +1,4 @@
-"""Readers of final estimators: linear classifiers and regressors, and what is not read and why."""
+"""Read final estimators that are linear, classifiers and regressors, and refuse others."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ NOT_READ = {
 }
 
 
-def _refused(model: Any) -> Form:
+def _refuse(model: Any) -> Form:
     raise UnsupportedModel(next(NOT_READ[base] for base in type(model).__mro__ if base in NOT_READ))
 
 
 for kind in NOT_READ:
-    read.register(kind, _refused)
+    read.register(kind, _refuse)
 
 
 # --- classifiers ---
 
 
 def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
-    """Read ``coef_``, ``intercept_`` and ``classes_``; one row is a binary decision."""
+    """Read ``coef_``, ``intercept_`` and ``classes_``; one row of them is a binary decision."""
     classes = classes_of(model)
     coef = np.atleast_2d(dense(model.coef_))
     intercept = np.array(np.broadcast_to(dense(model.intercept_).ravel(), len(coef)))
@@ -74,7 +74,7 @@ def _linear_scores(model: Any, link: Link, **options: Any) -> LinearScores:
 def _(model: Any) -> Form:
     classes = classes_of(model)
     multi_class = getattr(model, "multi_class", "auto")  # gone in scikit-learn 1.8
-    if len(classes) == 2 and multi_class == "multinomial":
+    if len(classes) == 2 and multi_class == "multinomial":  # a softmax of (−z, z)
         coef, intercept = dense(model.coef_)[0], float(dense(model.intercept_)[0])
         matrix, offset = np.stack([-coef, coef]), np.array([-intercept, intercept])
         return LinearScores(matrix, offset, classes, link=Link.SOFTMAX)
@@ -103,7 +103,7 @@ def _without_probabilities(model: Any) -> LinearScores:
 @read.register(linear_model.RidgeClassifier | linear_model.RidgeClassifierCV)
 def _(model: Any) -> Form:
     form = _without_probabilities(model)
-    if _at_zero(model, form.width).ndim != 1:
+    if _predict_at_zero(model, form.width).ndim != 1:
         raise UnsupportedModel(
             f"{type(model).__name__} was fitted on several labels for each row; expected one "
             "class. Fit one model for each label and explain them one by one."
@@ -111,13 +111,18 @@ def _(model: Any) -> Form:
     return form
 
 
-def _at_zero(model: Any, width: int) -> NDArray[Any]:
-    with quiet():  # fitted on names, asked with an array
+def _predict_at_zero(model: Any, width: int) -> NDArray[Any]:
+    with quiet():  # it warns if it was fitted on names
         return np.asarray(model.predict(np.zeros((1, width))))
 
 
 @read.register(NearestCentroid)
 def _(model: Any) -> Form:
+    """Read the nearest centroid: in differences of squared distances ‖x − c‖², ‖x‖² cancels.
+
+    With equal priors the scores are c · x − ‖c‖²/2. Otherwise they are, with weights 1/σ² of the
+    columns, 2 log(prior) − Σ (x − c)²/σ²; their softmax gives the probabilities.
+    """
     classes = classes_of(model)
     if model.metric != "euclidean":
         raise UnsupportedModel(
@@ -129,8 +134,8 @@ def _(model: Any) -> Form:
     if prior is None or np.isclose(prior, 1.0 / len(classes)).all():
         offset = -0.5 * (centroids**2).sum(axis=1)
         sizes = Magnitude.of_distances(centroids)
-        why = {"no_probabilities": OTHER_SCORES}
-        return scores_of_rows(centroids, offset, classes, Link.NONE, sizes, **why)
+        options = {"no_probabilities": OTHER_SCORES}
+        return scores_of_rows(centroids, offset, classes, Link.NONE, sizes, **options)
     deviation = dense(model.within_class_std_dev_).ravel()
     weights = np.where(deviation != 0, deviation, 1.0) ** -2.0
     offset = 2.0 * np.log(prior) - (weights * centroids**2).sum(axis=1)
@@ -180,10 +185,10 @@ def _(model: Any) -> Form:
             f"BernoulliNB with binarize={model.binarize!r} cuts its inputs at a threshold, which "
             "is not linear. Fit it on columns of 0 and 1 with binarize=None."
         )
-    yes = dense(model.feature_log_prob_)
-    no = np.log1p(-np.exp(yes))
-    offset = dense(model.class_log_prior_) + no.sum(axis=1)
-    return scores_of_rows(yes - no, offset, classes, Link.SOFTMAX)
+    log_one = dense(model.feature_log_prob_)  # log P(column is 1 | class)
+    log_zero = np.log1p(-np.exp(log_one))
+    offset = dense(model.class_log_prior_) + log_zero.sum(axis=1)
+    return scores_of_rows(log_one - log_zero, offset, classes, Link.SOFTMAX)
 
 
 @finish.register(BernoulliNB | CategoricalNB | GaussianNB)
@@ -194,8 +199,8 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
         return finish_alone(model, columns)
     scores = by_running(model, columns, method="predict_joint_log_proba").map()
     form = scores_of_rows(scores.matrix, scores.offset, classes_of(model), Link.SOFTMAX)
-    kinds = f"{type(model).__name__} as {type(form).__name__}"
-    return form, columns.noted(f"{kinds} over {len(columns)} inputs of categories")
+    model_as_form = f"{type(model).__name__} as {type(form).__name__}"
+    return form, columns.noted(f"{model_as_form} over {len(columns)} inputs of categories")
 
 
 @read.register(OneVsRestClassifier)
@@ -206,7 +211,7 @@ def _(model: Any) -> Form:
             "Explain its estimators_ one by one."
         )
     classes: NDArray[Any] = np.asarray(model.classes_)
-    forms = [_one_vs_rest_part(estimator) for estimator in model.estimators_]
+    forms = [_binary_part(estimator) for estimator in model.estimators_]
     if len(forms) == 1:
         return replace(forms[0], classes=classes, last_of_ties=False)
     return LinearScores(
@@ -219,13 +224,21 @@ def _(model: Any) -> Form:
     )
 
 
-def _one_vs_rest_part(estimator: Any) -> LinearScores:
+def _binary_part(estimator: Any) -> LinearScores:
+    """Read one estimator of a one-vs-rest model, whose decision function must be its score.
+
+    Without a ``decision_function``, the model compares probabilities or values.
+    """
     form = None
-    if hasattr(estimator, "decision_function"):  # or it would compare probabilities or values
+    if hasattr(estimator, "decision_function"):
         with suppress(InvalidInput, UnsupportedModel):
             form = read(estimator)
-    is_score = isinstance(form, LinearScores) and form.is_binary and form.threshold == 0.0
-    if not isinstance(form, LinearScores) or not is_score or form.no_probabilities == OTHER_SCORES:
+    if (
+        not isinstance(form, LinearScores)
+        or not form.is_binary
+        or form.threshold != 0.0
+        or form.no_probabilities == OTHER_SCORES
+    ):
         raise UnsupportedModel(
             "OneVsRestClassifier is read over linear binary classifiers with a decision_function; "
             f"got {type(estimator).__name__}. Use LogisticRegression, LinearSVC or their like in "
@@ -240,13 +253,14 @@ def _one_vs_rest_part(estimator: Any) -> LinearScores:
 def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
     """Read ``coef_`` and ``intercept_`` of a regressor with one output, in one dimension."""
     coef = dense(fitted(model).coef_)
-    at_zero = _at_zero(model, coef.shape[-1])
+    at_zero = _predict_at_zero(model, coef.shape[-1])
     if at_zero.shape != (1,):
         raise UnsupportedModel(
             f"{type(model).__name__} was fitted on a target with {at_zero.ndim} dimensions; "
             "expected one value for each row. Fit on a 1-D y, one model for each output."
         )
-    centred = isinstance(model, PLSRegression)  # its inputs: the intercept is that of centred ones
+    # PLSRegression's intercept_ is that of centred inputs, and its coef_ of inputs as they are.
+    centred = isinstance(model, PLSRegression)
     intercept = at_zero[0] if centred else dense(model.intercept_).ravel()[0]
     return LinearRegressor(coef.reshape(1, -1), np.array([float(intercept)]), exponential)
 
@@ -272,7 +286,7 @@ def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
     | NuSVR
     | linear_model.TheilSenRegressor
 )
-def _identity(model: Any) -> Form:
+def _plain_regressor(model: Any) -> Form:
     kernel = getattr(fitted(model), "kernel", "linear")
     if kernel != "linear":
         raise UnsupportedModel(
@@ -294,4 +308,4 @@ with suppress(ImportError):  # they leave scikit-learn with version 1.10
     from sklearn.linear_model import PassiveAggressiveClassifier, PassiveAggressiveRegressor
 
     read.register(PassiveAggressiveClassifier, _without_probabilities)
-    read.register(PassiveAggressiveRegressor, _identity)
+    read.register(PassiveAggressiveRegressor, _plain_regressor)

@@ -1,4 +1,4 @@
-"""Readers of preprocessing steps: scalers, projections, encoders, imputers.
+"""Read preprocessing steps: scalers, projections, encoders, imputers.
 
 A step that is affine gives its fitted attributes as a matrix and an offset. Any other is run on
 every category (`by_running`), so it may take numbers only if it passes them on as they are.
@@ -30,9 +30,9 @@ from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.rows.cells import is_missing
 
 Run = Callable[[IntArray], NDArray[Any]]
-"""(n, p) category codes → (n, m') what a step makes of these rows."""
+"""(n, p) category codes → (n, m') the outputs of a step for these rows."""
 Parts = dict[int, tuple[BoolArray, Any]]
-"""Feature → the outputs that vary with it, and all outputs for each of its categories."""
+"""Feature → the outputs (m',) that vary with it, and all outputs (c, m') for its categories."""
 
 OWN = "the model takes that for a category of its own"
 INDICATED = "the model also looks at whether it is missing"
@@ -44,17 +44,17 @@ INDICATED = "the model also looks at whether it is missing"
 @read_step.register(preprocessing.RobustScaler | preprocessing.StandardScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     if isinstance(scaler, preprocessing.StandardScaler):
-        center, centers, scales = scaler.mean_, scaler.with_mean, scaler.with_std
+        center, subtracts, divides = scaler.mean_, scaler.with_mean, scaler.with_std
     else:
-        center, centers, scales = scaler.center_, scaler.with_centering, scaler.with_scaling
-    subtract = [("subtract", dense(center))] if centers else []
-    divide = [("divide", dense(scaler.scale_))] if scales else []
+        center, subtracts, divides = scaler.center_, scaler.with_centering, scaler.with_scaling
+    subtract = [("subtract", dense(center))] if subtracts else []
+    divide = [("divide", dense(scaler.scale_))] if divides else []
     return columns.operated(*subtract, *divide)
 
 
 @read_step.register(preprocessing.MaxAbsScaler | preprocessing.MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
-    if getattr(scaler, "clip", False):  # of numbers, a family reads it
+    if getattr(scaler, "clip", False):  # not affine; for numbers a family has a reader
         return by_running(scaler, columns)
     if isinstance(scaler, preprocessing.MinMaxScaler):
         return columns.operated(("multiply", dense(scaler.scale_)), ("add", dense(scaler.min_)))
@@ -121,20 +121,24 @@ def _(lda: Any, columns: Columns) -> Columns:
 
 @read_step.register(decomposition.FactorAnalysis)
 def _(model: Any, columns: Columns) -> Columns:
+    """The posterior mean of the factors: (I + W Ψ⁻¹ Wᵀ)⁻¹ W Ψ⁻¹ (columns − mean)."""
     components = dense(model.components_)
-    loads = components / model.noise_variance_
-    axes = np.linalg.solve(np.eye(len(loads)) + loads @ components.T, loads)
+    weighted = components / model.noise_variance_
+    axes = np.linalg.solve(np.eye(len(weighted)) + weighted @ components.T, weighted)
     return _centered(columns, dense(axes), dense(model.mean_))
 
 
 @read_step.register(decomposition.MiniBatchSparsePCA | decomposition.SparsePCA)
 def _(projection: Any, columns: Columns) -> Columns:
-    """Affine, but their attributes do not say how: found from their values at unit vectors."""
+    """Find the affine map from the outputs at 0 and at unit vectors, and check it at random rows.
+
+    Fitted attributes do not give it: ``transform`` solves a ridge regression for each row.
+    """
     rows = np.random.default_rng(0).normal(size=(8, len(columns)))  # one would do, almost surely
     corners = np.vstack([np.zeros(len(columns)), np.eye(len(columns))])
-    values = run(projection, np.vstack([corners, rows]), columns)
-    offset, expected = values[0], values[len(corners) :]
-    matrix = (values[1 : len(corners)] - offset).T
+    outputs = run(projection, np.vstack([corners, rows]), columns)
+    offset, expected = outputs[0], outputs[len(corners) :]
+    matrix = (outputs[1 : len(corners)] - offset).T
     size = np.abs(rows) @ np.abs(matrix.T) + np.abs(offset)
     if (np.abs(rows @ matrix.T + offset - expected) > SAME * size).any():
         raise columns.refusal(projection, "it is not affine. Use PCA or TruncatedSVD instead.")
@@ -144,9 +148,10 @@ def _(projection: Any, columns: Columns) -> Columns:
 @read_step.register(preprocessing.PolynomialFeatures)
 def _(expansion: Any, columns: Columns) -> Columns:
     powers = expansion.powers_
-    if powers.sum(axis=1).max(initial=0) > 1:
+    degrees = powers.sum(axis=1)
+    if degrees.max(initial=0) > 1:
         return by_running(expansion, columns, mixes=True)
-    return columns.affine(sparse.csr_array(powers), (powers.sum(axis=1) == 0).astype(float))
+    return columns.affine(sparse.csr_array(powers), (degrees == 0).astype(float))
 
 
 # --- run on every category ---
@@ -158,8 +163,10 @@ def _(expansion: Any, columns: Columns) -> Columns:
 def _(encoder: Any, columns: Columns) -> Columns:
     strict = getattr(encoder, "handle_unknown", "") == "error"
     settle_categories(encoder, columns, strict=strict)
-    has_missing = [any(map(is_missing, listed.tolist())) for listed in encoder.categories_]
-    fills = {j: Fill(why_not=OWN if has_own else "") for j, has_own in enumerate(has_missing)}
+    fills = {}
+    for j, categories in enumerate(encoder.categories_):
+        has_own = any(map(is_missing, categories.tolist()))  # a category for missing cells
+        fills[j] = Fill(why_not=OWN if has_own else "")
     return by_running(encoder, columns.filled(fills))
 
 
@@ -175,23 +182,23 @@ def _(imputer: Any, columns: Columns) -> Columns:
     if isinstance(imputer, SimpleImputer):
         fills = dict(_constants(imputer))
     elif isinstance(imputer, MissingIndicator):
-        seen = range(len(columns)) if imputer.error_on_new else imputer.features_.tolist()
-        fills = dict.fromkeys(seen, Fill(why_not=INDICATED))
+        indicated = range(len(columns)) if imputer.error_on_new else imputer.features_.tolist()
+        fills = dict.fromkeys(indicated, Fill(why_not=INDICATED))
     else:
         why_not = "the pipeline's fill for it depends on other columns"
         fills = dict.fromkeys(range(len(columns)), Fill(why_not=why_not))
-    numeric = np.flatnonzero(columns.sources == NUMBERS)
-    if len(numeric) and not is_missing(imputer.missing_values):
+    numbers = np.flatnonzero(columns.sources == NUMBERS)
+    if len(numbers) and not is_missing(imputer.missing_values):
         raise columns.refusal(
             imputer,
             f"it replaces the number {imputer.missing_values!r}, which is not affine in "
-            f"{columns.label(int(numeric[0]))}. Mark missing cells as NaN instead.",
+            f"{columns.label(int(numbers[0]))}. Mark missing cells as NaN instead.",
         )
     return by_running(imputer, columns.filled(fills), passes=True)
 
 
 def _constants(imputer: Any) -> Iterator[tuple[int, Fill]]:
-    """Yield what a fitted imputer puts into each column, if it puts anything there."""
+    """Yield the columns into which a fitted imputer puts a constant, with their fills."""
     indicated = set() if imputer.indicator_ is None else set(imputer.indicator_.features_.tolist())
     why_not = None if is_missing(imputer.missing_values) else ""
     invented = imputer.strategy == "constant"
@@ -248,69 +255,81 @@ def by_running(
     if not len(columns):
         return replace(columns, names=None)
     sources = columns.sources
-    numeric = np.flatnonzero(sources == NUMBERS)
-    if len(numeric) and not passes:
+    numbers = np.flatnonzero(sources == NUMBERS)
+    if len(numbers) and not passes:
         raise columns.refusal(
             step,
-            f"it is not an affine function of numbers, and {columns.label(int(numeric[0]))} holds "
+            f"it is not an affine function of numbers, and {columns.label(int(numbers[0]))} holds "
             "numbers. Use an affine step (StandardScaler, MinMaxScaler, RobustScaler) there, or "
             "transform the column in the data before fitting.",
         )
-    # two rows of numbers, of which no two are equal
+    # Columns of numbers hold a mark in all rows of a run: outputs that pass it on tell by it which
+    # column they are. A second run with other marks tells which outputs pass any on.
     marks = np.random.default_rng(0).normal(size=(2, len(columns)))
-    tables = [None if source == NUMBERS else columns.values(j) for j, source in enumerate(sources)]
+    values = [
+        marks[:, j] if source == NUMBERS else columns.values(j)
+        for j, source in enumerate(sources.tolist())
+    ]
 
-    def ask(codes: IntArray, row: int = 0) -> NDArray[Any]:
+    def outputs(codes: IntArray, marking: int = 0) -> NDArray[Any]:
         cells = []
-        for table, source, mark in zip(tables, sources.tolist(), marks[row], strict=True):
-            held = np.array([mark]) if table is None else table
-            cells.append(held[codes[:, source]] if source >= 0 else np.repeat(held, len(codes)))
+        for column, source in zip(values, sources.tolist(), strict=True):
+            same = np.full(len(codes), marking if source == NUMBERS else 0)
+            cells.append(column[codes[:, source] if source >= 0 else same])
         return run(step, cells, columns, method)
 
-    used = np.unique(sources[sources >= 0]).tolist()
-    zero = np.zeros((1, len(columns.features)), dtype=np.intp)
-    base = ask(zero)[0]
-    varied = {feature: _varied(step, columns, ask, base, feature) for feature in used}
-    out = _assembled(step, columns, base, varied)
-    if len(used) > 1:
-        codes = _combinations(columns, used, mixes=mixes)
-        if codes is None or not _is_sum(out, codes, ask(codes)):
+    features = np.unique(sources[sources >= 0]).tolist()
+    first_categories = np.zeros((1, len(columns.features)), dtype=np.intp)
+    base = outputs(first_categories)[0]
+    parts = {feature: _varied(step, columns, outputs, base, feature) for feature in features}
+    after = _assembled(step, columns, base, parts)
+    if len(features) > 1:
+        codes = _combinations(columns, features, mixes=mixes)
+        if codes is None or not _is_sum(after, codes, outputs(codes)):
             raise columns.refusal(step, NOT_A_SUM)
-    out = out.bent(columns.curves, columns.lift) if columns.curves else out
-    if not len(numeric):
-        return out
-    return _with_numbers(step, out, columns, marks, (base, ask(zero, 1)[0]))
+    after = after.bent(columns.curves, columns.lift) if columns.curves else after
+    if not len(numbers):
+        return after
+    other = outputs(first_categories, 1)[0]
+    return _with_numbers(step, after, columns, marks, (base, other))
 
 
 def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
-    """Arrange cells as the step got its input: a frame with names, or an array."""
-    encoded = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
+    """Arrange cells as the step got its input: a frame with names, or an array.
+
+    Cells are objects where an encoder's categories are, as they were when it was fitted. In an
+    array all are, or numbers beside words would become words.
+    """
+    categories = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
     names = getattr(step, "feature_names_in_", None)
     if names is None:
-        if any(column.dtype == object for column in (*cells, *encoded)):
+        if any(column.dtype == object for column in (*cells, *categories)):
             cells = [column.astype(object) for column in cells]
         return np.column_stack(cells)
     import pandas as pd
 
-    for j, column in enumerate(encoded):
-        cells[j] = cells[j].astype(object) if column.dtype == object else cells[j]
+    for j, listed in enumerate(categories):
+        cells[j] = cells[j].astype(object) if listed.dtype == object else cells[j]
     return pd.DataFrame(dict(zip(names, cells, strict=True)))
 
 
 def _varied(
-    step: Any, columns: Columns, ask: Run, base: NDArray[Any], feature: int
+    step: Any, columns: Columns, outputs: Run, base: NDArray[Any], feature: int
 ) -> tuple[BoolArray, Any]:
-    """Return which outputs (m',) vary with a feature, and all of them (c, m') by category."""
-    changed = np.zeros(len(base), dtype=bool)
+    """Return the part of a feature, see `Parts`; all other features stay at their first category.
+
+    ``base`` (m',) are the outputs where this one does, too.
+    """
+    varies = np.zeros(len(base), dtype=bool)
     chunks: list[Any] = []
     block, size = columns.features.blocks[feature], 1024  # rows at a time: outputs may be wide
     for start in range(0, block.stop - block.start, size):
         categories = np.arange(start, min(start + size, block.stop - block.start))
         codes = np.zeros((len(categories), len(columns.features)), dtype=np.intp)
         codes[:, feature] = categories
-        out = ask(codes)
-        if out.dtype.kind == "f" and not np.isfinite(out).all():
-            category = start + int(np.flatnonzero(~np.isfinite(out).all(axis=1))[0])
+        chunk = outputs(codes)
+        if chunk.dtype.kind == "f" and not np.isfinite(chunk).all():
+            category = start + int(np.flatnonzero(~np.isfinite(chunk).all(axis=1))[0])
             name = columns.features.names[feature]
             raise columns.refusal(
                 step,
@@ -318,22 +337,25 @@ def _varied(
                 f"{columns.features.describe(name, category)!r} of column {name!r}. "
                 "Let it encode that category as a number.",
             )
-        changed |= np.asarray(out != base).any(axis=0)
-        is_number = out.dtype.kind in "biuf"
-        chunks.append(sparse.csr_array(out.astype(np.float64)) if is_number else out)
-    return changed, sparse.vstack(chunks) if sparse.issparse(chunks[0]) else np.concatenate(chunks)
+        varies |= np.asarray(chunk != base).any(axis=0)
+        is_number = chunk.dtype.kind in "biuf"
+        chunks.append(sparse.csr_array(chunk.astype(np.float64)) if is_number else chunk)
+    return varies, sparse.vstack(chunks) if sparse.issparse(chunks[0]) else np.concatenate(chunks)
 
 
-def _assembled(step: Any, columns: Columns, base: NDArray[Any], varied: Parts) -> Columns:
-    """Build each output from the runs: coefficients if all outputs are numbers, else lookups."""
-    count = sum((changed.astype(int) for changed, _ in varied.values()), np.zeros(len(base)))
+def _assembled(step: Any, columns: Columns, base: NDArray[Any], parts: Parts) -> Columns:
+    """Build each output from the runs: coefficients if all outputs are numbers, else lookups.
+
+    Words cannot be added up, so an output that is looked up depends on one feature at most.
+    """
+    count = sum((varies.astype(int) for varies, _ in parts.values()), np.zeros(len(base)))
     matrix, lookups = sparse.csr_array((len(base), columns.features.width)), dict[int, Lookup]()
     if base.dtype.kind in "biuf":
-        matrix, offset = _coefficients(columns, base, varied, count)
+        matrix, offset = _coefficients(columns, base, parts, count)
     elif (count > 1).any():
         raise columns.refusal(step, NOT_A_SUM)
     else:
-        offset, lookups = _looked_up(base, varied)
+        offset, lookups = _looked_up(base, parts)
     return replace(
         columns.seen(),
         curves=(),
@@ -348,16 +370,17 @@ def _assembled(step: Any, columns: Columns, base: NDArray[Any], varied: Parts) -
 
 
 def _coefficients(
-    columns: Columns, base: NDArray[Any], varied: Parts, count: NDArray[Any]
+    columns: Columns, base: NDArray[Any], parts: Parts, count: NDArray[Any]
 ) -> tuple[Any, FloatArray]:
     """Return the matrix and offset of outputs that are numbers, ``count`` (m',) features each.
 
-    An output of one feature gets its values as coefficients; one of several, the differences.
+    An output of one feature has its values as coefficients and no offset. One of several has the
+    offset ``base``, and the differences from it as coefficients.
     """
     matrix = sparse.csr_array((len(base), columns.features.width))
     offset = np.where(count == 1, 0.0, base.astype(np.float64))
-    for feature, (changed, values) in varied.items():
-        outputs = np.flatnonzero(changed)
+    for feature, (varies, values) in parts.items():
+        outputs = np.flatnonzero(varies)
         block: Any = sparse.csc_array(values)[:, outputs]
         if (count[outputs] > 1).any():
             block = block.toarray() - offset[outputs]
@@ -368,75 +391,76 @@ def _coefficients(
     return matrix, offset
 
 
-def _looked_up(base: NDArray[Any], varied: Parts) -> tuple[FloatArray, dict[int, Lookup]]:
+def _looked_up(base: NDArray[Any], parts: Parts) -> tuple[FloatArray, dict[int, Lookup]]:
     """Return numbers that never change, and lookups of all other outputs, one feature each."""
     offset, lookups = np.zeros(len(base)), dict[int, Lookup]()
-    for feature, (changed, values) in varied.items():
-        lookups |= {j: (feature, values[:, j]) for j in np.flatnonzero(changed).tolist()}
+    for feature, (varies, values) in parts.items():
+        lookups |= {j: (feature, values[:, j]) for j in np.flatnonzero(varies).tolist()}
     for j, value in enumerate(base):
         if j in lookups:
             continue
         if isinstance(value, int | float | np.number):
             offset[j] = float(value)
-        elif varied:
-            feature, (_, values) = next(iter(varied.items()))
+        elif parts:  # a word: the same for each category of any feature
+            feature, (_, values) = next(iter(parts.items()))
             lookups[j] = feature, np.full(values.shape[0], value, dtype=object)
     return offset, lookups
 
 
-def _combinations(columns: Columns, used: list[int], *, mixes: bool) -> IntArray | None:
+def _combinations(columns: Columns, features: list[int], *, mixes: bool) -> IntArray | None:
     """List codes (n, p) to check a sum on: random ones, or all; None if these are too many."""
-    blocks = [columns.features.blocks[feature] for feature in used]
+    blocks = [columns.features.blocks[feature] for feature in features]
     counts = [block.stop - block.start for block in blocks]
     if mixes and prod(counts) > 4096:  # rows, which take a step some milliseconds
         return None
     if mixes:
         rows = np.indices(counts).reshape(len(counts), -1).T
-    else:  # a step column by column is one already: this is to notice that it is not
+    else:  # a step that works column by column is a sum; random rows show if it does not
         rows = np.random.default_rng(0).integers(counts, size=(64, len(counts)))
     codes = np.zeros((len(rows), len(columns.features)), dtype=np.intp)
-    codes[:, used] = rows
+    codes[:, features] = rows
     return codes
 
 
-def _is_sum(out: Columns, codes: IntArray, outputs: NDArray[Any]) -> bool:
-    """Return whether the outputs on rows of these codes are what the features' terms add up to."""
-    looked = out.lookups.items()
-    if any((outputs[:, j] != values[codes[:, feature]]).any() for j, (feature, values) in looked):
+def _is_sum(after: Columns, codes: IntArray, outputs: NDArray[Any]) -> bool:
+    """Return whether a step's outputs (n, m') for codes (n, p) are those that ``after`` gives."""
+    lookups = after.lookups.items()
+    if any((outputs[:, j] != values[codes[:, feature]]).any() for j, (feature, values) in lookups):
         return False
-    numeric = [j for j in range(len(out)) if j not in out.lookups]
-    sums, encoded = out.take(numeric), out.features.expand(codes.astype(np.float64))
-    numbers = np.asarray(encoded @ sums.matrix.T + sums.offset)
-    values = outputs[:, numeric].astype(np.float64)
-    # what cancels leaves the rounding of the largest, which is no excuse for a small output
-    most = np.abs(values).max(axis=0, initial=0.0)
-    cancelled = np.minimum(64.0 * EPS * most.max(initial=0.0), SAME * most)
-    near = SAME * sums.sizes(encoded) + cancelled
-    return bool((np.abs(values - numbers) <= near).all())
+    numeric = [j for j in range(len(after)) if j not in after.lookups]
+    sums, encoded = after.take(numeric), after.features.expand(codes.astype(np.float64))
+    expected = np.asarray(encoded @ sums.matrix.T + sums.offset)
+    numbers = outputs[:, numeric].astype(np.float64)
+    # Where terms cancel, the rounding of the largest output is left, which must not excuse an error
+    # in an output that is small itself.
+    largest = np.abs(numbers).max(axis=0, initial=0.0)
+    cancelled = np.minimum(64.0 * EPS * largest.max(initial=0.0), SAME * largest)
+    allowed = SAME * sums.sizes(encoded) + cancelled
+    return bool((np.abs(numbers - expected) <= allowed).all())
 
 
 def _with_numbers(
     step: Any, after: Columns, before: Columns, marks: FloatArray, outputs: tuple[Any, Any]
 ) -> Columns:
-    """Give outputs that pass on a column that column's coefficients.
+    """Give outputs that pass on a column of numbers that column's coefficients.
 
-    ``marks`` are two rows of numbers by which columns are told apart, and ``outputs`` what the step
-    makes of either: an output that differs between them has to be the marks of a column.
+    ``marks`` (2, m) are the numbers in two runs of the step, and ``outputs`` (m',) those of either:
+    an output that differs between the runs must be the two marks of one column.
     """
     first, second = outputs
-    to = np.flatnonzero(first != second)
-    same = (marks[0] == first[to, None]) & (marks[1] == second[to, None])
-    if not same.any(axis=1).all():
+    passing = np.flatnonzero(first != second)
+    is_mark = (marks[0] == first[passing, None]) & (marks[1] == second[passing, None])
+    if not is_mark.any(axis=1).all():
         raise before.refusal(
             step, "it changes numbers that are not missing. Impute in the data before fitting."
         )
-    source, shape = same.argmax(axis=1), (len(after), len(before))
-    place = sparse.csr_array((np.ones(len(to)), (to, source)), shape)
+    source, shape = is_mark.argmax(axis=1), (len(after), len(before))
+    select = sparse.csr_array((np.ones(len(passing)), (passing, source)), shape)
     offset, size = after.offset.copy(), after.sizes.offset.copy()
-    offset[to], size[to] = before.offset[source], before.sizes.offset[source]
-    sizes = Magnitude(after.sizes.matrix + place @ before.sizes.matrix, size, before.sizes.terms)
-    matrix = sparse.csr_array(after.matrix + place @ before.matrix)
-    pairs = zip(to.tolist(), source.tolist(), strict=True)
+    offset[passing], size[passing] = before.offset[source], before.sizes.offset[source]
+    sizes = Magnitude(after.sizes.matrix + select @ before.sizes.matrix, size, before.sizes.terms)
+    matrix = sparse.csr_array(after.matrix + select @ before.matrix)
+    pairs = zip(passing.tolist(), source.tolist(), strict=True)
     computed = {i: before.computed[j] for i, j in pairs if j in before.computed}
     return replace(after, matrix=matrix, offset=offset, sizes=sizes, computed=computed)
 

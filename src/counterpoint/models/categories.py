@@ -1,4 +1,4 @@
-"""Categories of features, and the values of missing cells, where models differ from data.
+"""Settle categories, and what missing cells count as, where models differ from data.
 
 An encoder was fitted and stays as it is, so the features are changed and everything is read again
 with them. Each round settles at least one encoder: what a strict encoder refuses is barred for
@@ -39,34 +39,41 @@ class CategoriesWanted(Exception):
 def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
     """Ask for other categories where the features and an encoder's ``categories_`` do not agree.
 
-    ``strict`` says that the encoder stops at a category that it does not know.
+    Raises `CategoriesWanted`. ``strict`` says that the encoder stops at a category that it does not
+    know.
     """
     features, barred = columns.features, dict(columns.barred)
     for j, listed in enumerate(encoder.categories_):
-        categories = tuple(value for value in listed.tolist() if not is_missing(value))
-        at = columns.raw_feature(j)
-        if at is None:
+        encoded = tuple(value for value in listed.tolist() if not is_missing(value))
+        position = columns.raw_feature(j)
+        if position is None:
             if columns.sources[j] == NUMBERS:
                 raise columns.refusal(
                     encoder,
                     f"it takes categories, but {columns.label(j)} is computed from numbers. "
                     "Encode the raw column, or make the categories in the data before fitting.",
                 )
-            continue
-        new = _new_categories(encoder, columns, at, categories, strict=strict)
-        if new is not None:
-            features = features.replaced(_with_categories(columns.features.items[at], new[0]))
-            barred[at] = barred.get(at, frozenset()) | new[1]
+            continue  # an earlier step made its categories, so no feature has to have them
+        change = _new_categories(encoder, columns, position, encoded, strict=strict)
+        if change is not None:
+            categories, newly_barred = change
+            feature = columns.features.items[position]
+            features = features.replaced(_with_categories(feature, categories))
+            barred[position] = barred.get(position, frozenset()) | newly_barred
     if features is not columns.features:
         raise CategoriesWanted(features, barred)
 
 
 def _new_categories(
-    encoder: Any, columns: Columns, at: int, encoded: tuple[Hashable, ...], *, strict: bool
+    encoder: Any, columns: Columns, position: int, encoded: tuple[Hashable, ...], *, strict: bool
 ) -> tuple[tuple[Hashable, ...], frozenset[Hashable]] | None:
-    """Return the categories a feature should have and those barred from it; None to keep it."""
-    feature, step = columns.features.items[at], place(encoder, columns.where)
-    barred = columns.barred.get(at, frozenset()) | columns.invented(at)
+    """Return the categories a feature should have and those barred from it; None to keep it.
+
+    It should have all that are ``encoded``, and of its own those at which the encoder does not
+    stop. Features that the user described stay as they are: where they do not do, that is an error.
+    """
+    feature, step = columns.features.items[position], place(encoder, columns.where)
+    barred = columns.barred.get(position, frozenset()) | columns.invented(position)
     if not isinstance(feature, Categorical):
         if columns.fixed:
             raise InvalidInput(
@@ -97,23 +104,25 @@ def _new_categories(
 
 
 def _with_categories(feature: Any, categories: tuple[Hashable, ...]) -> Categorical:
+    """Give a feature other categories; one of numbers becomes categorical, in their order."""
     if isinstance(feature, Categorical):
-        seen = feature.observed
-        if seen is not None:
-            seen = tuple(value for value in seen if value in categories)
+        observed = feature.observed
+        if observed is not None:
+            observed = tuple(value for value in observed if value in categories)
         stand_in = feature.stand_in if feature.stand_in in categories else None
-        return replace(feature, categories=categories, observed=seen, stand_in=stand_in)
-    new = Categorical(feature.name, categories)
-    numbers = new.numbers
+        return replace(feature, categories=categories, observed=observed, stand_in=stand_in)
+    unordered = Categorical(feature.name, categories)
+    numbers = unordered.numbers
     if numbers is None:
-        return new
+        return unordered
     order = np.argsort(numbers, kind="stable")
     categories = tuple(categories[i] for i in order)
-    seen = None
+    observed = None
     if feature.observed is not None:
         low, high = feature.observed
-        seen = tuple(v for v, x in zip(categories, numbers[order], strict=True) if low <= x <= high)
-    return Categorical(feature.name, categories, ordered=True, observed=seen)
+        ascending = zip(categories, numbers[order], strict=True)
+        observed = tuple(value for value, number in ascending if low <= number <= high)
+    return Categorical(feature.name, categories, ordered=True, observed=observed)
 
 
 # --- what a missing cell counts as ---
@@ -124,11 +133,11 @@ def with_stand_ins(columns: Columns) -> Features | None:
     if columns.fixed:
         return None
     features = columns.features
-    for at in columns.fills:
-        feature, (value, why_not) = features.items[at], _settled(columns, at)
+    for position in columns.fills:
+        feature, (value, why_not) = features.items[position], _only_fill(columns, position)
         if not isinstance(feature, Categorical) or why_not is not None:
             continue
-        if value in feature.categories or value in columns.barred.get(at, frozenset()):
+        if value in feature.categories or value in columns.barred.get(position, frozenset()):
             continue
         wider = replace(feature, categories=(*feature.categories, value), stand_in=value)
         features = features.replaced(wider)
@@ -138,11 +147,11 @@ def with_stand_ins(columns: Columns) -> Features | None:
 def without_stand_ins(columns: Columns) -> tuple[Features, Barred] | None:
     """Remove stand-ins from the features and bar them from now on; None if there are none."""
     features, barred = columns.features, dict(columns.barred)
-    for at, feature in enumerate(columns.features):
+    for position, feature in enumerate(columns.features):
         if isinstance(feature, Categorical) and feature.stand_in is not None:
             categories = tuple(value for value in feature.categories if value != feature.stand_in)
             features = features.replaced(replace(feature, categories=categories, stand_in=None))
-            barred[at] = barred.get(at, frozenset()) | {feature.stand_in}
+            barred[position] = barred.get(position, frozenset()) | {feature.stand_in}
     return None if features is columns.features else (features, barred)
 
 
@@ -154,8 +163,8 @@ def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]
     """
     fills: dict[Hashable, Any] = {}
     unfilled: dict[Hashable, str] = {}
-    for j in sorted(columns.fills):
-        feature, (value, why_not) = columns.features.items[j], _settled(columns, j)
+    for position in sorted(columns.fills):
+        feature, (value, why_not) = columns.features.items[position], _only_fill(columns, position)
         categories = feature.categories if isinstance(feature, Categorical) else None
         # The one value must also be one that rows may hold.
         if why_not is None and categories is None and not _is_number(value):
@@ -169,11 +178,11 @@ def fills_of(columns: Columns) -> tuple[dict[Hashable, Any], dict[Hashable, str]
     return fills, unfilled
 
 
-def _settled(columns: Columns, at: int) -> tuple[Any, str | None]:
+def _only_fill(columns: Columns, position: int) -> tuple[Any, str | None]:
     """Return the one value that every use of a feature fills in; or None, and why there is none."""
-    fills = columns.fills[at]
+    fills = columns.fills[position]
     reasons = {fill.why_not for fill in fills if fill.why_not is not None}
-    if reasons:
+    if reasons:  # of several the first in the alphabet, so that it is always the same one
         partly = "the pipeline does not fill it in everywhere" if len(fills) > 1 else ""
         return None, min(filter(None, reasons), default=partly)
     values = sorted({fill.value for fill in fills}, key=repr)
@@ -183,8 +192,9 @@ def _settled(columns: Columns, at: int) -> tuple[Any, str | None]:
 
 
 def _are_same(first: Any, second: Any) -> bool:
-    if _is_number(first) and _is_number(second):  # one mean, taken in two branches, may be rounded
-        return bool(abs(first - second) <= 1e-12 * abs(first))  # differently
+    if _is_number(first) and _is_number(second):
+        # one mean, taken in two branches, may be rounded differently
+        return bool(abs(first - second) <= 1e-12 * abs(first))
     return bool(first == second)
 
 

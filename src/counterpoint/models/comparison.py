@@ -1,4 +1,4 @@
-"""Comparison of a form with the model that it was read of, on rows of data.
+"""Compare a form with the model that it was read of, on rows of data.
 
 A reader that misses an option of its library gives a form that is wrong and consistent: its bounds
 are proofs about another model. The model's own predictions tell the two apart.
@@ -22,13 +22,17 @@ from counterpoint.rows.features import Continuous, Feature, Features, Integer, w
 from counterpoint.rows.table import Table
 
 ROWS = 1000
-"""So many rows of data are compared."""
+"""The number of rows of data that are compared."""
 BREAKPOINTS = 64
-"""At so many places where scores jump or bend, points at and beside it are compared."""
+"""The number of places where scores jump or bend at which, and beside which, points are compared.
+"""
 
 
 def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) -> ReadModel:
-    """Read a model over the features that data, user and model describe, and compare it on data."""
+    """Read a model over the features that data, user and model describe, and compare it on data.
+
+    ``items`` are the features that the user described; they hold instead of those of the data.
+    """
     if table is None:
         listed = None if items is None else Features(items)
         return see_through(model, listed, fixed=items is not None)
@@ -36,13 +40,14 @@ def read_over(model: Any, table: Table | None, items: Sequence[Feature] | None) 
     described = {item.name: with_observed(item, features[item.name]) for item in items or ()}
     features = Features(described.get(feature.name, feature) for feature in features)
     reading = see_through(model, features, fixed=False)
-    # float32 does not hold whole steps from a mean that is filled in
+    # Whole numbers in float32 with a mean that is filled in become continuous: answers in whole
+    # steps from the mean would be rounded to other numbers.
     narrow = {table.names[j] for j in table.singles} - {*described}
-    fractions = {n for n, v in reading.fills.items() if n in narrow and float(v) % 1.0}
-    if fractions:
-        for item in features:
-            if item.name in fractions and isinstance(item, Integer):
-                features = features.replaced(Continuous(item.name, observed=item.observed))
+    has_fraction = {n for n, fill in reading.fills.items() if n in narrow and float(fill) % 1.0}
+    if has_fraction:
+        for feature in features:
+            if feature.name in has_fraction and isinstance(feature, Integer):
+                features = features.replaced(Continuous(feature.name, observed=feature.observed))
         reading = see_through(model, features, fixed=False)
     compare(reading, table)
     return reading
@@ -61,13 +66,10 @@ def compare(reading: ReadModel, table: Table) -> None:
     if not len(rows):
         return
     predicted = set(_compare_rows(reading, inputs, rows, encoded).tolist())
-    if (
-        reading.form.has_values
-        or len(inputs) <= most
-        or predicted.issuperset(reading.classes.tolist())
-    ):
+    all_seen = reading.form.has_values or predicted.issuperset(reading.classes.tolist())
+    if all_seen or len(inputs) <= most:
         return
-    # Classes that are not predicted for these rows are looked for among four times as many.
+    # Look for classes that are not predicted for these rows among four times as many.
     rows, encoded = _usable(reading, inputs, 4 * most)
     labels = reading.form.predict(reading.features.expand(encoded.codes)).tolist()
     rare = np.array([i for i, label in enumerate(labels) if label not in predicted][:most], np.intp)
@@ -76,15 +78,15 @@ def compare(reading: ReadModel, table: Table) -> None:
 
 
 def _usable(reading: ReadModel, inputs: Table, most: int) -> tuple[IntArray, RowBatch]:
-    """Encode up to so many rows, evenly spread, and return those that can be used."""
-    rows = _evenly(len(inputs), most)
+    """Encode up to ``most`` rows, evenly spread, and return those that can be used."""
+    rows = _evenly_spread(len(inputs), most)
     encoded = encode(inputs.take(rows), reading.features, reading.fills, reading.unfilled)
-    good = np.delete(np.arange(len(rows)), list(encoded.problems))
-    return rows[good], encoded.take(good)
+    usable = np.delete(np.arange(len(rows)), list(encoded.problems))
+    return rows[usable], encoded.take(usable)
 
 
-def _evenly(count: int, most: int) -> IntArray:
-    """Return up to so many positions of a list, from its first to its last."""
+def _evenly_spread(count: int, most: int) -> IntArray:
+    """Return up to ``most`` positions of a list, from its first to its last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))
 
 
@@ -94,23 +96,24 @@ def _compare_rows(
     """Compare predictions for rows and beside breakpoints; return the model's for the rows (n,).
 
     Beside a breakpoint is a copy of a row with one feature moved. Missing cells are compared as
-    what they count as.
+    the values that they count as.
     """
     features, codes = reading.features, encoded.codes
     filled = encoded.missing != PRESENT
     filled &= [reading.fills.get(name) != MISSING for name in features.names]
     copied, columns, values = _beside_breakpoints(reading, codes)
-    source = np.concatenate([np.arange(len(rows)), copied])
-    after, before = codes[source], np.where(filled, np.nan, codes)[source]
+    source = np.concatenate([np.arange(len(rows)), copied])  # the rows, then their moved copies
+    after = codes[source]
     after[np.arange(len(rows), len(source)), columns] = values
+    before = np.where(filled, np.nan, codes)[source]  # so that filled cells are written, too
     (returned,), _, x = as_returned(inputs, features, rows[source], before, after)
     predicted = reading.predict(returned)
     eps = max(APART, 2.0 * inputs.eps)  # where a pipeline computes in the dtype of the rows
 
     def place(i: int) -> str:
-        moved = columns[i - len(rows)] if i >= len(rows) else None
-        where = "" if moved is None else f", with {features.names[moved]!r} = {after[i, moved]}"
-        return f"row {rows[source[i]]} of data={where}"
+        column = columns[i - len(rows)] if i >= len(rows) else None
+        moved = "" if column is None else f", with {features.names[column]!r} = {after[i, column]}"
+        return f"row {rows[source[i]]} of data={moved}"
 
     reading.check(x, predicted, eps=eps, place=place)
     _compare_probabilities(reading, returned, rows, x, eps)
@@ -120,16 +123,19 @@ def _compare_rows(
 def _beside_breakpoints(
     reading: ReadModel, codes: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return which rows (m,) are moved in which feature (m,), to which numbers (m,)."""
+    """Return which rows (m,) are moved in which feature (m,), to which numbers (m,).
+
+    Each breakpoint takes three rows: one below it, one at it, one above it. Whole numbers move to
+    the next ones, at a breakpoint between two of them to the lower.
+    """
     features = reading.features
-    position = np.full(features.width, -1)
-    position[features.numeric_columns] = np.flatnonzero(features.is_numeric)
-    columns, cuts = reading.form.breakpoints or (np.zeros(0, np.intp), np.zeros(0))
-    used = np.flatnonzero(
-        (position[columns] >= 0) & (np.abs(cuts) < 1e30)
-    )  # far from float32's largest number
-    used = used[_evenly(len(used), BREAKPOINTS)]
-    moved, cut = position[columns[used]], cuts[used]
+    feature_of = np.full(features.width, -1)  # of encoded columns; -1 for those of categories
+    feature_of[features.numeric_columns] = np.flatnonzero(features.is_numeric)
+    columns, breakpoints = reading.form.breakpoints or (np.zeros(0, np.intp), np.zeros(0))
+    # 1e30 is far from the largest number in float32, in which the model may compare
+    usable = np.flatnonzero((feature_of[columns] >= 0) & (np.abs(breakpoints) < 1e30))
+    chosen = usable[_evenly_spread(len(usable), BREAKPOINTS)]
+    moved, cut = feature_of[columns[chosen]], breakpoints[chosen]
     whole = np.array([isinstance(feature, Integer) for feature in features])[moved]
     below = np.where(whole, np.ceil(cut) - 1.0, np.nextafter(cut, -np.inf))
     above = np.where(whole, np.floor(cut) + 1.0, np.nextafter(cut, np.inf))
@@ -148,18 +154,19 @@ def _compare_probabilities(
         form.margin(x[:1], Probability(classes[0], 0.5))
     except InvalidInput:  # the form has none
         return
-    # A few rows do: a probability that is read wrongly is wrong nearly everywhere, and each takes
-    # two margins of the form.
-    at = _evenly(len(rows), 4)
-    inputs = returned.take(at).to_model_input(named=reading.named)
-    shares = np.asarray(reading.model.predict_proba(inputs), dtype=np.float64)
-    for i, share in zip(at.tolist(), shares, strict=True):
+    # Four rows suffice: a probability that is read wrongly is wrong nearly everywhere, and each
+    # takes two margins of the form.
+    sample = _evenly_spread(len(rows), 4)
+    inputs = returned.take(sample).to_model_input(named=reading.named)
+    probabilities = np.asarray(reading.model.predict_proba(inputs), dtype=np.float64)
+    for i, probability in zip(sample.tolist(), probabilities, strict=True):
         k = i % len(classes)
-        slack = 1e-6 * min(share[k], 1.0 - share[k]) + eps  # 1 − p may be computed in float32
-        if not _lies_between(form, x[[i]], classes[k], (share[k] - slack, share[k] + slack), eps):
+        p = probability[k]
+        slack = 1e-6 * min(p, 1.0 - p) + eps  # 1 − p may be computed in float32
+        if not _lies_between(form, x[[i]], classes[k], (p - slack, p + slack), eps):
             raise ReaderMismatch(
                 f"{type(reading.model).__name__} gives {classes[k]!r} the probability "
-                f"{float(share[k])} for row {rows[i]} of data=, and what was read of it gives "
+                f"{float(p)} for row {rows[i]} of data=, and what was read of it gives "
                 "another. The model cannot be explained exactly; please report it."
             )
 
@@ -167,15 +174,18 @@ def _compare_probabilities(
 def _lies_between(
     form: Form, x: FloatArray, label: Hashable, ends: tuple[float, float], eps: float
 ) -> bool:
-    """Return whether the form's probability at a (1, d) point lies between two."""
-    for level, sign in zip(ends, (1.0, -1.0), strict=True):
-        if not 0.0 < level < 1.0:
+    """Return whether the form's probability at a (1, d) point lies between two ends.
+
+    A margin against each end says so, up to its rounding error.
+    """
+    for end, sign in zip(ends, (1.0, -1.0), strict=True):
+        if not 0.0 < end < 1.0:
             continue
-        target = Probability(label, float(level))
+        target = Probability(label, float(end))
         try:
-            safety_margin = sign * form.margin(x, target)[0]
-        except InvalidInput:  # a calibration gives no row as much
+            inside = sign * form.margin(x, target)[0]
+        except InvalidInput:  # a calibration gives no row as much: right for the upper end
             return sign < 0.0
-        if not safety_margin >= -form.margin_error(x, target.requirement, eps)[0]:
+        if not inside >= -form.margin_error(x, target.requirement, eps)[0]:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Models made of models: pipelines, unions, searches, thresholds, calibrations, targets."""
+"""Read models made of models: pipelines, unions, searches, thresholds, calibrations, targets."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ def _(pipeline: Any) -> Inputs | None:
     return None
 
 
-# --- what only passes on to the one model that it holds ---
+# --- wrappers of one model ---
 
 
-def _passes_on(kind: Any, held: Callable[[Any, str], Any]) -> None:
-    """Ask the model that is held by one of this kind whatever is asked of it."""
-    finish.register(kind, lambda model, columns: finish(held(model, columns.where), columns))
-    read_step.register(kind, lambda model, columns: read_step(held(model, columns.where), columns))
-    inputs_of.register(kind, lambda model: inputs_of(held(model, "")))
+def _register_wrapper(kind: Any, inner: Callable[[Any, str], Any]) -> None:
+    """Read a wrapper as the model ``inner(wrapper, where)`` in it, whatever the question is."""
+    finish.register(kind, lambda model, columns: finish(inner(model, columns.where), columns))
+    read_step.register(kind, lambda model, columns: read_step(inner(model, columns.where), columns))
+    inputs_of.register(kind, lambda model: inputs_of(inner(model, "")))
 
 
-def _best(search: Any, where: str) -> Any:
+def _best_estimator(search: Any, where: str) -> Any:
     best = getattr(search, "best_estimator_", None)
     if best is None:
         raise ModelNotFitted(
@@ -95,11 +95,11 @@ def _best(search: Any, where: str) -> Any:
     return best
 
 
-_passes_on(_Search, _best)
+_register_wrapper(_Search, _best_estimator)
 with suppress(ImportError):  # scikit-learn before 1.6
     from sklearn.frozen import FrozenEstimator
 
-    _passes_on(FrozenEstimator, lambda frozen, where: fitted(frozen.estimator, where))
+    _register_wrapper(FrozenEstimator, lambda frozen, where: fitted(frozen.estimator, where))
 
 
 @finish.register(RANSACRegressor | RFE)
@@ -112,7 +112,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def _side_by_side(model: Any, columns: Columns, steps: list[tuple[str, Any, Columns]]) -> Columns:
-    """Join the outputs of steps (name, step, its input), each times its weight."""
+    """Join the outputs of steps (name, step, its input columns), each times its weight."""
     weights, outputs = model.transformer_weights or {}, []
     for name, step, inputs in steps:
         after = through_step(name, step, inputs)
@@ -128,55 +128,56 @@ def _(union: Any, columns: Columns) -> Columns:
 
 @inputs_of.register(FeatureUnion)
 def _(union: Any) -> Inputs | None:
-    read = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
-    taken = [inputs for inputs in read if inputs is not None]
-    if not taken:
+    """All steps take the same columns; those are needed that any of them needs, if all tell."""
+    steps = [inputs_of(step) for _, step in union.transformer_list if not isinstance(step, str)]
+    inputs = [step for step in steps if step is not None]
+    if not inputs:
         return None
-    needed = [inputs.needed for inputs in taken if inputs.needed is not None]
+    needed = [step.needed for step in inputs if step.needed is not None]
     if len(needed) < len(union.transformer_list):
-        return replace(taken[0], needed=None)
-    return replace(taken[0], needed=tuple(sorted({j for positions in needed for j in positions})))
+        return replace(inputs[0], needed=None)
+    return replace(inputs[0], needed=tuple(sorted({j for positions in needed for j in positions})))
 
 
-def _used(transformer: Any) -> list[tuple[str, Any, list[int]]]:
+def _steps_of(transformer: Any) -> list[tuple[str, Any, list[int]]]:
     """Return (name, step, input positions) of a fitted column transformer, in output order."""
-    located = transformer._transformer_to_input_indices  # noqa: SLF001 (kept nowhere public)
+    positions = transformer._transformer_to_input_indices  # noqa: SLF001 (kept nowhere public)
     with quiet():  # some versions warn when the remainder's columns are read
         steps = [(name, step) for name, step, _ in transformer.transformers_]
     return [
-        (name, step, [int(j) for j in located[name]])
+        (name, step, [int(j) for j in positions[name]])
         for name, step in steps
-        if len(located[name]) and not (isinstance(step, str) and step == "drop")
+        if len(positions[name]) and not (isinstance(step, str) and step == "drop")
     ]
 
 
 @read_step.register(ColumnTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     names = getattr(transformer, "feature_names_in_", None)
-    steps = [
-        (name, step, _chosen(columns, at, None if names is None else [names[j] for j in at]))
-        for name, step, at in _used(transformer)
-    ]
+    steps = []
+    for name, step, positions in _steps_of(transformer):
+        wanted = None if names is None else [names[j] for j in positions]
+        steps.append((name, step, _take_columns(columns, positions, wanted)))
     return _side_by_side(transformer, columns, steps)
 
 
-def _chosen(columns: Columns, positions: list[int], wanted: list[Any] | None) -> Columns:
+def _take_columns(columns: Columns, positions: list[int], names: list[Any] | None) -> Columns:
     """Take raw columns by name; later ones, whose order is that at fit, by position."""
-    if wanted is None or columns.names is None:
+    if names is None or columns.names is None:
         return columns.take(positions)
-    at = {name: j for j, name in enumerate(columns.names)}
-    for name in wanted:
-        if name not in at:
+    position_of = {name: j for j, name in enumerate(columns.names)}
+    for name in names:
+        if name not in position_of:
             raise InvalidInput(
                 f"Expected the column {name!r}, which the model uses; got {columns.names!r}."
             )
-    return columns.take([at[name] for name in wanted])
+    return columns.take([position_of[name] for name in names])
 
 
 @inputs_of.register(ColumnTransformer)
 def _(transformer: Any) -> Inputs | None:
     names = getattr(fitted(transformer), "feature_names_in_", None)
-    needed = sorted({j for _, _, at in _used(transformer) for j in at})
+    needed = sorted({j for _, _, positions in _steps_of(transformer) for j in positions})
     names = None if names is None else tuple(names)
     return Inputs(int(transformer.n_features_in_), names, tuple(needed))
 
@@ -186,19 +187,22 @@ def _(transformer: Any) -> Inputs | None:
 
 @finish.register(FixedThresholdClassifier | TunedThresholdClassifierCV)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """A binary form that decides for a class where its response is at least a limit."""
-    name, inner = type(model).__name__, _decider(model)
-    # the method whose values the threshold is compared with
+    """Read a binary model that decides for a class where its response reaches a threshold.
+
+    The response is a score of the positive class or its probability, which is turned into a score:
+    so the form is that of the classifier under it, with the decision shifted.
+    """
+    name, inner = type(model).__name__, _thresholded(model)
     method = model.response_method
     if method == "auto":
         method = "predict_proba" if hasattr(inner, "predict_proba") else "decision_function"
     by_probability = method == "predict_proba"
     if isinstance(model, TunedThresholdClassifierCV):
-        limit = fitted(model, columns.where).best_threshold_
+        threshold = fitted(model, columns.where).best_threshold_
         positive = model._curve_scorer._get_pos_label()  # noqa: SLF001 (kept nowhere public)
     else:
-        limit, positive = model.threshold, model.pos_label
-        limit = (0.5 if by_probability else 0.0) if limit == "auto" else limit
+        threshold, positive = model.threshold, model.pos_label
+        threshold = (0.5 if by_probability else 0.0) if threshold == "auto" else threshold
     form, after = finish(inner, columns)
     if not isinstance(form, LinearScores) or not form.is_binary or form.matrix[0].any():
         raise UnsupportedModel(
@@ -210,16 +214,18 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
             f"{name} sets a threshold on scores, but {OTHER_SCORES}. "
             "Use LinearDiscriminantAnalysis."
         )
-    score, sizes = float(limit), form.sizes
+    score, sizes = float(threshold), form.sizes
     if by_probability:
         score = _score_limit(form, score, name)
-        # A rounding error of it is 1 / (p (1 − p)) of them in log-odds. It has fewer than twelve
-        # (an exponential, a sum, a quotient), and at least six of a score's are allowed for.
+        # A rounding error of a probability p is 1 / (p (1 − p)) = 2 + 2 cosh(score) as large in
+        # log-odds. p has fewer than twelve (an exponential, a sum, a quotient), and at least six of
+        # a score's are allowed for: so one more term of about twice that size covers them.
         sizes = replace(sizes, offset=sizes.offset + 2.0 * (2.0 + np.exp(abs(score))))
     require_finite(score)
-    first = positive is not None and positive == form.classes[0]
-    shift = -score if first else score
-    moved = replace(form, threshold=shift, last_of_ties=not first, magnitude=sizes)
+    # The form's threshold is one on the score of the second class, minus that of the first.
+    is_first = positive is not None and positive == form.classes[0]
+    shift = -score if is_first else score
+    moved = replace(form, threshold=shift, last_of_ties=not is_first, magnitude=sizes)
     line = f"{name}, {form.classes.tolist()[-1]!r} from score {shift:.6g} on"
     return moved, after.noted(line)
 
@@ -239,22 +245,26 @@ def _score_limit(form: LinearScores, limit: float, name: str) -> float:
     return form.score_at(limit)
 
 
-def _decider(model: Any) -> Any:
-    """Return the fitted classifier under a threshold, fitted by it or before it."""
+def _thresholded(model: Any) -> Any:
+    """Return the fitted classifier under a threshold, fitted with it or before it."""
     return getattr(model, "estimator_", model.estimator)
 
 
 for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
-    inputs_of.register(kind, lambda model: inputs_of(_decider(model)))
+    inputs_of.register(kind, lambda model: inputs_of(_thresholded(model)))
 
 
-# --- calibrations: one over one classifier is a map of its scores ---
+# --- calibrations ---
 
 
 @finish.register(CalibratedClassifierCV)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Sigmoids and temperatures are affine in the scores; an isotonic one moves the threshold."""
-    inner, calibrators = _only(model, columns.where)
+    """Read one calibration over one classifier, a function of its scores.
+
+    Sigmoids and temperatures are affine before the link, so they give other scores. An isotonic
+    calibration is a step function; it moves the threshold of the score.
+    """
+    inner, calibrators = _only_fold(model, columns.where)
     form, after = finish(inner, columns)
     classes = classes_of(model)  # the classifier may have been fitted on their positions
     by_score = hasattr(inner, "decision_function")
@@ -284,22 +294,25 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     return replace(read, classes=classes), after.noted(f"CalibratedClassifierCV, {model.method}")
 
 
-def _only(model: Any, where: str) -> tuple[Any, list[Any]]:
+def _only_fold(model: Any, where: str) -> tuple[Any, list[Any]]:
     """Return the classifier under a calibration and its calibrators, if there is one fold alone."""
-    held = fitted(model, where).calibrated_classifiers_
-    if len(held) > 1:
+    folds = fitted(model, where).calibrated_classifiers_
+    if len(folds) > 1:
         step = place(model, where)
         raise UnsupportedModel(
             f"{step[0].upper()}{step[1:]} cannot be read exactly: its probabilities are an average "
-            f"over {len(held)} folds of calibrations, which is not linear. Fit it with "
+            f"over {len(folds)} folds of calibrations, which is not linear. Fit it with "
             "ensemble=False, or explain the classifier that was calibrated."
         )
-    return held[0].estimator, held[0].calibrators
+    return folds[0].estimator, folds[0].calibrators
 
 
 def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> LinearScores:
-    """Return the form whose scores are the log-odds of the calibrated probabilities."""
-    if method == "temperature":
+    """Return the form whose scores are the log-odds of the calibrated probabilities.
+
+    They are slope · score + shift, class by class; of two classes only the second has a score.
+    """
+    if method == "temperature":  # of two classes, scikit-learn takes the softmax of (−z, z)
         slope = np.full(len(form.offset), calibrators[0].beta_ * (2.0 if form.is_binary else 1.0))
         shift, link = np.zeros(len(form.offset)), Link.SOFTMAX
     else:  # the probability is 1 / (1 + exp(a · score + b)), for each class
@@ -308,9 +321,10 @@ def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> Linear
     if form.is_binary:
         slope, shift = np.append(0.0, slope[-1:]), np.append(0.0, shift[-1:])
     scale = np.diag(slope)
-    seen = AffineMap(scale, shift, magnitude=Magnitude(np.abs(scale), np.abs(shift), 2))
-    whole = seen.through(form.map)
-    # Where two classes are equally probable, a rounding error of a probability is some of log-odds.
+    calibration = AffineMap(scale, shift, magnitude=Magnitude(np.abs(scale), np.abs(shift), 2))
+    whole = calibration.through(form.map)
+    # Where two classes are equally probable, rounding errors of p are four times as large in
+    # log-odds: one more term of this size covers them.
     sizes = replace(whole.sizes, offset=whole.sizes.offset + 6.0)
     options: Any = {"link": link, "no_probabilities": ONE_VS_REST, "last_of_ties": False}
     return replace(
@@ -321,25 +335,28 @@ def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> Linear
 def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
     """Return the form that decides where the calibrated probability exceeds one half."""
 
-    def decides(score: FloatArray) -> Any:
+    def is_second(score: FloatArray) -> Any:
         probability = calibration(score)
         return probability > 1.0 - probability
 
     ends = calibration(np.array([-LARGEST, LARGEST]))
-    limit = float(first_float(decides, -LARGEST, LARGEST)[0])
-    if not ends[0] <= ends[1] or not abs(limit) < LARGEST:
+    threshold = float(first_float(is_second, -LARGEST, LARGEST)[0])
+    if not ends[0] <= ends[1] or not abs(threshold) < LARGEST:
         raise UnsupportedModel(
             "CalibratedClassifierCV gives the class "
             f"{form.classes.tolist()[int(ends[1] > 0.5)]!r} to every input, or less to those that "
             "score higher. Calibrate on more data, or explain the classifier that was calibrated."
         )
-    errors = 6.0 if not calibration.of_probability else 2.0 * (2.0 + np.exp(min(abs(limit), 700.0)))
-    sizes = replace(form.sizes, offset=form.sizes.offset + errors)
+    if calibration.of_probability:  # rounding errors of p, in log-odds, as under a threshold
+        error_size = 2.0 * (2.0 + np.exp(min(abs(threshold), 700.0)))  # 710 would overflow
+    else:
+        error_size = 6.0
+    sizes = replace(form.sizes, offset=form.sizes.offset + error_size)
     options: Any = {"link": Link.CALIBRATED, "calibration": calibration, "last_of_ties": True}
-    return replace(form, threshold=limit, magnitude=sizes, **options)
+    return replace(form, threshold=threshold, magnitude=sizes, **options)
 
 
-inputs_of.register(CalibratedClassifierCV, lambda model: inputs_of(_only(model, "")[0]))
+inputs_of.register(CalibratedClassifierCV, lambda model: inputs_of(_only_fold(model, "")[0]))
 
 
 # --- regressors of transformed targets ---
@@ -357,7 +374,11 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) -> LinearRegressor:
-    """Return the form whose prediction the transformer would turn into this form's."""
+    """Return the form of the target itself, whose transform the given form predicts.
+
+    An affine transform, scale · y + shift, is undone by (z − shift) / scale; a logarithm makes the
+    form exponential.
+    """
     if isinstance(transformer, FunctionTransformer):
         if transformer.inverse_func is None:
             return form
@@ -373,16 +394,16 @@ def _untransformed(form: LinearRegressor, transformer: Any, columns: Columns) ->
             "TransformedTargetRegressor with a scaler over a regressor with a log link is not "
             "read. Leave the scaler out: the regressor takes care of the scale itself."
         )
-    column = replace(Columns.inputs(1), where=columns.where, straight=True)
+    y = replace(Columns.inputs(1), where=columns.where, straight=True)
     try:
-        forth = through_step("transformer", transformer, column).map()
+        transform = through_step("transformer", transformer, y).map()
     except UnsupportedModel as error:
         raise UnsupportedModel(
             f"TransformedTargetRegressor turns predictions back by {type(transformer).__name__}, "
             "which is not affine. Use np.log with np.exp, or an affine scaler."
         ) from error
-    scale, shift = np.asarray(forth.matrix), forth.offset
-    sizes = Magnitude(np.abs(1.0 / scale), np.abs(shift / scale[0]), 2)  # (z − shift) / scale
+    scale, shift = np.asarray(transform.matrix), transform.offset  # (1, 1) and (1,)
+    sizes = Magnitude(np.abs(1.0 / scale), np.abs(shift / scale[0]), 2)
     matrix, offset = form.matrix / scale, (form.offset - shift) / scale[0]
     return replace(form, matrix=matrix, offset=offset, magnitude=sizes.through(form.map))
 

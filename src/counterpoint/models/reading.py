@@ -1,4 +1,4 @@
-"""Fitted models seen through to the raw columns that they take; and their own predictions."""
+"""See through fitted models to the raw columns that they take, and ask for their predictions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
 @final
@@ -47,8 +47,7 @@ class ReadModel:
     features: Features  # the raw columns that the model takes, in its order
     named: bool  # whether it was fitted on column names, so that ``predict`` takes frames
     steps: tuple[str, ...]  # a line for each step: what was read as what
-    # name → the value that a missing cell counts as: the pipeline puts it there, and the model sees
-    # nothing else of the cell
+    # name → the value that a missing cell counts as: the pipeline puts it there, whatever the use
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     # name → why a missing cell counts as no value, as the end of a sentence; for other columns
     # whose missing cells the pipeline treats in some way
@@ -58,7 +57,7 @@ class ReadModel:
     def overflows(self, x: FloatArray, eps: float) -> BoolArray:
         """Return where (n,) terms of the scores are too large for the model, which may refuse them.
 
-        Those of float64 are not looked at: margins do not lead there.
+        Only in less than float64, whose largest number no margin leads near to.
         """
         if eps <= EPS:
             return np.zeros(len(x), dtype=bool)
@@ -69,7 +68,7 @@ class ReadModel:
         rows = tables[0].to_model_input(*tables[1:], named=self.named)
         if rows is None:
             return np.concatenate([self.predict(table) for table in tables])
-        return np.asarray(self._asked("predict", rows)).reshape(-1)
+        return np.asarray(self._ask("predict", rows)).reshape(-1)
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -78,20 +77,20 @@ class ReadModel:
 
     def probability(self, label: Hashable, table: Table) -> FloatArray:
         """Ask the model for its probability (n,) of a label."""
-        shares = self._asked("predict_proba", table.to_model_input(named=self.named))
+        shares = self._ask("predict_proba", table.to_model_input(named=self.named))
         column = self.classes.tolist().index(label)
         return np.asarray(shares[:, column], dtype=np.float64)
 
-    def _asked(self, method: str, rows: Any) -> Any:
-        """Ask a method of the model about rows in its own terms."""
-        answer, name = getattr(self.model, method, None), type(self.model).__name__
-        if answer is None:
+    def _ask(self, method: str, rows: Any) -> Any:
+        """Call a method of the model, if it has it, and say so in a sentence if it refuses rows."""
+        call, name = getattr(self.model, method, None), type(self.model).__name__
+        if call is None:
             raise InvalidInput(
                 f"{name} has no {method}, which this question needs. Ask for a label, or give the "
                 "model this method."
             )
         try:
-            return answer(rows)
+            return call(rows)
         except (TypeError, ValueError) as error:
             if isinstance(error, CounterpointError):
                 raise
@@ -104,58 +103,60 @@ class ReadModel:
     def not_filled(
         self, inputs: Table, encoded: RowBatch, features: Features, related: BoolArray
     ) -> dict[int, str]:
-        """Return the rows whose missing cells the model takes for other values than they count as.
+        """Return the rows with missing cells that cannot be used, with the reason for each.
 
-        An imputer fills in NaN and passes None on, say. All rows that miss the same cells in the
-        same way are alike, so the model is asked about one of each sort, before and after filling.
-        ``related`` (p,) says which features a constraint relates to others.
+        The model takes some for other values than they count as: an imputer fills in NaN and passes
+        None on, say. All rows that miss the same cells in the same way are alike, so the model is
+        asked about one row of each pattern, before and after filling. Cells that the model itself
+        takes as missing count as what they are, but not in a constraint that relates their feature
+        to others, as ``related`` (p,) says.
         """
-        native = [self.fills.get(name) == MISSING for name in features.names]  # taken as they are
-        wrong: dict[int, str] = {}
+        native = [self.fills.get(name) == MISSING for name in features.names]
+        problems: dict[int, str] = {}
         for i, j in zip(*np.nonzero((encoded.missing != PRESENT) & native & related), strict=True):
-            wrong[int(i)] = (
+            problems[int(i)] = (
                 f"column {features.names[j]!r} is missing, and a constraint relates it to "
                 "other columns. Fill it in, or leave the constraint out."
             )
         missing = np.where(native, PRESENT, encoded.missing)
         usable = (missing != PRESENT).any(axis=1)
-        usable[[*encoded.problems, *wrong]] = False
+        usable[[*encoded.problems, *problems]] = False
         rows = np.flatnonzero(usable)
         if not len(rows):
-            return wrong
-        kinds, first, sort = np.unique(
+            return problems
+        patterns, first, pattern_of = np.unique(
             missing[rows], axis=0, return_index=True, return_inverse=True
         )
         samples, after = inputs.take(rows[first]), encoded.codes[rows[first]]
-        before = np.where(kinds == PRESENT, after, np.nan)
+        before = np.where(patterns == PRESENT, after, np.nan)
         filled = decode(samples, features, slice(None), before, after)
-        good = self._is_indifferent(samples, filled, features.expand(after))
-        for k in np.flatnonzero(~good).tolist():
+        alike = self._responds_alike(samples, filled, features.expand(after))
+        for k in np.flatnonzero(~alike).tolist():
             row = samples.take(slice(k, k + 1))
-            names = [features.names[j] for j in np.flatnonzero(kinds[k])]
-            held = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
-            sentence = f"{held}, which the pipeline does not fill in. Fill it in."
-            wrong |= dict.fromkeys(rows[sort.ravel() == k].tolist(), sentence)
-        return wrong
+            names = [features.names[j] for j in np.flatnonzero(patterns[k])]
+            cells = ", ".join(f"column {name!r} holds {row.column(name)[0]!r}" for name in names)
+            sentence = f"{cells}, which the pipeline does not fill in. Fill it in."
+            problems |= dict.fromkeys(rows[pattern_of.ravel() == k].tolist(), sentence)
+        return problems
 
-    def _is_indifferent(self, rows: Table, filled: Table, x: FloatArray) -> BoolArray:
-        """Return where (n,) the model takes rows as it takes others; not if it stops at them.
+    def _responds_alike(self, rows: Table, filled: Table, x: FloatArray) -> BoolArray:
+        """Return where (n,) the model responds to rows as to filled ones, which are ``x`` encoded.
 
-        ``x``: (n, d) the others, encoded.
+        If it refuses one, that one is found by halving: an error does not say which it is.
         """
         try:
             before, after = self._responses(rows), self._responses(filled)
-        except (TypeError, ValueError):  # what the model says to a cell that it does not take
+        except (TypeError, ValueError):  # the model does not take some cell
             if len(rows) == 1:
                 return np.zeros(1, dtype=bool)
             halves = np.array_split(np.arange(len(rows)), 2)
-            answers = [self._is_indifferent(rows.take(h), filled.take(h), x[h]) for h in halves]
+            answers = [self._responds_alike(rows.take(h), filled.take(h), x[h]) for h in halves]
             return np.concatenate(answers)
         allowed = self.form.noise(x, APART)[:, None] * (1.0 + np.abs(after))
         return np.asarray((np.abs(before - after) <= allowed).all(axis=1))
 
     def _responses(self, table: Table) -> FloatArray:
-        """Return the most telling numbers (n, k) that the model gives."""
+        """Return scores (n, k) if the model has any, else probabilities, else predictions."""
         names = ("decision_function", "predict_proba", "predict")
         method = next(getattr(self.model, name) for name in names if hasattr(self.model, name))
         values = np.asarray(method(table.to_model_input(named=self.named)))
@@ -171,9 +172,10 @@ class ReadModel:
         eps: float = APART,
         place: Callable[[int], str] = lambda _: "a row",
     ) -> None:
-        """Raise unless what was ``read`` predicts as the model does; see `differs`.
+        """Raise `ReaderMismatch` where the form does not predict as the model does; see `differs`.
 
-        ``place`` names a row in the message.
+        ``read`` are the form's predictions, None to make them; ``place`` names a row in the
+        message.
         """
         read = self.form.predict(x) if read is None else read
         wrong = self.differs(x, predicted, read, eps)
@@ -190,9 +192,9 @@ class ReadModel:
     ) -> BoolArray:
         """Return a mask (n,) of the rows where model and form disagree by more than rounding.
 
-        ``predicted`` (n,) is what the model predicts for x (n, d), and ``read`` (n,) what the form
-        that was read from it does. ``eps`` is the distance from 1 to the next number in the lowest
-        precision in which the model may compute.
+        ``predicted`` (n,) are the model's predictions for x (n, d), and ``read`` (n,) the form's.
+        ``eps`` is the distance from 1 to the next number in the lowest precision in which the model
+        may compute.
         """
         differs = read != predicted
         rows = np.flatnonzero(differs)
@@ -207,7 +209,7 @@ class ReadModel:
             labels = predicted[rows].tolist()
             self._require_labels(labels)  # the form has a margin for its own classes only
             pairs = zip(rows.tolist(), labels, strict=True)
-            # By how much the form gives the model's label: about 0 where it is nearly a tie.
+            # The form's margin for the model's label is about 0 where it is nearly a tie.
             margin = np.array([self.form.margin(x[[i]], Label(label))[0] for i, label in pairs])
             differs[rows] = ~(margin >= -noise)
         return np.asarray(differs)
@@ -237,15 +239,14 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> ReadMo
         inputs = inputs_of(model)
         if inputs is None:  # a model of the user's own
             inputs = Inputs(read(model).width if features is None else len(features))
-        form, last, chosen = _agreed(
+        form, columns, features = _settle_categories(
             lambda columns: finish(model, columns),
             _choose(inputs, features),
             fixed=fixed and features is not None,
         )
-        fills, unfilled = fills_of(last)
-        named = inputs.names is not None
-        form = last.lifted(form)
-        return ReadModel(model, form, chosen, named, last.steps, fills, unfilled, _eps_of(model))
+        form, named = columns.lifted(form), inputs.names is not None
+        noted = (columns.steps, *fills_of(columns))
+        return ReadModel(model, form, features, named, *noted, _eps_of(model))
 
 
 @contextmanager
@@ -287,39 +288,47 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     ``inputs`` are what `inputs_of` says of it. Names that it never looks at are left out.
     """
 
-    def ask(columns: Columns) -> tuple[None, Columns]:
+    def read_columns(columns: Columns) -> tuple[None, Columns]:
         return None, through_step("", transformer, replace(columns, straight=True)).seen()
 
-    _, last, chosen = _agreed(ask, _choose(inputs, None), fixed=False)
-    return replace(last, features=chosen)
+    _, columns, features = _settle_categories(read_columns, _choose(inputs, None), fixed=False)
+    return replace(columns, features=features)
 
 
-def _agreed(
-    ask: Callable[[Columns], tuple[Found, Columns]], features: Features, *, fixed: bool
-) -> tuple[Found, Columns, Features]:
-    """Read raw columns, with other categories until all encoders agree with the features."""
+def _settle_categories(
+    read_columns: Callable[[Columns], tuple[Answer, Columns]], features: Features, *, fixed: bool
+) -> tuple[Answer, Columns, Features]:
+    """Read raw columns until all encoders agree with the features; return these with the answer.
+
+    After each round that they do not, or in which a fill is no category yet, the features have
+    other categories (see `counterpoint.models.categories`). An encoder may refuse a fill that
+    became one; then it is taken back.
+    """
     barred: Mapping[int, frozenset[Hashable]] = {}
     while True:
-        columns = Columns.raw(features, fixed=fixed, barred=barred)
+        raw = Columns.raw(features, fixed=fixed, barred=barred)
         try:
-            answer, last = ask(columns)
+            answer, columns = read_columns(raw)
         except CategoriesWanted as wanted:
             features, barred = wanted.features, wanted.barred
             continue
         except (InvalidInput, UnsupportedModel):
-            plain = without_stand_ins(columns)
-            if plain is None:
+            without = without_stand_ins(raw)
+            if without is None:
                 raise
-            features, barred = plain
+            features, barred = without
             continue
-        wider = with_stand_ins(last)
+        wider = with_stand_ins(columns)
         if wider is None:
-            return answer, last, features
+            return answer, columns, features
         features = wider
 
 
 def _choose(inputs: Inputs, features: Features | None) -> Features:
-    """Return the features that the model takes, in its order, but for those it never looks at."""
+    """Return the features that the model takes, in its order, without those it never looks at.
+
+    ``features`` are those to choose from; None to make numbers of the model's own names and ranges.
+    """
     names, count = inputs.names, inputs.count
     needed = range(count) if names is None or inputs.needed is None else inputs.needed
     if features is None:
@@ -343,9 +352,10 @@ def _choose(inputs: Inputs, features: Features | None) -> Features:
 def _eps_of(model: Any) -> float:
     """Return the distance from 1 to the next number in the narrowest dtype that a model holds.
 
-    A model that was fitted on float32 has coefficients in float32, and computes in it.
+    A model that was fitted on float32 has coefficients in float32, and computes in it. They may be
+    anywhere among its attributes, in the steps of a pipeline, say.
     """
-    narrow = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
+    eps_of_dtype = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
     simple = (str, bytes, int, float, type, type(None), FunctionType, ModuleType)  # hold no arrays
     eps, remaining, seen = EPS, [model], set[int]()
     while remaining:
@@ -353,8 +363,8 @@ def _eps_of(model: Any) -> float:
         if id(value) in seen or isinstance(value, simple):
             continue
         seen.add(id(value))
-        kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
-        eps = max(eps, narrow.get(kind, EPS))
+        dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        eps = max(eps, eps_of_dtype.get(dtype, EPS))
         if isinstance(value, dict):
             remaining.extend(value.values())
         elif isinstance(value, list | tuple | set | frozenset):

@@ -1,7 +1,7 @@
-"""`LastLayer`: the last layer of a torch classifier, as a model that can be explained.
+"""Make the last layer of a torch classifier a model that can be explained: `LastLayer`.
 
-A module is known by the class of ``torch.nn`` whose ``forward`` it runs. What any other ``forward``
-does cannot be known, so it is refused. Nothing here imports torch before a module is passed.
+A module is known by the class of ``torch.nn`` whose ``forward`` it runs. Any other ``forward`` may
+do anything, so it is refused. Nothing here imports torch before a module is passed.
 """
 
 from __future__ import annotations
@@ -156,9 +156,10 @@ class LastLayer(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         values = torch.from_numpy(self._rows(X))
         n, width = values.shape
-        # Each row begins at a multiple of 64 bytes: where it lies in memory is the same for all.
-        room = torch.empty(n, width + -width % 16, dtype=values.dtype)
-        rows = room[:, :width].copy_(values).split(1)
+        # Rows begin at multiples of 64 bytes: one that lies otherwise in memory may be rounded
+        # otherwise.
+        padded = torch.empty(n, width + -width % 16, dtype=values.dtype)
+        rows = padded[:, :width].copy_(values).split(1)
         with torch.inference_mode():
             return np.asarray(torch.cat([compute(row) for row in rows]).double().numpy())
 
@@ -214,16 +215,16 @@ def _labels(classes: Sequence[Hashable] | None, outputs: int) -> NDArray[Any]:
 
 
 def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
-    """Return copies of the affine modules before the link, what they compute, and their dtype."""
+    """Return copies of the affine modules before the link, their affine map, and their dtype."""
     steps = list(_steps(module))
     kinds = [_kind(step) for step in steps]
-    busy = [i for i, kind in enumerate(kinds) if kind not in INERT]
-    link = busy.pop() if busy and kinds[busy[-1]] in LINKS else None
-    if not busy or any(kinds[i] not in AFFINE for i in busy) or "Linear" not in kinds:
+    affine = [i for i, kind in enumerate(kinds) if kind not in INERT]
+    link = affine.pop() if affine and kinds[affine[-1]] in LINKS else None
+    if not affine or any(kinds[i] not in AFFINE for i in affine) or "Linear" not in kinds:
         raise _refusal(module)
     copies = [
         step.cpu().eval().requires_grad_(requires_grad=False)
-        for step in deepcopy([steps[i] for i in busy])
+        for step in deepcopy([steps[i] for i in affine])
     ]
     dtype = _dtype_of(module, copies)
     total, *following = [AFFINE[_kind(step)](step) for step in copies]
@@ -241,9 +242,10 @@ def _chain(module: Any) -> tuple[list[Any], AffineMap, str]:
         )
     outputs = len(total.offset)
     for i, kind in enumerate(kinds):
-        # Rows are flat already. Only where each is one number by now may they become one array.
-        apart = kind != "Flatten" or (outputs == 1 and i > busy[-1])
-        if not apart and steps[i].start_dim not in (1, -1):
+        # Rows are flat already, so a Flatten from dimension 1 on does nothing; from 0 on it makes
+        # one row of all. That does no harm where each is a single score by now.
+        single_score = outputs == 1 and i > affine[-1]
+        if kind == "Flatten" and not single_score and steps[i].start_dim not in (1, -1):
             raise UnsupportedModel(
                 f"{_name(steps[i])} with start_dim={steps[i].start_dim} joins rows. "
                 "Use start_dim=1."
@@ -272,7 +274,7 @@ def _steps(module: Any) -> Iterator[Any]:
 
 
 def _kind(module: Any) -> str:
-    """Return the class of torch.nn whose forward a module runs; empty if it is unknown."""
+    """Return the class of torch.nn whose ``forward`` a module runs; empty if it is another."""
     bases: tuple[Any, ...] = type(module).__mro__
     names = {"Sequential", *AFFINE, *INERT, *LINKS}
     for base in bases:
@@ -304,6 +306,7 @@ def _linear(step: Any) -> AffineMap:
 
 
 def _batch_norm(step: Any) -> AffineMap:
+    """Read scale · (x − mean) + bias, with scale = weight / √(variance + eps)."""
     if step.running_mean is None:
         raise UnsupportedModel(
             f"{_name(step)} keeps no running statistics, so what it makes of a row depends on the "
@@ -312,10 +315,10 @@ def _batch_norm(step: Any) -> AffineMap:
     scale = 1.0 / np.sqrt(_numbers(step.running_var) + step.eps)
     if step.weight is not None:
         scale = scale * _numbers(step.weight)
-    shift = 0.0 if step.bias is None else _numbers(step.bias)
-    mean = _numbers(step.running_mean) * scale
-    sizes = Magnitude(np.diag(np.abs(scale)), np.abs(shift) + np.abs(mean), 4)
-    return AffineMap(np.diag(scale), shift - mean, magnitude=sizes)
+    bias = 0.0 if step.bias is None else _numbers(step.bias)
+    scaled_mean = _numbers(step.running_mean) * scale
+    sizes = Magnitude(np.diag(np.abs(scale)), np.abs(bias) + np.abs(scaled_mean), 4)
+    return AffineMap(np.diag(scale), bias - scaled_mean, magnitude=sizes)
 
 
 AFFINE: dict[str, Callable[[Any], AffineMap]] = {"BatchNorm1d": _batch_norm, "Linear": _linear}
@@ -347,25 +350,25 @@ def _require_link(step: Any, outputs: int) -> None:
 
 
 def _refusal(module: Any) -> UnsupportedModel:
-    """Make the error of a module with a step that is not read: which, and what to do."""
+    """Make the error of a module that is not read: its first step that is not, and what to do."""
     steps = [(_path(name), step) for name, step in module.named_modules()]
     linear = [i for i, (_, step) in enumerate(steps) if _kind(step) == "Linear"]
-    strange = [i for i, (_, step) in enumerate(steps) if not _kind(step) or _kind(step) in LINKS]
-    if not strange or (not linear and _kind(steps[strange[0]][1])):
+    unread = [i for i, (_, step) in enumerate(steps) if not _kind(step) or _kind(step) in LINKS]
+    if not unread or (not linear and _kind(steps[unread[0]][1])):  # nothing but inert, or a link
         return UnsupportedModel(f"{_name(module)} has no nn.Linear. Pass one, or what ends in one.")
-    place, step = steps[strange[0]]
-    what = f"{_name(module)} cannot be read exactly: {place} is {_name(step)}"
-    if linear and strange[0] > linear[-1]:
+    path, step = steps[unread[0]]
+    problem = f"{_name(module)} cannot be read exactly: {path} is {_name(step)}"
+    if linear and unread[0] > linear[-1]:
         return UnsupportedModel(
-            f"{what}; expected at most one of {', '.join(LINKS)} after the last nn.Linear. "
+            f"{problem}; expected at most one of {', '.join(LINKS)} after the last nn.Linear. "
             "Pass a module that ends so."
         )
     is_torch = type(step).__module__.startswith(TORCH) and "forward" not in vars(step)
-    read = f"expected {', '.join(sorted({*AFFINE, *INERT}))} alone"
-    why = read if is_torch else "what its forward does cannot be known"
+    supported = f"expected {', '.join(sorted({*AFFINE, *INERT}))} alone"
+    why = supported if is_torch else "what its forward does cannot be known"
     example = f", as in cp.LastLayer({steps[linear[-1]][0]})," if linear else ""
     return UnsupportedModel(
-        f"{what}; {why}. Pass the last layer over the features that come before it{example} and "
+        f"{problem}; {why}. Pass the last layer over the features that come before it{example} and "
         "explain its inputs."
     )
 

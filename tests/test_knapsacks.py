@@ -22,7 +22,7 @@ from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.problem.costs import EncodedCost, PercentileCost, TransitionCost
 from counterpoint.programs.conditions import AtMost, Box, Cone, LinearBounds, OneOf, Whole
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, proved
+from counterpoint.programs.proof import ProofTrees, SplitKind, proved
 from counterpoint.programs.region import Batch, Condition, Region
 from counterpoint.solvers import Effort, Outcome
 from counterpoint.solvers.branching import Branching
@@ -421,9 +421,9 @@ def test_several_demands_on_columns_without_an_end_are_proved_too(seed: int):
     assert (found.outcomes == Outcome.FOUND).all()
     assert (bound <= best * (1.0 + 1e-12)).all()
     assert (bound >= best * (1.0 - 1e-8)).all()
-    where = np.array(found.proof.where)
-    where[:3] = 0.0  # what the cost alone excludes begins where nothing changes
-    bound = still_proved(program, cases, found.proof._replace(where=where))
+    value = np.array(found.proof.value)
+    value[:3] = 0.0  # what the cost alone excludes begins where nothing changes
+    bound = still_proved(program, cases, found.proof._replace(value=value))
     assert bound < best or best == 0.0
 
 
@@ -486,7 +486,8 @@ def test_probabilities_with_few_changes_of_columns_without_an_end_are_proved(see
 # Tampering
 
 
-FIELDS = ("bound", "kind", "what", "where", "options", "multipliers")
+LEAF, NUMBER, SET, CHANGE = SplitKind
+FIELDS = ("bound", "kind", "column", "value", "options", "multipliers")
 
 
 def tampered(rng: np.random.Generator, trees: ProofTrees) -> ProofTrees:
@@ -606,15 +607,15 @@ def test_nodes_that_are_no_tree_are_refused():
         more = ProofTrees(*proof[:2], *(np.concatenate([v, v[-1:]]) for v in proof[2:]))
         kind, leaf = np.array(proof.kind), np.flatnonzero(proof.kind == LEAF)[-1]
         kind[leaf] = NUMBER
-        away = np.where(proof.kind == LEAF, 0, proof.what + one.program.width)
+        away = np.where(proof.kind == LEAF, 0, proof.column + one.program.width)
         alien = np.where(proof.kind == LEAF, LEAF, 9)
         for trees in (
             less,
             more,
             proof._replace(kind=kind),
             proof._replace(kind=alien),
-            proof._replace(what=away),
-            proof._replace(where=np.full(len(kind), np.nan), kind=np.minimum(proof.kind, NUMBER)),
+            proof._replace(column=away),
+            proof._replace(value=np.full(len(kind), np.nan), kind=np.minimum(proof.kind, NUMBER)),
         ):
             with pytest.raises(ValueError, match="tree"):
                 proved(one.program, cases, trees)

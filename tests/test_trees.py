@@ -702,7 +702,7 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
         for k, proof in enumerate(evidence.trees):
             (i,), leaf = proof.row, proof.kind == 0
             for _ in range(times):
-                name = str(rng.choice(["kind", "what", "where", "multipliers", "bound"]))
+                name = str(rng.choice(["kind", "column", "value", "multipliers", "bound"]))
                 values = np.array(getattr(proof, name))
                 if name == "bound":
                     values *= 1.0 + rng.random()
@@ -714,10 +714,10 @@ def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
                     )
                     values[node] = (
                         int(rng.integers(-2, 200))
-                        if name == "what"
+                        if name == "column"
                         else rng.choice(
                             [np.nan, np.inf, -1.5, 0.5, rng.integers(-2, 200)]
-                            if name == "where"
+                            if name == "value"
                             else 3
                         )
                     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import CLOSED, BoolArray, FloatArray, IntArray
-from counterpoint.programs.proof import ProofTrees, proved
+from counterpoint.programs.proof import OLD, ProofTrees, places, proved
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
@@ -32,13 +32,29 @@ def proof_size(program: Program) -> int:
 class BoundProof(NamedTuple):
     """What proves bounds on one piece of a target, for n rows."""
 
-    # (n, proof_size); how far points are from the row, and not where, which would say the row
+    # (n, proof_size) and, with tangents, how far their points are from the row: not where they are,
+    # which would tell the row
     multipliers: FloatArray
     trees: Sequence[ProofTrees] = ()
-    family_proofs: Sequence[Any] | None = (
-        None  # (n,) proofs of a family's own, which it reads itself
-    )
+    # (n,) proofs that only the family reads that made them
+    family_proofs: Sequence[Any] | None = None
     boxed: BoxedProof | None = None  # of rows that were branched on combinations, besides
+
+    @classmethod
+    def without_multipliers(
+        cls,
+        program: Program,
+        n: int,
+        trees: Sequence[ProofTrees] = (),
+        family_proofs: Sequence[Any] | None = None,
+    ) -> BoundProof:
+        """Return the proofs of n rows that are trees, or of a family's own."""
+        return cls(np.zeros((n, proof_size(program))), trees, family_proofs)
+
+    def require_no_family_proofs(self) -> None:
+        """Raise a ValueError if there are any, as older versions made them for all families."""
+        if self.family_proofs is not None:
+            raise ValueError(OLD)
 
     def take(self, rows: IntArray) -> BoundProof:
         """Of some rows, in order."""
@@ -80,12 +96,11 @@ class BoxedProof(NamedTuple):
 
     def take(self, rows: IntArray) -> BoxedProof | None:
         """Of some rows, in order; None if none of these was branched."""
-        place = np.full(max(self.splits.row.max(initial=-1), rows.max(initial=-1)) + 1, -1)
-        place[rows] = np.arange(len(rows))
-        splits, taken = self.splits.take(rows), np.flatnonzero(place[self.row] >= 0)
+        splits, new_row = self.splits.take(rows), places(rows, self.row)
         if not len(splits.row):
             return None
-        return BoxedProof(splits, place[self.row[taken]], self.leaves.take(taken))
+        leaves = np.flatnonzero(new_row >= 0)
+        return BoxedProof(splits, new_row[leaves], self.leaves.take(leaves))
 
 
 class Bounding(ABC):

@@ -11,39 +11,51 @@ import numpy as np
 
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.programs.evidence import BoundProof, BoxedProof, proof_size
-from counterpoint.programs.proof import LEAF, OLD, ProofTrees, node_size
+from counterpoint.programs.proof import OLD, ProofTrees, node_size
 
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
 
 def proofs_of(pieces: Sequence[BoundProof], rows: IntArray) -> list[Any]:
-    """What proves the bound of each row, for each piece: multipliers, trees, a family's own proof.
+    """Return the proof of each of some rows: a list of one object for each piece, as JSON has it.
 
-    And boxes with proofs of their own. An array of the multipliers of all pieces, if there is
-    nothing else.
+    An object holds multipliers, trees, the family's own proof, and boxes with proofs of their own.
+    Of a row that has multipliers alone, an array (Σ sizes,) of those of all pieces; `as_pieces`
+    makes such a list of it.
     """
     whole = np.concatenate([piece.multipliers[rows] for piece in pieces], axis=1)
     if not any(piece.trees or piece.family_proofs or piece.boxed for piece in pieces):
         return [*whole]
     sizes, out = [piece.multipliers.shape[1] for piece in pieces], []
-    trees = [_trees(piece) for piece in pieces]
-    for row, flat in zip(rows.tolist(), whole, strict=True):
-        tables: list[dict[str, Any]] = [{"trees": t[row]} if row in t else {} for t in trees]
-        for piece, table in zip(pieces, tables, strict=True):
+    trees_by_row = [_trees(piece) for piece in pieces]
+    for row, multipliers in zip(rows.tolist(), whole, strict=True):
+        additions: list[dict[str, Any]] = []
+        for piece, trees in zip(pieces, trees_by_row, strict=True):
+            added: dict[str, Any] = {"trees": trees[row]} if row in trees else {}
             if piece.family_proofs is not None:
                 fields = vars(piece.family_proofs[row]).items()
-                table["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in fields}
+                added["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in fields}
             boxed = None if piece.boxed is None else piece.boxed.take(np.array([row]))
             if boxed is not None:
-                table["boxes"] = _boxes(boxed)
-        both = zip(as_pieces(flat, sizes), tables, strict=True)
-        out.append([piece | table for piece, table in both] if any(tables) else flat)
+                added["boxes"] = _boxes(boxed)
+            additions.append(added)
+        if not any(additions):
+            out.append(multipliers)
+            continue
+        both = zip(as_pieces(multipliers, sizes), additions, strict=True)
+        out.append([piece | added for piece, added in both])
     return out
 
 
+def written(piece: BoundProof) -> list[Any]:
+    """Return the proof of each row of a single piece, as JSON has it."""
+    n, size = piece.multipliers.shape
+    return [as_pieces(proof, [size])[0] for proof in proofs_of([piece], np.arange(n))]
+
+
 def _trees(piece: BoundProof) -> dict[int, list[Any]]:
-    """Row → its trees, as JSON has them."""
+    """Return the trees of each row that has some, as JSON has them."""
     out: dict[int, list[Any]] = {}
     for trees in piece.trees:
         for row, tree in trees.each():
@@ -52,16 +64,12 @@ def _trees(piece: BoundProof) -> dict[int, list[Any]]:
 
 
 def _boxes(boxed: BoxedProof) -> dict[str, Any]:
-    """The boxes of one row: their splits, in base64, and a proof of each that needs one."""
-    count = len(boxed.row)
-    proofs = proofs_of([boxed.leaves], np.arange(count)) if count else []
-    sizes = [boxed.leaves.multipliers.shape[1]]
-    leaves = [as_pieces(proof, sizes)[0] for proof in proofs]
-    return {"nodes": b64encode(_nodes(boxed.splits)).decode(), "leaves": leaves}
+    """Return the boxes of one row: splits, in base64, and the proof of each that needs one."""
+    return {"nodes": b64encode(_nodes(boxed.splits)).decode(), "leaves": written(boxed.leaves)}
 
 
 def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
-    """A proof as JSON has it: a list of pieces."""
+    """Return a row's proof from `proofs_of` as a list of one object for each piece."""
     if not isinstance(proof, np.ndarray):
         return proof
     pieces = np.split(proof, np.cumsum(sizes)[:-1])
@@ -69,53 +77,56 @@ def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
 
 
 def _node(options: int) -> np.dtype[Any]:
-    """Return how the split of a node is written, see `ProofTrees`; options by bit."""
+    """Return how the split of a node is written, see `Splits`; the options by bit."""
     bits = ("options", "u1", (-(-options // 8),))
-    return np.dtype([("kind", "u1"), ("what", "<u4"), ("where", "<f8"), bits])
+    return np.dtype([("kind", "u1"), ("column", "<u4"), ("value", "<f8"), bits])
 
 
-def _tree(trees: ProofTrees) -> dict[str, Any]:
-    """The tree of one row: its splits and the multipliers of its leaves, in base64."""
-    multipliers = trees.multipliers[trees.kind == LEAF].astype("<f8")
+def _tree(tree: ProofTrees) -> dict[str, Any]:
+    """Return the tree of one row: its splits and the multipliers of its leaves, in base64."""
     return {
-        "bound": told(float(trees.bound[0])),
-        "nodes": b64encode(_nodes(trees)).decode(),
-        "multipliers": b64encode(multipliers.tobytes()).decode(),
+        "bound": told(float(tree.bound[0])),
+        "nodes": b64encode(_nodes(tree)).decode(),
+        "multipliers": b64encode(tree.multipliers[tree.is_leaf].astype("<f8").tobytes()).decode(),
     }
 
 
-def _nodes(trees: ProofTrees) -> bytes:
-    """How the nodes of one row's tree are split."""
-    nodes = np.zeros(len(trees.kind), _node(trees.options.shape[1]))
-    nodes["kind"], nodes["what"], nodes["where"] = trees.kind, trees.what, trees.where
-    nodes["options"] = np.packbits(trees.options, axis=1)
+def _nodes(tree: ProofTrees) -> bytes:
+    """Return the splits of one row's tree as bytes."""
+    nodes = np.zeros(len(tree.kind), _node(tree.options.shape[1]))
+    nodes["kind"], nodes["column"], nodes["value"] = tree.kind, tree.column, tree.value
+    nodes["options"] = np.packbits(tree.options, axis=1)
     return nodes.tobytes()
 
 
 def _read_tree(tree: Mapping[str, Any], program: Program) -> ProofTrees:
-    """The tree of one row that JSON says; ValueError if it is none."""
+    """Read the tree of one row; raise a ValueError if it is none."""
     if tree.keys() != {"bound", "nodes", "multipliers"}:
         raise ValueError(OLD)
-    splits, size = _read_splits(tree["nodes"], program), node_size(program)
+    splits = _read_splits(tree["nodes"], program)
     leaves = np.frombuffer(b64decode(tree["multipliers"], validate=True), "<f8")
-    is_leaf = splits.kind == LEAF
-    vectors = np.zeros((len(is_leaf), size))
-    vectors[is_leaf] = leaves.reshape(int(is_leaf.sum()), size)
-    return splits._replace(bound=numbers([tree["bound"]]), multipliers=vectors)
+    multipliers = np.zeros((len(splits.kind), node_size(program)))
+    multipliers[splits.is_leaf] = leaves.reshape(int(splits.is_leaf.sum()), node_size(program))
+    return splits._replace(bound=numbers([tree["bound"]]), multipliers=multipliers)
 
 
 def _read_splits(text: Any, program: Program) -> ProofTrees:
-    """The splits of one row's tree, without multipliers; ValueError if they are none."""
+    """Read the splits of one row's tree, which has no multipliers yet; ValueError if it is none."""
     count = int((~program.domain.numeric).sum())
     nodes = np.frombuffer(b64decode(text, validate=True), _node(count))
-    kind, what = nodes["kind"].astype(np.intp), nodes["what"].astype(np.intp)
-    options = np.unpackbits(nodes["options"], axis=1, count=count).astype(bool)
-    none = np.zeros((len(kind), 0))
-    return ProofTrees(np.zeros(1, np.intp), np.zeros(1), kind, what, nodes["where"], options, none)
+    return ProofTrees(
+        row=np.zeros(1, np.intp),
+        bound=np.zeros(1),
+        kind=nodes["kind"].astype(np.intp),
+        column=nodes["column"].astype(np.intp),
+        value=nodes["value"],
+        options=np.unpackbits(nodes["options"], axis=1, count=count).astype(bool),
+        multipliers=np.zeros((len(nodes), 0)),
+    )
 
 
 def _read_boxes(boxes: Sequence[tuple[int, Any]], program: Program) -> BoxedProof | None:
-    """The boxes of rows, and what is proved in them; None if no row has any."""
+    """Read the boxes of rows (each with its row) and their proofs; None if no row has any."""
     if not boxes:
         return None
     splits, row, leaves = list[ProofTrees](), list[int](), list[Any]()
@@ -127,45 +138,45 @@ def _read_boxes(boxes: Sequence[tuple[int, Any]], program: Program) -> BoxedProo
         leaves += [[leaf] for leaf in table["leaves"]]
     if any("boxes" in leaf for (leaf,) in leaves):
         raise ValueError("the boxes of a proof are split again")
-    none = BoundProof(np.zeros((0, proof_size(program))))
+    none = BoundProof.without_multipliers(program, 0)
     proofs = read_proofs(leaves, [program])[0] if leaves else none
     return BoxedProof(ProofTrees.joined(splits), np.array(row, dtype=np.intp), proofs)
 
 
 def read_proofs(proofs: Sequence[Any], programs: Sequence[Program]) -> list[BoundProof]:
-    """Return what proves the bounds of rows for each piece, from the rows' recorded proofs.
+    """Return the proofs of n rows for each piece, from one recorded proof a row.
 
-    Raises a ValueError if the proofs are not of the programs of these pieces.
+    Recorded proofs are those of `proofs_of`. Raise a ValueError if they are not of the programs of
+    these pieces.
     """
     sizes = [proof_size(program) for program in programs]
-    trees: list[list[tuple[int, Any]]] = [[] for _ in sizes]
-    boxes: list[list[tuple[int, Any]]] = [[] for _ in sizes]
-    family_proofs: list[list[Any]] = [[None] * len(proofs) for _ in sizes]
     flat = [proof if isinstance(proof, np.ndarray) else _flat(proof, sizes) for proof in proofs]
-    if not sizes or any(len(proof) != sum(sizes) for proof in flat):
+    if not sizes or any(len(multipliers) != sum(sizes) for multipliers in flat):
         raise ValueError(f"expected {sum(sizes)} multipliers")
     whole = np.concatenate(flat).reshape(len(proofs), -1)
     if not np.isfinite(whole).all():
         raise ValueError("expected finite multipliers")
-    for i, proof in enumerate(proofs):
-        for s, piece in enumerate(proof) if isinstance(proof, list) else ():
-            trees[s] += [(i, tree) for tree in piece.get("trees", ())]
-            family_proofs[s][i] = piece.get("own")
-            boxes[s] += [(i, piece["boxes"])] if "boxes" in piece else []
-    multipliers = np.split(whole, np.cumsum(sizes)[:-1], axis=1)
-    return [
-        BoundProof(
-            multipliers[s],
-            _chunks(trees[s], program),
-            None if all(proof is None for proof in family_proofs[s]) else family_proofs[s],
-            _read_boxes(boxes[s], program),
+    multipliers, out = np.split(whole, np.cumsum(sizes)[:-1], axis=1), list[BoundProof]()
+    for s, program in enumerate(programs):
+        # arrays hold multipliers alone
+        pieces = [proof[s] if isinstance(proof, list) else {} for proof in proofs]
+        trees = [(i, tree) for i, piece in enumerate(pieces) for tree in piece.get("trees", ())]
+        boxes = [(i, piece["boxes"]) for i, piece in enumerate(pieces) if "boxes" in piece]
+        family_proofs = [piece.get("own") for piece in pieces]
+        has_family_proofs = any(proof is not None for proof in family_proofs)
+        out.append(
+            BoundProof(
+                multipliers[s],
+                _chunks(trees, program),
+                family_proofs if has_family_proofs else None,
+                _read_boxes(boxes, program),
+            )
         )
-        for s, program in enumerate(programs)
-    ]
+    return out
 
 
 def _flat(proof: Any, sizes: Sequence[int]) -> FloatArray:
-    """The multipliers of all pieces of a proof."""
+    """Return the multipliers of all pieces of a row's proof, one after the other."""
     if not isinstance(proof, list) or len(proof) != len(sizes):
         raise ValueError("the proof is of another number of pieces than the target has")
     if any(piece.keys() - {"multipliers", "trees", "own", "boxes"} for piece in proof):
@@ -176,22 +187,22 @@ def _flat(proof: Any, sizes: Sequence[int]) -> FloatArray:
 
 
 def _chunks(trees: list[tuple[int, Any]], program: Program) -> list[ProofTrees]:
-    """Trees with their rows together, which are checked at once: some 16 MiB of them."""
-    reached = np.cumsum([len(tree["multipliers"]) for _, tree in trees], dtype=np.intp) >> 24
-    ends = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(trees)]
+    """Return trees, each given with its row, in chunks to check at once: some 16 MiB of text."""
+    chunk = np.cumsum([len(tree["multipliers"]) for _, tree in trees], dtype=np.intp) >> 24
+    ends = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(trees)]
     read = [_read_tree(tree, program)._replace(row=np.array([row])) for row, tree in trees]
     return [ProofTrees.joined(read[a:b]) for a, b in pairwise(ends) if a < b]
 
 
 def told(value: Any) -> Any:
-    """A number as JSON has it."""
+    """Return a number as JSON has it: null for NaN, words for infinities."""
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else "inf" if value > 0 else "-inf"
     return value
 
 
 def numbers(values: Sequence[Any]) -> FloatArray:
-    """(n,) numbers from `told`; ValueError if one is none."""
+    """Return numbers (n,) that `told` wrote; raise a ValueError if one is none."""
     words = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
     plain = [words[v] if v is None or isinstance(v, str) else v for v in values]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in plain):

@@ -15,7 +15,7 @@ from counterpoint.families.registry import families
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
 from counterpoint.programs.evidence import BoxedEvidence, Evidence, SearchedNodes
-from counterpoint.programs.proof import LEAF, boxes
+from counterpoint.programs.proof import boxes
 from counterpoint.programs.proof_text import read_proofs
 from counterpoint.records.record import NUMBERS, RecordedQuery
 from counterpoint.search.combinations import is_empty
@@ -148,7 +148,7 @@ def _boxed(
     low, high, _ = boxes(program, cases.take(splits.row), splits.tree, splits)
     excluded = is_empty(program.domain, low, high)
     excluded |= union.combinations.forbid(low, high, cases.x[row]).any(axis=1)
-    leaf = np.flatnonzero((splits.kind == LEAF) & ~excluded)
+    leaf = np.flatnonzero(splits.is_leaf & ~excluded)
     leaf = leaf[np.argsort(row[leaf], kind="stable")]
     order = np.argsort(boxed.row, kind="stable")
     if not np.array_equal(row[leaf], boxed.row[order]):

@@ -17,7 +17,7 @@ import numpy as np
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.evidence import Bounding, BoxedEvidence, SearchedNodes
-from counterpoint.programs.proof import LEAF, NUMBER, SET, ProofTrees
+from counterpoint.programs.proof import ProofTrees, SplitKind
 from counterpoint.programs.region import Batch
 from counterpoint.programs.separable import SeparableDomain
 from counterpoint.rows import lattice
@@ -161,11 +161,11 @@ class BoxTrees:
             below, above = float(self.combinations.low[k, j]), float(self.combinations.high[k, j])
             if np.isfinite(below) and low[j] <= below:
                 at = self._up_to(below, j, x)
-                yield Split(NUMBER, j, at, none, 1, is_forbidden=False)
+                yield Split(SplitKind.NUMBER, j, at, none, 1, is_forbidden=False)
                 low[j] = self._after(at, j, x)
             if np.isfinite(above) and high[j] >= above:
                 high[j] = self._up_to(float(np.nextafter(above, -np.inf)), j, x)
-                yield Split(NUMBER, j, high[j], none, 0, is_forbidden=False)
+                yield Split(SplitKind.NUMBER, j, high[j], none, 0, is_forbidden=False)
         if not ((x < low) | (x > high))[speaks].any():
             yield from self._changes(groups, numbers, low, high, x)
 
@@ -186,15 +186,15 @@ class BoxTrees:
         for j in numbers:
             if low[j] < x[j]:
                 at = self._up_to(float(np.nextafter(x[j], -np.inf)), j, x)
-                yield Split(NUMBER, j, at, none, 1, is_forbidden=True)
+                yield Split(SplitKind.NUMBER, j, at, none, 1, is_forbidden=True)
             if high[j] > x[j]:
-                yield Split(NUMBER, j, float(x[j]), none, 0, is_forbidden=True)
+                yield Split(SplitKind.NUMBER, j, float(x[j]), none, 0, is_forbidden=True)
 
     def _among(self, group: slice, options: BoolArray, *, is_forbidden: bool) -> Split:
         """The split of a group into some categories and the others."""
         first = np.zeros(len(self.domain.numeric), dtype=bool)
         first[group] = options
-        return Split(SET, group.start, 0.0, first, 0, is_forbidden)
+        return Split(SplitKind.SET, group.start, 0.0, first, 0, is_forbidden)
 
     def _up_to(self, value: float, j: int, x: FloatArray) -> float:
         """The largest value of a column up to another."""
@@ -215,7 +215,7 @@ class BoxTrees:
         """The two parts of a box, as `counterpoint.programs.proof.boxes` makes them."""
         first, second = (_Node(node.row, np.array(node.low), np.array(node.high)) for _ in range(2))
         j = split.what
-        if split.kind == NUMBER:
+        if split.kind == SplitKind.NUMBER:
             first.high[j] = min(first.high[j], split.where)
             second.low[j] = max(second.low[j], self._after(split.where, j, x))
             return first, second
@@ -274,7 +274,7 @@ class BoxTrees:
     def _tree(self, row: int, nodes: list[_Node]) -> ProofTrees:
         """The splits of one row's boxes."""
         grouped = np.flatnonzero(~self.domain.numeric)
-        kind, what = np.full((2, len(nodes)), LEAF)
+        kind, what = np.full((2, len(nodes)), SplitKind.LEAF)
         where, options = np.zeros(len(nodes)), np.zeros((len(nodes), len(grouped)), dtype=bool)
         for place, node in enumerate(nodes):
             if node.split is not None:

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
-from counterpoint.programs.proof import pick, stacked
+from counterpoint.programs import arrays
 
 Nodes = TypeVar("Nodes", bound=tuple[Any, ...])
 """A named tuple of arrays (of any type, objects included) with one entry for each node. Such tuples
@@ -68,6 +68,10 @@ class SearchTree(NamedTuple):
     least: FloatArray  # (n,) the least bound of a leaf
     unfinished: BoolArray  # (n,) whether a row was exhausted while nodes of it were open
 
+    def by_level(self, roots: IntArray) -> IntArray:
+        """Return the nodes of the trees of some roots, level by level."""
+        return np.concatenate(levels(self.children, roots))
+
 
 @final
 class _Open(NamedTuple):
@@ -110,7 +114,7 @@ def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None)
             node_count += len(row)
         # Bounds may have lowered cutoffs, so all open nodes are compared with them again. Rows that
         # are exhausted are marked in ``unfinished``.
-        chosen, queue = _still_open(problem, stacked(queue), unfinished), list[_Open]()
+        chosen, queue = _still_open(problem, arrays.stacked(queue), unfinished), list[_Open]()
         if not len(chosen.row):
             break
         if width is not None:
@@ -118,15 +122,15 @@ def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None)
                 index = _least(chosen.bound, most_splits)
                 remaining = np.ones(len(chosen.row), dtype=bool)
                 remaining[index] = False
-                queue, chosen = [pick(chosen, remaining)], pick(chosen, index)
+                queue, chosen = [arrays.pick(chosen, remaining)], arrays.pick(chosen, index)
             most_splits = min(2 * most_splits, width)
         first, second, has_children = problem.split(chosen.nodes, chosen.row)
         if not has_children.all():
-            chosen, first, second = (pick(v, has_children) for v in (chosen, first, second))
+            chosen, first, second = (arrays.pick(v, has_children) for v in (chosen, first, second))
         # first ones, then second ones, each in the order of their parents: `_tree` relies on it
-        nodes = stacked([first, second])
+        nodes = arrays.stacked([first, second])
         row, parent = (np.concatenate([v, v]) for v in (chosen.row, chosen.number))
-    return _tree(stacked(steps), unfinished)
+    return _tree(arrays.stacked(steps), unfinished)
 
 
 def _least(bound: FloatArray, count: int) -> IntArray:
@@ -141,7 +145,7 @@ def _still_open(problem: BranchingProblem[Any], queue: _Open, unfinished: BoolAr
     exhausted = below & problem.exhausted[queue.row]
     unfinished[queue.row[exhausted]] = True
     remaining = below & ~exhausted
-    return queue if remaining.all() else pick(queue, remaining)
+    return queue if remaining.all() else arrays.pick(queue, remaining)
 
 
 def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:

@@ -20,10 +20,11 @@ import numpy as np
 from counterpoint.errors import NoSolver
 from counterpoint.numerics import LEAST, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import EncodedCost, Mahalanobis, Manhattan, SquaredEuclidean
+from counterpoint.programs import arrays
 from counterpoint.programs.conditions import INTEGRAL, AtMost, Cone, Whole
 from counterpoint.programs.losses import LogLoss, LogSumExp
 from counterpoint.programs.program import Program, own_multipliers, relaxed, tightened
-from counterpoint.programs.proof import ProofTrees, node_size, pick
+from counterpoint.programs.proof import ProofTrees, node_size
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
@@ -36,7 +37,7 @@ from counterpoint.solvers.clarabel import Clarabel
 from counterpoint.solvers.daqp import Daqp
 from counterpoint.solvers.highs import Highs
 from counterpoint.solvers.probability import Logistic
-from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
+from counterpoint.solvers.proof_trees import SearchedBoxes
 
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
@@ -182,7 +183,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
     def split(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, ConeNodes, BoolArray]:
         every = np.arange(len(row))
-        first, second = pick(nodes, every), pick(nodes, every)  # copies
+        first, second = arrays.pick(nodes, every), arrays.pick(nodes, every)  # copies
         fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
         for i in np.flatnonzero(fits).tolist():
             fits[i] = self._split(first, second, i, CLOSE)
@@ -356,7 +357,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         boxes = nodes.low, nodes.high, nodes.changed, nodes.multipliers
         searched = SearchedBoxes(tree.row, *boxes, tree.children, np.isinf(tree.bound))
         root = np.zeros(1, dtype=np.intp)
-        return proof_trees(self.program, self.case, searched, root, ceiling)
+        return searched.proof_trees(self.program, self.case, root, ceiling)
 
 
 def rounded(program: Program, points: FloatArray, cases: Batch) -> tuple[FloatArray, FloatArray]:

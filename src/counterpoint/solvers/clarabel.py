@@ -37,9 +37,6 @@ Entries = tuple[IntArray, IntArray, FloatArray]
 """Rows, columns and values of a sparse matrix."""
 
 STATUS = clarabel.SolverStatus
-SOLVED = (STATUS.Solved, STATUS.AlmostSolved)
-USABLE = (*SOLVED, STATUS.InsufficientProgress)
-"""What may still be better than what there was: that is judged by the program itself."""
 TRACE = 1e-7
 """A share of the cost that is noise of the interior point."""
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
@@ -54,6 +51,9 @@ class Clarabel(Solver):
         LINEAR | {Manhattan, SquaredEuclidean, Mahalanobis, Cone, LogLoss, LogSumExp}
     )
     accuracy: ClassVar[float] = 1e-7
+    SOLVED: ClassVar = (STATUS.Solved, STATUS.AlmostSolved)
+    # statuses whose points may be better than what there was; the program itself judges that
+    USABLE: ClassVar = (*SOLVED, STATUS.InsufficientProgress)
 
     @classmethod
     def takes(cls, program: Program) -> bool:
@@ -113,7 +113,7 @@ class Clarabel(Solver):
         if near_row is not None:
             return near_row
         status, point, duals = self.run(case, effort)
-        usable = status in (USABLE if has_loss else SOLVED)
+        usable = status in (self.USABLE if has_loss else self.SOLVED)
         is_start = usable and has_loss and self._is_start(case, point)
         if has_loss and status not in INFEASIBLE and not is_start:
             from_cheapest = self._solved_from_cheapest(case, effort)
@@ -132,6 +132,17 @@ class Clarabel(Solver):
         refuted = status in INFEASIBLE or self.program.refutes(case, ray[None, :])[0]
         return Outcome.INFEASIBLE if refuted else Outcome.NOTHING, no_point, ray
 
+    @staticmethod
+    def settings(effort: Effort, tolerance: float = 1e-10) -> Any:
+        """Return settings of the library, for an answer and an objective of about 1."""
+        out = clarabel.DefaultSettings()
+        out.verbose, out.max_threads = False, 1
+        out.tol_gap_rel = out.tol_feas = tolerance
+        out.tol_gap_abs = min(1e-12, 0.1 * tolerance)
+        if effort.seconds:
+            out.time_limit = effort.seconds
+        return out
+
     def run(
         self, case: Batch, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
         tolerance: float = 1e-10,
@@ -140,7 +151,7 @@ class Clarabel(Solver):
         conic = ConicProgram(self, case, sizes, model)
         hessian, linear = conic.objective()
         result = clarabel.DefaultSolver(
-            hessian, linear, *conic.constraints(), settings(effort, tolerance)
+            hessian, linear, *conic.constraints(), self.settings(effort, tolerance)
         ).solve()
         point, duals = np.asarray(result.x), np.asarray(result.z)
         return result.status, conic.point(point), conic.multipliers(duals)
@@ -195,7 +206,7 @@ class Clarabel(Solver):
                 break
             about = self._sizes(case, point), self._model(case, point)
             status, goal, duals = self.run(case, effort, *about)
-            if status not in USABLE:
+            if status not in self.USABLE:
                 break
             duals = cost_limited(self.program, case, duals)
             gap = value - bound
@@ -249,21 +260,10 @@ class Clarabel(Solver):
             return point
         low, high = (np.where(held, case.x, bound) for bound in (case.low, case.high))
         status, sparser, _ = self.run(replace(case, low=low, high=high), effort)
-        if status not in SOLVED:
+        if status not in self.SOLVED:
             return point
         before, after = (self.program.objective(y[None, :], case)[0] for y in (point, sparser))
         return sparser if after <= before * (1.0 + TRACE) else point
-
-
-def settings(effort: Effort, tolerance: float = 1e-10) -> Any:
-    """Clarabel's: tolerances are those of an answer, and an objective, of about 1."""
-    out = clarabel.DefaultSettings()
-    out.verbose, out.max_threads = False, 1
-    out.tol_gap_rel = out.tol_feas = tolerance
-    out.tol_gap_abs = min(1e-12, 0.1 * tolerance)
-    if effort.seconds:
-        out.time_limit = effort.seconds
-    return out
 
 
 def _gap(value: float, bound: float) -> float:

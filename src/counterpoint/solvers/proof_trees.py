@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.programs import arrays
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import CHANGE, LEAF, NUMBER, SET, ProofTrees, Splits, pick, stacked
+from counterpoint.programs.proof import ProofTrees, SplitKind, Splits
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.branch_and_bound import levels
@@ -35,6 +36,37 @@ class SearchedBoxes(NamedTuple):
     children: IntArray  # (N, 2); −1 for a leaf
     refuted: BoolArray  # (N,): whether multipliers show that there is no point
 
+    def proof_trees(
+        self, program: Program, cases: Batch, roots: IntArray, bound: FloatArray
+    ) -> ProofTrees:
+        """Return the trees that begin with the boxes of some roots, by their splits.
+
+        They cover the domains of the cases: what lies beyond the boxes of roots is excluded by the
+        cost alone. ``bound`` is what each tree claims.
+        """
+        nodes = replace(cases.take(self.row), low=self.low, high=self.high)
+        inner = np.flatnonzero(self.children[:, 0] >= 0)
+        first, second = self.children[inner].T
+        low, high = np.array(self.low), np.array(self.high)
+        low[inner] = np.minimum(self.low[first], self.low[second])
+        high[inner] = np.maximum(self.high[first], self.high[second])
+        parted = replace(nodes, low=low, high=high)  # what the children make up
+        beyond = _beyond(
+            program, roots, cases.take(self.row[roots]), self.low[roots], self.high[roots]
+        )
+        excluded = [beyond]
+        if (low > self.low).any() or (high < self.high).any():
+            domain = cases.take(self.row)
+            by_level = levels(self.children, roots)
+            excluded += _excluded(program, (domain, nodes, parted), self, by_level)
+        exclusions = arrays.stacked(excluded)
+        order = np.argsort(exclusions.node, kind="stable")
+        by_cost = order < len(beyond.node)
+        exclusions = arrays.pick(exclusions, order)
+        closed_by = np.where(by_cost[:, None], 0.0, self.multipliers[exclusions.node])
+        splits = _splits(program, self, inner)
+        return _chained(self, roots, splits, exclusions, closed_by)._replace(bound=bound)
+
 
 @final
 class SplitNodes(NamedTuple):
@@ -43,37 +75,6 @@ class SplitNodes(NamedTuple):
     node: IntArray  # (m,)
     how: Splits
     second: BoolArray  # (m,): whether the search went on in the second part; else in the first
-
-
-def proof_trees(
-    program: Program, cases: Batch, boxes: SearchedBoxes, roots: IntArray, bound: FloatArray
-) -> ProofTrees:
-    """Return the trees that begin with the boxes of some roots, by their splits.
-
-    They cover the domains of the cases: what lies beyond the boxes of roots is excluded by the cost
-    alone. ``bound`` is what each tree claims.
-    """
-    nodes = replace(cases.take(boxes.row), low=boxes.low, high=boxes.high)
-    inner = np.flatnonzero(boxes.children[:, 0] >= 0)
-    first, second = boxes.children[inner].T
-    low, high = np.array(boxes.low), np.array(boxes.high)
-    low[inner] = np.minimum(boxes.low[first], boxes.low[second])
-    high[inner] = np.maximum(boxes.high[first], boxes.high[second])
-    parted = replace(nodes, low=low, high=high)  # what the children make up
-    beyond = _beyond(program, roots, cases.take(boxes.row[roots]), *(v[roots] for v in boxes[1:3]))
-    excluded = [beyond]
-    if (low > boxes.low).any() or (high < boxes.high).any():
-        domain = cases.take(boxes.row)
-        excluded += _excluded(
-            program, (domain, nodes, parted), boxes, levels(boxes.children, roots)
-        )
-    exclusions = stacked(excluded)
-    order = np.argsort(exclusions.node, kind="stable")
-    by_cost = order < len(beyond.node)
-    exclusions = pick(exclusions, order)
-    closed = np.where(by_cost[:, None], 0.0, boxes.multipliers[exclusions.node])
-    splits = _splits(program, boxes, inner)
-    return _chained(boxes, roots, splits, exclusions, closed)._replace(bound=bound)
 
 
 def _options(program: Program, high: FloatArray) -> BoolArray:
@@ -103,7 +104,7 @@ def _splits(program: Program, boxes: SearchedBoxes, inner: IntArray) -> SplitNod
     where = np.where(is_number, where, np.minimum(where, FAR))
     column = np.where(is_set, categories.argmax(axis=1), column)
     column = np.where(is_forced, forced.argmax(axis=1), column)
-    kind = np.where(is_forced, CHANGE, np.where(is_set, SET, NUMBER))
+    kind = np.where(is_forced, SplitKind.CHANGE, np.where(is_set, SplitKind.SET, SplitKind.NUMBER))
     starts = np.arange(program.width)
     for group in program.domain.groups:
         starts[group] = group.start
@@ -127,9 +128,9 @@ def _beyond(
     ):
         at, what = np.nonzero(mask)
         options = np.zeros((len(at), (~numeric).sum()), dtype=bool)
-        how = Splits(np.full(len(at), NUMBER), what, where[at, what], options)
+        how = Splits(np.full(len(at), SplitKind.NUMBER), what, where[at, what], options)
         splits.append(SplitNodes(node[at], how, np.full(len(at), second)))
-    return stacked(splits)
+    return arrays.stacked(splits)
 
 
 def _excluded(
@@ -176,7 +177,7 @@ def _excluded(
         at = np.flatnonzero(
             without[:, (columns >= group.start) & (columns < group.stop)].any(axis=1)
         )
-        kind, what = np.full(len(at), SET), np.full(len(at), group.start)
+        kind, what = np.full(len(at), SplitKind.SET), np.full(len(at), group.start)
         how = Splits(kind, what, np.zeros(len(at)), options[at])
         splits.append(SplitNodes(at, how, np.zeros(len(at), dtype=bool)))
     return splits
@@ -209,7 +210,7 @@ def _chained(
     children[end[splits.node]] = boxes.children[splits.node]
     pairs = np.stack([searched, closed], axis=1)
     children[parent] = np.where(exclusions.second[:, None], pairs[:, ::-1], pairs)
-    kind, what = np.full((2, n + 2 * count), LEAF)
+    kind, what = np.full((2, n + 2 * count), SplitKind.LEAF)
     where = np.zeros(len(kind))
     options = np.zeros((len(kind), splits.how.options.shape[1]), dtype=bool)
     for node, how in ((end[splits.node], splits.how), (parent, exclusions.how)):
@@ -219,6 +220,6 @@ def _chained(
     multipliers[end] = boxes.multipliers
     multipliers[closed] = closed_by
     order = np.concatenate(levels(children, roots))
-    multipliers = np.where((kind == LEAF)[:, None], multipliers, 0.0)
+    multipliers = np.where((kind == SplitKind.LEAF)[:, None], multipliers, 0.0)
     nodes: Any = (array[order] for array in (kind, what, where, options, multipliers))
     return ProofTrees(boxes.row[roots], np.zeros(len(roots)), *nodes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangian
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
-from counterpoint.programs.proof import pick, put
+from counterpoint.programs import arrays
 
 STEPS = 60
 """How many multipliers are tried for a box, at most; some four do."""
@@ -148,7 +148,7 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
         capped &= ~boxes.satisfied(points)
     if capped.any():
         index = np.flatnonzero(capped)
-        put(points, index, repaired(boxes.pick(index), pick(points, index)))
+        arrays.put(points, index, repaired(boxes.pick(index), arrays.pick(points, index)))
     basis.done[:] |= (optimal & ~missed & ~capped) | (basis.bound >= basis.ceiling)
     dearer = optimal & missed & ~capped & ~basis.done
     entering = np.flatnonzero(~basis.done & ~dearer)
@@ -195,7 +195,7 @@ def _enter(
     basis.matrix[rows, :, out] = new[fits]
     basis.cost[rows, out] = np.where(loose, 0.0, points.cost[rows])
     basis.kind[rows, out] = np.where(loose, SURPLUS, POINT)
-    put(basis.points, (rows, out), pick(points, rows))
+    arrays.put(basis.points, (rows, out), arrays.pick(points, rows))
 
 
 def inverted(matrix: FloatArray) -> FloatArray:

@@ -21,8 +21,8 @@ import numpy as np
 from counterpoint.families.additive.curves import Bends
 from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.programs import arrays
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import pick
 from counterpoint.programs.region import Batch
 from counterpoint.programs.separable import Diagonal, best_changes
 from counterpoint.rows import lattice
@@ -281,7 +281,7 @@ class KnapsackLagrangian:
 
     def pick(self, index: Any) -> KnapsackLagrangian:
         """Return the Lagrangian of some of the boxes."""
-        return KnapsackLagrangian(self.rows, pick(self.boxes, index))
+        return KnapsackLagrangian(self.rows, arrays.pick(self.boxes, index))
 
     def within(self, boxes: Boxes) -> KnapsackLagrangian:
         """Return the Lagrangian of narrower boxes."""

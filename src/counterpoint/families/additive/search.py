@@ -22,12 +22,13 @@ from counterpoint.families.additive.knapsack import (
     KnapsackRows,
 )
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray, clock
-from counterpoint.programs.proof import ProofTrees, pick, put
+from counterpoint.programs import arrays
+from counterpoint.programs.proof import ProofTrees
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 from counterpoint.solvers.base import Effort, Outcome, Solution
 from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
-from counterpoint.solvers.proof_trees import SearchedBoxes, proof_trees
+from counterpoint.solvers.proof_trees import SearchedBoxes
 
 SPARE = 1e-10
 """Relative margin above the incumbent when pruning; it exceeds the rounding of bounds."""
@@ -79,8 +80,8 @@ def search_knapsacks(
     tree, ceiling = branch_and_bound(problem), problem.best.cost * problem.share
     stuck = tree.unfinished | (tree.least < problem.cutoff)
     out, solved = Solution.blank(len(cases), knapsack.program), np.flatnonzero(problem.improved)
-    boxes = pick(problem.rows.boxes, solved)
-    out.points[solved] = problem.rows.points(boxes, pick(problem.best, solved))
+    boxes = arrays.pick(problem.rows.boxes, solved)
+    out.points[solved] = problem.rows.points(boxes, arrays.pick(problem.best, solved))
     out.outcomes[solved] = Outcome.FOUND
     out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
     out.outcomes[stuck] = Outcome.LIMIT
@@ -153,7 +154,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         # The children begin with the multipliers of their parent. Its mixture may lie outside of
         # them, so that they have none until they are bounded.
         unbounded = nodes._replace(
-            weights=nodes.weights[:, :0], points=pick(nodes.points, np.s_[:, :0])
+            weights=nodes.weights[:, :0], points=arrays.pick(nodes.points, np.s_[:, :0])
         )
         children = unbounded._replace(boxes=first), unbounded._replace(boxes=second)
         return *children, has_children
@@ -186,7 +187,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         if len(good):
             order = good[np.lexsort((good, points.cost[good], row[good]))]
             cheapest = order[np.unique(row[order], return_index=True)[1]]
-            put(self.best, row[cheapest], pick(points, cheapest))
+            arrays.put(self.best, row[cheapest], arrays.pick(points, cheapest))
             self.improved[row[cheapest]] = True
 
 
@@ -258,7 +259,7 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
         counted = share.max(axis=1) > 1e-9
         feature = np.where(counted, share.argmax(axis=1), feature)
         fits |= counted
-    first, second = pick(box, every), pick(box, every)  # copies
+    first, second = arrays.pick(box, every), arrays.pick(box, every)  # copies
     numeric = feature < len(k.numbers)
     rows = np.flatnonzero(fits & ~counted & numeric)
     j = feature[rows]
@@ -267,7 +268,7 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
     rows = np.flatnonzero(fits & ~counted & ~numeric)
     if len(rows):
         t = feature[rows] - len(k.numbers)
-        upper = _upper_options(boxes.pick(rows), pick(nodes, rows), t)
+        upper = _upper_options(boxes.pick(rows), arrays.pick(nodes, rows), t)
         first.option_cost[rows, t] = np.where(upper, np.inf, box.option_cost[rows, t])
         second.option_cost[rows, t] = np.where(upper, box.option_cost[rows, t], np.inf)
     rows = np.flatnonzero(counted & numeric)
@@ -387,7 +388,7 @@ def _proof(
 ) -> ProofTrees:
     """Return the trees of rows that are not stuck, in encoded columns."""
     k, cases, row, record = rows.knapsack, rows.cases, tree.row, tree.record
-    root = pick(rows.boxes, row)
+    root = arrays.pick(rows.boxes, row)
     low, high = cases.low[row], cases.high[row]
     for bounds, ends, whole in ((low, record.low, root.low), (high, record.high, root.high)):
         number = lattice.number(rows.x[row], ends, k.units)
@@ -413,7 +414,7 @@ def _proof(
     multipliers, solved = k.multipliers(record.multipliers), np.flatnonzero(~stuck)
     refuted = np.isposinf(tree.bound)
     boxes = SearchedBoxes(row, low, high, forced, multipliers, tree.children, refuted)
-    return proof_trees(k.program, domain, boxes, solved, ceiling[solved])
+    return boxes.proof_trees(k.program, domain, solved, ceiling[solved])
 
 
 def _ends(mask: BoolArray) -> tuple[IntArray, IntArray]:

@@ -26,10 +26,10 @@ import numpy as np
 
 from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_point
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
+from counterpoint.programs import proof_text
 from counterpoint.programs.conditions import LinearBounds
-from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence, proof_size
+from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof_text import as_pieces, proofs_of, read_proofs
 from counterpoint.programs.region import Batch, Cut, LazyUnion, Region
 from counterpoint.search.search import Incumbents, Subproblem, Union, search_listed
 
@@ -153,11 +153,8 @@ class OpenedCell(NamedTuple):
     def recorded(self) -> dict[str, Any]:
         """Return the entry of a record, with the proof in the form of any piece of a target."""
         (bound_proof,) = self.evidence.bound_proofs  # what is listed keeps its multipliers
-        proof: Any = bound_proof.multipliers[0]
-        if bound_proof.trees:
-            (proof,) = proofs_of([bound_proof], np.zeros(1, dtype=np.intp))
-        pieces = as_pieces(proof, [bound_proof.multipliers.shape[1]])
-        return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": pieces}
+        proof = proof_text.written(bound_proof)
+        return {"cell": self.cell, "rivals": self.rivals.tolist(), "proof": proof}
 
 
 @final
@@ -210,7 +207,7 @@ class CellRelaxation(Bounding):
         pairs = np.column_stack([exceptions, self.rivals[exceptions]]).tolist()
         opened = [cell.recorded() for cell in self.opened]
         proof = SimpleNamespace(rival=common[0], rivals=pairs, cells=opened)
-        return [BoundProof(np.zeros((1, proof_size(self.program))), family_proofs=[proof])]
+        return [BoundProof.without_multipliers(self.program, 1, family_proofs=[proof])]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved = np.array(self.unrefuted)
@@ -345,7 +342,7 @@ def evidence_of(
             (s,) = _positions([entry["cell"]], len(cells)).tolist()
             rivals = _positions(entry["rivals"], len(cells.rivals))
             piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
-            (cell_proof,) = read_proofs([entry["proof"]], [piece.program])
+            (cell_proof,) = proof_text.read_proofs([entry["proof"]], [piece.program])
             evidence = Evidence.of_proof(piece.program, case, cell_proof)
             relaxation.opened.append(OpenedCell(s, rivals, evidence))
         relaxations.append([relaxation])

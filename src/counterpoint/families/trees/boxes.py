@@ -21,7 +21,7 @@ from counterpoint.numerics import (
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import MinimumChange
 from counterpoint.programs.program import Program
-from counterpoint.programs.proof import NUMBER, SET
+from counterpoint.programs.proof import SplitKind
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
 
@@ -54,7 +54,7 @@ class CellBoxes(NamedTuple):
         They are the cells before one and the others, or the categories of a set and the others.
         """
         (low, high, among), (kind, what, where) = self, splits.T
-        at, test = np.flatnonzero(kind == NUMBER), np.flatnonzero(kind == SET)
+        at, test = np.flatnonzero(kind == SplitKind.NUMBER), np.flatnonzero(kind == SplitKind.SET)
         f, cell, m = what[at], where[at], what[test]
         below, above = np.array(high), np.array(low)
         below[at, f] = np.minimum(high[at, f], cell - 1)

@@ -20,7 +20,7 @@ from scipy.linalg import block_diag
 from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap
 from counterpoint.numerics import AFTER, EPS, MISSING, BoolArray, FloatArray, IntArray
-from counterpoint.programs.proof import NUMBER, SET
+from counterpoint.programs.proof import SplitKind
 
 PAIRS = 1 << 20
 """Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
@@ -270,8 +270,10 @@ class Grid:
         That is a number and its first cell in the second part, or a test of categories and 0.
         """
         kind, what, where = splits.T
-        count = np.where(kind == NUMBER, len(self.columns), len(self.of_set))
-        valid = ((kind == NUMBER) | (kind == SET)) & (what >= 0) & (what < count) & (where >= 0)
+        is_number = kind == SplitKind.NUMBER
+        count = np.where(is_number, len(self.columns), len(self.of_set))
+        valid = is_number | (kind == SplitKind.SET)
+        valid &= (what >= 0) & (what < count) & (where >= 0)
         return bool(valid.all())
 
     @classmethod

@@ -20,7 +20,8 @@ import numpy as np
 from counterpoint.families.trees.boxes import BoxCosts, CellBoxes, RowCosts
 from counterpoint.families.trees.form import LeafSums
 from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray, clock
-from counterpoint.programs.proof import NUMBER, SET, stacked
+from counterpoint.programs import arrays
+from counterpoint.programs.proof import SplitKind
 
 HALVINGS = 10
 """How closely the radius of a box is bounded: the cutoff over 2 to the power of so many."""
@@ -85,7 +86,7 @@ class LeafBound:
         """
         none = np.zeros(0, dtype=np.intp)
         out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
-        costs = self.row.costs(stacked([box.box for box in boxes]))
+        costs = self.row.costs(arrays.stacked([box.box for box in boxes]))
         near = self._near(costs, [box.leaves for box in boxes], cutoff)
         if not len(near.which):
             return out
@@ -229,8 +230,8 @@ class LeafBound:
         number = np.searchsorted(begins, best, "right") - 1
         splits = np.where(
             best < number_splits,
-            [np.full(len(best), NUMBER), number, best - begins[number]],
-            [np.full(len(best), SET), best - number_splits, np.zeros(len(best), dtype=np.intp)],
+            [np.full(len(best), SplitKind.NUMBER), number, best - begins[number]],
+            [np.full(len(best), SplitKind.SET), best - number_splits, np.zeros_like(best)],
         ).T
         splits[votes.max(axis=1) == 0.0] = 0  # no leaf voted: no split
         return np.asarray(splits, dtype=np.intp)

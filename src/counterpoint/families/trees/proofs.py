@@ -20,10 +20,11 @@ from counterpoint.families.trees.boxes import CellBoxes, RowCosts
 from counterpoint.families.trees.form import LeafSums, Order
 from counterpoint.families.trees.grid import Grid
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
+from counterpoint.programs import arrays
 from counterpoint.programs.conditions import MinimumChange
-from counterpoint.programs.evidence import Bounding, BoundProof, proof_size
+from counterpoint.programs.evidence import Bounding, BoundProof
 from counterpoint.programs.program import NonConvex, Program
-from counterpoint.programs.proof import LEAF, OLD, ProofTrees, inherited, pick
+from counterpoint.programs.proof import ProofTrees
 from counterpoint.programs.region import Batch, Region
 from counterpoint.rows import lattice
 from counterpoint.search.search import Incumbents, Subproblem, search_listed
@@ -56,7 +57,7 @@ class BoxProofs(Bounding):
 
     @property
     def bound_proofs(self) -> Sequence[BoundProof]:
-        return [BoundProof(np.zeros((len(self.cases), proof_size(self.program))), self.trees)]
+        return [BoundProof.without_multipliers(self.program, len(self.cases), self.trees)]
 
     def bounds(
         self, reached: FloatArray, margin: FloatArray | None = None
@@ -88,8 +89,8 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
     claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
     for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
         rows = [row, row.charging(multipliers)][not multipliers.any() :]
-        for k, leaves in _unclosed(rows, pick(boxes, chunk), values, shift, claim):
-            box = pick(boxes, chunk[k : k + 1])
+        for k, leaves in _unclosed(rows, arrays.pick(boxes, chunk), values, shift, claim):
+            box = arrays.pick(boxes, chunk[k : k + 1])
             related = relations is not None and relations.bound(box, multipliers) >= claim
             if not related and not refuted(condition, grid, leaves):
                 return 0.0
@@ -98,26 +99,26 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
 
 def _leaf_boxes(tree: ProofTrees, root: CellBoxes, grid: Grid) -> tuple[CellBoxes, IntArray]:
     """Return the boxes of leaves, from the first to the last of the tree, and their nodes."""
-    levels, inner = tree.levels(), np.flatnonzero(tree.kind != LEAF)
-    whole = pick(root, np.zeros(len(inner), dtype=np.intp))
+    inner = np.flatnonzero(~tree.is_leaf)
+    whole = arrays.pick(root, np.zeros(len(inner), dtype=np.intp))
     halves = whole.halves(grid, _splits(tree, inner, grid))
     boxes = []
     for combine, ends, pair in zip(
         (np.maximum, np.minimum, np.logical_and), root, zip(*halves, strict=True), strict=True
     ):
         children = np.stack(pair, axis=1).reshape(2 * len(inner), ends.shape[1])
-        boxes.append(inherited(levels, combine, np.concatenate([ends, children])))
+        boxes.append(tree.inherited(combine, np.concatenate([ends, children])))
     is_second = np.arange(len(tree.kind)) % 2 == 0
-    place = inherited(levels, np.add, 0.5**tree.depth * is_second)
-    leaves = np.flatnonzero(tree.kind == LEAF)
+    place = tree.inherited(np.add, 0.5**tree.depth * is_second)
+    leaves = np.flatnonzero(tree.is_leaf)
     leaves = leaves[np.argsort(place[leaves], kind="stable")]
-    return pick(CellBoxes._make(boxes), leaves), leaves
+    return arrays.pick(CellBoxes._make(boxes), leaves), leaves
 
 
 def _splits(tree: ProofTrees, nodes: IntArray, grid: Grid) -> IntArray:
     """Return the splits (m, 3) of nodes; raise a ValueError if there is no such split."""
-    where = np.clip(np.nan_to_num(tree.where[nodes]), -1, 1 << 30).astype(np.intp)
-    splits = np.stack([tree.kind[nodes], tree.what[nodes], where], axis=1)
+    cell = np.clip(np.nan_to_num(tree.value[nodes]), -1, 1 << 30).astype(np.intp)
+    splits = np.stack([tree.kind[nodes], tree.column[nodes], cell], axis=1)
     if not grid.has(splits):
         raise ValueError("a node of a tree is split in no way that there is")
     return splits
@@ -225,8 +226,7 @@ def evidence_of(
 ) -> BoxProofs:
     """Return the bounds of recorded proofs, which are checked whenever they are asked for."""
     require_rows(program)
-    if proof.family_proofs is not None:
-        raise ValueError(OLD)
+    proof.require_no_family_proofs()
     return BoxProofs(program, condition, cases, proof.trees, np.zeros(len(cases)))
 
 

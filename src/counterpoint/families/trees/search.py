@@ -23,6 +23,7 @@ from counterpoint.families.trees.proofs import (
 )
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, clock
 from counterpoint.problem.costs import Manhattan, PercentileCost, SquaredEuclidean, TransitionCost
+from counterpoint.programs import arrays
 from counterpoint.programs.conditions import (
     INTEGRAL,
     Box,
@@ -32,14 +33,13 @@ from counterpoint.programs.conditions import (
     Transitions,
 )
 from counterpoint.programs.evidence import Bounding
-from counterpoint.programs.proof import NUMBER, SET, ProofTrees, pick, stacked
+from counterpoint.programs.proof import ProofTrees, SplitKind
 from counterpoint.search.search import Incumbents, SafetyMargins, Union
 from counterpoint.solvers import require_known
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
     branch_and_bound,
-    levels,
 )
 
 ACCEPTS: frozenset[type] = frozenset(
@@ -220,15 +220,15 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
     def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the proof that a search tree makes."""
-        nodes = np.concatenate(levels(tree.children, np.zeros(1, dtype=np.intp)))
+        nodes = tree.by_level(np.zeros(1, dtype=np.intp))
         leaf = (tree.children[:, 0] < 0)[:, None]
-        kind, what, where = np.where(leaf, 0, tree.record.split)[nodes].T
+        kind, feature, cell = np.where(leaf, SplitKind.LEAF, tree.record.split)[nodes].T
         multipliers = np.where(leaf, tree.record.multipliers, 0.0)[nodes]
         bound = min(self.cost_cutoff, float(tree.least[0]))
         return self.claim(bound)._replace(
             kind=kind,
-            what=what,
-            where=where.astype(np.float64),
+            column=feature,
+            value=cell.astype(np.float64),
             options=np.zeros((len(nodes), len(self.grid.owner)), dtype=bool),
             multipliers=multipliers,
         )
@@ -273,10 +273,10 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         splits = np.array([box.split for box in boxes], dtype=np.intp).reshape(len(boxes), 3)
         self.stored_leaves -= sum(len(b.leaves) for b in boxes if b.leaves is not self.all_leaves)
         sides = []
-        for halves in stacked([box.box for box in boxes]).halves(self.grid, splits):
+        for halves in arrays.stacked([box.box for box in boxes]).halves(self.grid, splits):
             children = []
             for k, box in enumerate(boxes):
-                half = pick(halves, slice(k, k + 1))
+                half = arrays.pick(halves, slice(k, k + 1))
                 child = OpenBox(half, box.leaves, box.multipliers, box.bound)
                 if box.cheapest is not None and half.hold(*box.cheapest):
                     child = replace(child, cheapest=box.cheapest, reported=box.reported)
@@ -334,7 +334,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         distance = np.abs(cells - nearest[0])
         if distance.any():
             f = int(distance.argmax())
-            return NUMBER, f, int(cells[f] + nearest[0][f] + 1) // 2
+            return SplitKind.NUMBER, f, int(cells[f] + nearest[0][f] + 1) // 2
         among, places = box.box.among[0], np.arange(len(grid.of_set))
         differs = grid.sets[:, categories] != grid.sets[:, nearest[1]]
         differs = differs[places, grid.of_set]
@@ -342,12 +342,12 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         splits &= (~grid.sets & among & (grid.owner == grid.of_set[:, None])).any(axis=1)
         sets = np.flatnonzero(splits)
         if len(sets):
-            return SET, int(sets[np.argsort(~differs[sets], kind="stable")[0]]), 0
+            return SplitKind.SET, int(sets[np.argsort(~differs[sets], kind="stable")[0]]), 0
         wide = box.box.high[0] - box.box.low[0]
         if not wide.any():
             return 0, 0, 0
         f = int(wide.argmax())
-        return NUMBER, f, int(box.box.low[0, f] + box.box.high[0, f] + 1) // 2
+        return SplitKind.NUMBER, f, int(box.box.low[0, f] + box.box.high[0, f] + 1) // 2
 
     def _aside(self, box: OpenBox, path: IntArray) -> tuple[int, int, int]:
         """Return a split that parts the nearest point, a tie of another class, from the others."""
@@ -357,12 +357,13 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         n, m = grid.parted(np.unique(grid.tests[path]))
         f = grid.number[n]
         for k in np.flatnonzero(row.first[n] > cells.low[0, f]).tolist():
-            return NUMBER, int(f[k]), int(row.first[n[k]])
+            return SplitKind.NUMBER, int(f[k]), int(row.first[n[k]])
         for k in np.flatnonzero(row.final[n] < cells.high[0, f]).tolist():
-            return NUMBER, int(f[k]), int(row.next[grid.starts[f[k]] + row.final[n[k]] + 1])
+            cell = int(row.next[grid.starts[f[k]] + row.final[n[k]] + 1])
+            return SplitKind.NUMBER, int(f[k]), cell
         for k in m.tolist():
             if (cells.among[0] & ~grid.sets[k] & (grid.owner == grid.of_set[k])).any():
-                return SET, k, 0
+                return SplitKind.SET, k, 0
         return 0, 0, 0
 
 

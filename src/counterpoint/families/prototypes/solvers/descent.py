@@ -26,7 +26,7 @@ from counterpoint.programs.conditions import INTEGRAL, Cone, LinearBounds
 from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Batch, Coupling, Region
 from counterpoint.solvers.base import Effort, translated
-from counterpoint.solvers.clarabel import SOLVED, Clarabel
+from counterpoint.solvers.clarabel import Clarabel
 
 STALLED = 1e-9
 """A relative gain in price that counts as none."""
@@ -183,7 +183,7 @@ class Descents:
             program, convex_cases, sizes = self._convex_part(at, case, penalty)  # starts run away
             solver, effort = Clarabel(program), Effort().until(end)
             status, point, _ = solver.run(convex_cases, effort, sizes, tolerance=0.5 * SAFE)
-        if status not in SOLVED:
+        if status not in Clarabel.SOLVED:
             return None
         columns = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])
         y = np.array(case.x[0])

@@ -55,7 +55,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution, Solver, translated
-from counterpoint.solvers.clarabel import SOLVED, settings
+from counterpoint.solvers.clarabel import Clarabel
 
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14
@@ -308,7 +308,7 @@ def relaxed(
     columns[pairs, q + np.arange(p)] = np.sqrt(2.0)
     columns[-1, -1] = -1.0
     weights, ratios = np.eye(q, q + p + 1), np.eye(p, q + p + 1, k=q)
-    options = settings(effort, 1e-9)  # finer ones are reached by luck
+    options = Clarabel.settings(effort, 1e-9)  # finer ones are reached by luck
     options.presolve_enable = options.chordal_decomposition_enable = False
     with translated("Clarabel"):
         result = clarabel.DefaultSolver(
@@ -320,7 +320,7 @@ def relaxed(
             options,
         ).solve()
     empty = result.status in EMPTY
-    if not empty and result.status not in SOLVED:
+    if not empty and result.status not in Clarabel.SOLVED:
         return None
     # a little back from the edge of what is convex
     v = np.asarray(result.x) * (1.0 if empty else 1.0 - 1e-8)

@@ -154,8 +154,8 @@ def test_without_a_limit_of_time_the_nodes_are_counted_and_with_one_it_is_used(
     cost = cp.Mahalanobis(A @ A.T + 0.01 * np.eye(6))
     explainer = cp.Explainer(model, data=X, cost=cost, constraints=[cp.MaxChanges(2)])
     row = X[~model.predict(X)].head(1)
-    monkeypatch.setattr(branching, "ENOUGH", 1)
+    monkeypatch.setattr(branching, "MOST_WORK", 1)
     assert explainer.explain(row, True)[0].status == "suboptimal"
     assert explainer.explain(row, True, time_limit=20.0)[0].status == "optimal"
-    monkeypatch.setattr(branching, "MOST", 1)
+    monkeypatch.setattr(branching, "MOST_NODES", 1)
     assert explainer.explain(row, True, time_limit=20.0)[0].status == "limit"

@@ -1,8 +1,8 @@
-"""Separable functions over separable domains, minimised exactly and for whole batches.
+"""Minimise separable functions over separable domains, exactly and for whole batches.
 
-A function Σ_j f_j(δ_j) is least where each of its columns is, whatever the columns are: numbers
-between bounds, whole steps, categories; and under a bound on the number of changes, where the
-columns that gain most do change.
+A sum Σ_j f_j(δ_j) is least where each of its terms is, whatever the columns are: numbers between
+bounds, whole steps, categories. Under a bound on the number of changes, the features whose terms
+fall most below 0 change, and the others stay.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.numerics import (
     AFTER,
+    BLOCK,
     LIBRARY,
     STEP_SLACK,
     TINY,
@@ -35,24 +36,21 @@ if TYPE_CHECKING:
     from counterpoint.problem.costs import PercentileCost, TransitionCost
     from counterpoint.programs.conditions import AtMost, Box
 
-PART = 4096
-"""How many rows are compared with the knots of a level at once."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """The function Σ absolute |δ| + curvature δ², one column at a time."""
+    """The function Σ absolute |δ| + curvature δ² of changes δ, one column at a time."""
 
-    # absolute, curvature: (d,) non-negative; no column has both
+    # absolute, curvature: (d,) not negative; no column has both
     absolute: FloatArray
     curvature: FloatArray
-    # what categories cost instead, by the factual one; and numbers, where their cases have ends
+    # costs in place of these: of categories, by the factual one; of numbers that have both bounds
     transitions: tuple[TransitionCost, ...] = ()
     levels: tuple[PercentileCost, ...] = ()
 
     def of(self, columns: BoolArray | slice) -> Diagonal:
-        """The function of some of the columns."""
+        """Return the function of some of the columns, without their `transitions` and `levels`."""
         if isinstance(columns, slice) and columns == slice(None):
             return self
         return Diagonal(self.absolute[columns], self.curvature[columns])
@@ -73,7 +71,10 @@ class Diagonal:
         return bool(self.curvature.all())
 
     def entered(self, x: FloatArray) -> FloatArray:
-        """(n, d) what it costs to be in each category."""
+        """Return the cost (n, d) of changing to each category; 0 for the factual one.
+
+        A change of category moves two columns by 1, hence the 2.
+        """
         out = 2.0 * self.absolute * (x <= 0.5)
         for columns, costs in self.transitions:
             out[:, columns] = costs[x[:, columns].argmax(axis=1)]
@@ -81,14 +82,17 @@ class Diagonal:
 
     @cached_property
     def dearest(self) -> FloatArray:
-        """(d,) what it costs to come to a category, at most."""
+        """The largest cost of changing to each category, (d,)."""
         out = 2.0 * self.absolute
         for columns, costs in self.transitions:
             out[columns] = costs.max(axis=0)
         return out
 
     def least(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) the least of each column's function plus slope · δ over all δ, and |δ| there."""
+        """Return the least of each column's function plus slope · δ over all δ, and |δ| there.
+
+        All are (n, d). Where the slope exceeds an absolute cost both are infinite.
+        """
         if self.is_curved_throughout:
             reach = np.abs(slope)
             reach *= 0.5 / self.curvature
@@ -112,9 +116,10 @@ class Diagonal:
         x: FloatArray | float = 0.0,
         steps: FloatArray | BoolArray | None = None,
     ) -> FloatArray:
-        """(n, d) the δ between low and high at which it is least; infinite where unbounded.
+        """Return the changes (n, d) within low and high at which the function + slope · δ is least.
 
-        Where ``steps`` (d,) are not 0, x + δ is on the lattice of x, as at low and high.
+        They are infinite where the sum falls without end. Where ``steps`` (d,) are not 0, x + δ is
+        on the lattice of x, as x + low and x + high are.
         """
         if self.is_curved_throughout:
             free = slope * (-0.5 / self.curvature)
@@ -129,58 +134,73 @@ class Diagonal:
         np.minimum(best, high, out=best)
         if steps is None or not self.is_curved:
             return best
+        # a convex function is least at one of the two steps around its free optimum
         unit = np.where(steps > 0.0, steps, 1.0)
         down, up = (
             np.minimum(np.maximum(lattice.number(x, count, unit) - x, low), high)
             for count in (np.floor(best / unit), np.ceil(best / unit))
         )
-        lower = self.value(down, slope) <= self.value(up, slope)
-        return np.where(steps > 0.0, np.where(lower, down, up), best)
+        is_down = self.value(down, slope) <= self.value(up, slope)
+        return np.where(steps > 0.0, np.where(is_down, down, up), best)
+
+    def total(self, distance: FloatArray) -> FloatArray:
+        """Return the sum (n,) of the functions at changes of these distances (n, d)."""
+        out = np.zeros(len(distance))
+        if self.is_absolute:
+            out += dots(distance, self.absolute)
+        if self.is_curved:
+            out += dots(distance * distance, self.curvature)
+        return out
 
     def value(self, delta: FloatArray, slope: FloatArray) -> FloatArray:
-        """(n, d) each column's function plus slope · δ."""
+        """Return each column's function plus slope · δ, (n, d); changes δ may be infinite."""
         with np.errstate(invalid="ignore"):
             value = slope * delta
             if self.is_absolute:
-                paid = np.abs(delta)
-                paid *= self.absolute
-                value += paid
+                cost = np.abs(delta)
+                cost *= self.absolute
+                value += cost
             if self.is_curved:
                 value += self.curvature * delta * delta
         if self.is_curved_throughout or np.isfinite(value).all():
             return value
-        runaway = np.isinf(delta) & (self.curvature == 0)
-        downhill = slope * np.sign(delta) < -self.absolute
-        return np.where(runaway, np.where(downhill, -np.inf, np.inf), value)
+        # infinity less infinity is no number: the sign of slope + absolute decides
+        is_infinite = np.isinf(delta) & (self.curvature == 0)
+        falls = slope * np.sign(delta) < -self.absolute
+        return np.where(is_infinite, np.where(falls, -np.inf, np.inf), value)
 
 
 @final
 class OneHotGroups:
-    """One-hot groups, all at once; each is given by its encoded columns."""
+    """One-hot groups, each given by its encoded columns, and computed with all at once."""
 
     def __init__(self, groups: tuple[slice, ...]) -> None:
         sizes = [group.stop - group.start for group in groups]
+        # (groups,) the first column of each, and (columns of groups,) all of their columns
         self.first = np.array([group.start for group in groups], dtype=np.intp)
         self.columns = np.concatenate([np.arange(g.start, g.stop) for g in groups])
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
         self._sizes = np.array(sizes)
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """(n, groups) → (n, columns of groups), each as often as its group has columns."""
+        """Repeat values (n, groups) for each column of its group, (n, columns of groups)."""
         return np.repeat(values, self._sizes, axis=1)
 
     def reduce(self, how: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """(n, columns of groups) → (n, groups)."""
+        """Combine values (n, columns of groups) within each group, (n, groups)."""
         return np.asarray(how.reduceat(values, self._starts, axis=1))
 
     def violation(self, y: FloatArray) -> FloatArray:
-        """(n,) the largest `OneOf.violation` of any group."""
+        """Return the largest `OneOf.violation` of any group, (n,)."""
         shares = y[:, self.columns]
         fractional = np.minimum(np.abs(shares), np.abs(1.0 - shares)).max(axis=1)
         return np.maximum(fractional, np.abs(self.reduce(np.add, shares) - 1.0).max(axis=1))
 
     def permitted(self, cases: Batch) -> BoolArray:
-        """(n, columns of groups): which category may be chosen."""
+        """Return which categories may be chosen, (n, columns of groups).
+
+        Where bounds demand a category to be 1, the group has no other choice.
+        """
         allowed = cases.high[:, self.columns] > 0.5
         demanded = cases.low[:, self.columns] > 0.5
         if demanded.any():
@@ -188,24 +208,24 @@ class OneHotGroups:
             allowed &= demanded | np.repeat(free, self._sizes, axis=1)
         return allowed
 
-    def size(self, encoded_cost: Diagonal, sizes: Sizes) -> FloatArray:
-        """(n, groups) the sums of the sizes of the terms of `least`, at most."""
-        tall = sizes.heights if sizes.units is None else sizes.units
-        tallest = self.reduce(np.maximum, tall[:, self.columns])
-        height = tallest if sizes.units is None else sizes.heights @ tallest
-        dearest = self.reduce(np.maximum, encoded_cost.dearest[None, self.columns])
-        return np.asarray(2.0 * height + dearest)
+    def size(self, cost: Diagonal, sizes: Sizes) -> FloatArray:
+        """Return at least the sums (n, groups) of the sizes of the terms of `least`."""
+        terms = sizes.heights if sizes.units is None else sizes.units
+        largest = self.reduce(np.maximum, terms[:, self.columns])
+        largest = largest if sizes.units is None else sizes.heights @ largest
+        dearest = self.reduce(np.maximum, cost.dearest[None, self.columns])
+        return np.asarray(2.0 * largest + dearest)  # the slopes of two columns, and one cost
 
-    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
-        """(n, groups) the least price and slope, against staying."""
+    def least(self, cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
+        """Return the least of cost + slope · δ over the categories of each group, (n, groups)."""
         factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         slopes = slope[:, self.columns]
-        value = np.where(allowed, slopes + encoded_cost.entered(cases.x)[:, self.columns], np.inf)
+        value = np.where(allowed, slopes + cost.entered(cases.x)[:, self.columns], np.inf)
         staying = self.reduce(np.add, np.where(factual, slopes, 0.0))
         return np.asarray(self.reduce(np.minimum, value) - staying)
 
     def forced(self, cases: Batch) -> BoolArray:
-        """(n, groups): whether a category must go."""
+        """Return whether the factual category may not stay, (n, groups)."""
         factual, allowed = cases.x[:, self.columns] > 0.5, self.permitted(cases)
         return np.asarray(~self.reduce(np.logical_or, allowed & factual))
 
@@ -213,161 +233,155 @@ class OneHotGroups:
 @final
 @dataclass(frozen=True, eq=False)
 class SeparableDomain:
-    """What each column may be, given the bounds of the cases."""
+    """The values that each column may take, beside the bounds of the cases (`Batch`)."""
 
     box: Box  # the intersection of all boxes, [0, 1] for one-hot columns
-    numeric: BoolArray  # (d,) which columns are numbers
+    numeric: BoolArray  # (d,) which columns are numbers; the others are of one-hot groups
     steps: FloatArray  # (d,) the step of whole columns, 0 for the others
-    groups: tuple[slice, ...]  # the one-hot groups
-    at_most: AtMost | None  # A bound on the number of changed features, or None
+    groups: tuple[slice, ...]  # the encoded columns of each one-hot group
+    at_most: AtMost | None  # the bound on the number of changed features, if there is one
 
     def held(self, y: FloatArray, x: FloatArray) -> BoolArray:
-        """(n, d): what is integral about y: whole columns, categories, features that stay."""
+        """Return which entries of points y (n, d) are integral and stay when the rest is solved.
+
+        They are whole columns, categories and, where changes are counted, all that is as in x.
+        """
         integral = (self.steps > 0) | ~self.numeric
         held = np.repeat(integral[None, :], len(y), axis=0)
         return held if self.at_most is None else held | (y == x)
 
-    def least(self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
-        """(n,) min over y of price(δ) + slope·δ with δ = y − x; infinite where there is no y."""
-        return self._combined(
-            self._columns(encoded_cost, slope, cases)[0], encoded_cost, slope, cases
-        )
+    def least(self, cost: Diagonal, slope: FloatArray, cases: Batch) -> FloatArray:
+        """Return the least of cost(δ) + slope · δ, δ = y − x, (n,); infinite if there is no y."""
+        return self._combined(self._columns(cost, slope, cases)[0], cost, slope, cases)
 
     def lower(
         self,
-        encoded_cost: Diagonal,
+        cost: Diagonal,
         slope: FloatArray,
         cases: Batch,
         sizes: Sizes,
         replaced: tuple[IntArray, FloatArray] | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """(n,) `least`, and (n,) by how much it may be too high, for all rounding.
+        """Return `least`, (n,), and by how much rounding may have raised it, (n,).
 
-        The sizes are those of the terms of the slopes; none is smaller than its slope. Of some
-        numeric columns, (k,) and (k, n), the least may be given ``replaced``; they have no slope.
+        ``sizes`` are those of the terms of the slopes; none is smaller than its slope.
+        ``replaced`` are the least values of some numeric columns that have no slope: their numbers
+        (k,) and the values (k, n).
         """
-        least, reach = self._columns(encoded_cost, slope, cases)
-        self._put(least, reach, replaced)
-        value = self._combined(least, encoded_cost, slope, cases)
-        numeric_sizes, numeric_cost = sizes, encoded_cost
+        least, reach = self._columns(cost, slope, cases)
+        self._replace(least, reach, replaced)
+        value = self._combined(least, cost, slope, cases)
+        numeric_sizes, numeric_cost = sizes, cost
         if self.groups:
             slope = slope[:, self.numeric]
             numeric_sizes = sizes.of(self.numeric)
-            numeric_cost = encoded_cost.of(self.numeric)
+            numeric_cost = cost.of(self.numeric)
         if not cases.unbounded and not numeric_cost.is_curved_throughout:
-            reach = self._either(numeric_cost, slope, reach, numeric_sizes, cases)
-        if self.steps.any():
+            reach = self._farthest(numeric_cost, slope, reach, numeric_sizes, cases)
+        if self.steps.any():  # rounding may have chosen the next step
             reach = reach + self.steps[self.numeric]
         share = sizes.rounding(cases.x.shape[1], LIBRARY)
         if self.at_most is not None:
-            return value, share * self._changed(encoded_cost, sizes, reach, cases) + TINY
+            return value, share * self._changed(cost, sizes, reach, cases) + TINY
+        # what a rounded slope takes off a parabola beyond reach · rounding, see `Sizes.bent`
         size, bend = numeric_sizes.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
         else:
-            size += self._paid(numeric_cost, reach)
+            size += numeric_cost.total(reach)
         if numeric_cost.is_curved:
             bend = numeric_sizes.parabola_error(2.0 * numeric_cost.curvature)
         if self.groups:
-            size += self.hot.size(encoded_cost, sizes).sum(axis=1)
+            size += self.hot.size(cost, sizes).sum(axis=1)
         return value, share * size + bend + TINY
 
-    def _put(
+    def _replace(
         self, least: FloatArray, reach: FloatArray, replaced: tuple[IntArray, FloatArray] | None
     ) -> None:
-        """Write what is given of some numeric columns."""
+        """Write the ``replaced`` values of numeric columns into the least ones, in place."""
         for column, values in zip(*replaced, strict=True) if replaced is not None else ():
-            at = int(self.numeric[:column].sum())
-            least[:, at], reach[:, at] = values, 0.0
+            number = int(self.numeric[:column].sum())  # among the numeric columns
+            least[:, number], reach[:, number] = values, 0.0
 
-    @staticmethod
-    def _paid(encoded_cost: Diagonal, reach: FloatArray) -> FloatArray | float:
-        """(n,) the price of (n, numeric columns) |δ|."""
-        paid = dots(reach, encoded_cost.absolute) if encoded_cost.is_absolute else 0.0
-        return (
-            paid + dots(reach * reach, encoded_cost.curvature) if encoded_cost.is_curved else paid
-        )
+    def _changed(self, cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch) -> FloatArray:
+        """Return the largest sum (n,) of the sizes of terms over features that may change at once.
 
-    def _changed(
-        self, encoded_cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch
-    ) -> FloatArray:
-        """Return the sum (n,) of the sizes of terms over the features that may change at once.
-
-        Those are the features with the largest, as many as `AtMost` has. ``reach``: the largest
-        changes of numeric columns.
+        ``reach`` (n, numeric columns) are the largest changes of numbers.
         """
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
-        every_size, size = sizes.each, np.zeros(cases.x.shape)
-        size_of, cost = every_size[:, self.numeric], encoded_cost.of(self.numeric)
-        nonlinear = cost.curvature > 0.0
-        bend = np.where(
-            nonlinear, size_of * size_of / np.where(nonlinear, cost.curvature, 1.0), 0.0
-        )
+        slopes, out = sizes.each, np.zeros(cases.x.shape)
+        slope, numeric_cost = slopes[:, self.numeric], cost.of(self.numeric)
+        is_curved = numeric_cost.curvature > 0.0
+        curvature = np.where(is_curved, numeric_cost.curvature, 1.0)
+        bend = np.where(is_curved, slope * slope / curvature, 0.0)
         distance = np.where(np.isinf(reach), 0.0, reach)
-        terms = distance * (size_of + cost.absolute + cost.curvature * distance)
+        terms = distance * (slope + numeric_cost.absolute + numeric_cost.curvature * distance)
         terms += gamma(sizes.count + AFTER) * bend
-        size[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
+        out[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
-            size[:, self.hot.first] = self.hot.size(
-                encoded_cost, replace(sizes, units=None, heights=every_size)
-            )
+            every_size = replace(sizes, units=None, heights=slopes)
+            out[:, self.hot.first] = self.hot.size(cost, every_size)
         starts = [block.start for block in self.at_most.blocks]
-        size, must = size[:, starts], self.must_change(cases)[:, starts]
-        return total(np.where(best_changes(-size, must, self.at_most.count), size, 0.0))
+        out, must = out[:, starts], self.must_change(cases)[:, starts]
+        return total(np.where(best_changes(-out, must, self.at_most.count), out, 0.0))
 
     def must_change(self, cases: Batch) -> BoolArray:
-        """(n, d): which columns, of a group its first, cannot stay."""
+        """Return which numbers, and which groups by their first columns, cannot stay, (n, d)."""
         forced = np.zeros(cases.x.shape, dtype=bool)
         forced[:, self.numeric] = ((cases.low > cases.x) | (cases.high < cases.x))[:, self.numeric]
         if self.groups:
             forced[:, self.hot.first] = self.hot.forced(cases)
         return forced if cases.forced is None else forced | cases.forced
 
-    def _either(
+    def _farthest(
         self,
-        encoded_cost: Diagonal,
+        cost: Diagonal,
         slope: FloatArray,
         reach: FloatArray,
         sizes: Sizes,
         cases: Batch,
     ) -> FloatArray:
-        """(n, numeric columns) |δ|, the larger one where rounding has decided between two.
+        """Return the farthest changes that the exact slopes may lead to, (n, numeric columns).
 
-        A column without curvature is least at the end of its interval, or as near to 0 as it gets.
+        A column without curvature is least where it stays if |slope| <= absolute, else at an end of
+        its interval; where the two are equal but for rounding, that end may be the right place.
         """
-        size, share = np.abs(slope), gamma(sizes.count)
-        apart = size - encoded_cost.absolute
-        np.abs(apart, out=apart)
-        # at most: |slope| is no more than its size, and most slopes are far from what decides.
-        near = apart <= (share + (AFTER + 1) * UNIT) * sizes.largest_in_columns
+        steepness, share = np.abs(slope), gamma(sizes.count)
+        difference = steepness - cost.absolute
+        np.abs(difference, out=difference)
+        # First by an upper bound of the rounding in each column: most slopes are far from deciding.
+        near = difference <= (share + (AFTER + 1) * UNIT) * sizes.largest_in_columns
         if not near.any():
             return reach
-        rows, columns = np.nonzero(near & (encoded_cost.curvature == 0.0))
-        size, apart = size[rows, columns], apart[rows, columns]
-        rounding = share * sizes.at(rows, columns) + AFTER * UNIT * size
-        doubtful = (apart <= rounding) & (rounding > 0.0)
-        either = rounding >= size + encoded_cost.absolute[columns]
-        rows, columns, either = rows[doubtful], columns[doubtful], either[doubtful]
+        rows, columns = np.nonzero(near & (cost.curvature == 0.0))
+        steepness, difference = steepness[rows, columns], difference[rows, columns]
+        rounding = share * sizes.at(rows, columns) + AFTER * UNIT * steepness
+        doubtful = (difference <= rounding) & (rounding > 0.0)
+        any_sign = rounding >= steepness + cost.absolute[columns]  # the slope may be of either
+        rows, columns, any_sign = rows[doubtful], columns[doubtful], any_sign[doubtful]
         if not len(rows):
             return reach
-        which = np.flatnonzero(self.numeric)[columns]
-        x, low, high = (v[rows, which] for v in (cases.x, cases.low, cases.high))
+        encoded = np.flatnonzero(self.numeric)[columns]
+        x, low, high = (v[rows, encoded] for v in (cases.x, cases.low, cases.high))
         down, up = np.abs(low - x), np.abs(high - x)
         downhill = np.where(slope[rows, columns] > 0.0, down, up)
-        distance, out = np.where(either, np.maximum(down, up), downhill), np.array(reach)
+        distance, out = np.where(any_sign, np.maximum(down, up), downhill), np.array(reach)
         out[rows, columns] = np.maximum(out[rows, columns], distance)
         return out
 
     def _combined(
-        self, numeric: FloatArray, encoded_cost: Diagonal, slope: FloatArray, cases: Batch
+        self, numeric: FloatArray, cost: Diagonal, slope: FloatArray, cases: Batch
     ) -> FloatArray:
-        """(n,) the least sum, of the least of each numeric column."""
+        """Return the least sums (n,), given the least of each numeric column.
+
+        Infinite where more features must change than may.
+        """
         if not self.groups and self.at_most is None:
             return _total(numeric)
         gains = np.zeros(cases.x.shape)
         gains[:, self.numeric] = numeric
         if self.groups:
-            gains[:, self.hot.first] = self.hot.least(encoded_cost, slope, cases)
+            gains[:, self.hot.first] = self.hot.least(cost, slope, cases)
         if self.at_most is None:
             return _total(gains)
         starts, count = [block.start for block in self.at_most.blocks], self.at_most.count
@@ -376,43 +390,46 @@ class SeparableDomain:
         return np.where(must.sum(axis=1) > count, np.inf, least)
 
     def is_empty(self, cases: Batch) -> BoolArray:
-        """(n,): whether some feature has no value left."""
+        """Return whether some feature has no value left, or too many must change, (n,)."""
         zero = np.zeros(cases.x.shape[1])
         return np.isposinf(self.least(Diagonal(zero, zero), np.zeros_like(cases.x), cases))
 
     def _columns(
-        self, encoded_cost: Diagonal, slope: FloatArray, cases: Batch
+        self, cost: Diagonal, slope: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray]:
-        """(n, numeric columns) the least of each column's function of one variable, and |δ|."""
+        """Return the least of cost + slope · δ in each numeric column, and |δ| there.
+
+        Both are (n, numeric columns). The least is infinite where a column has no value.
+        """
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
-        levels, every = encoded_cost.levels, slope
-        encoded_cost, steps, slope = encoded_cost.of(mask), self.steps[mask], slope[:, mask]
+        levels, all_slopes = cost.levels, slope
+        cost, steps, slope = cost.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
-            return encoded_cost.least(slope)
+            return cost.least(slope)
         x = cases.x[:, mask]
         low, high = cases.low[:, mask], cases.high[:, mask]
         if steps.any():
             low, high = lattice.within_bounds(x, low, high, steps)
         low, high = low - x, high - x
-        best = encoded_cost.best(slope, low, high, x, steps if steps.any() else None)
-        value, reach = encoded_cost.value(best, slope), np.abs(best)
+        best = cost.best(slope, low, high, x, steps if steps.any() else None)
+        value, reach = cost.value(best, slope), np.abs(best)
         for level in levels:
-            at = int(self.numeric[: level.column].sum())
-            ended = np.flatnonzero(np.isfinite(high[:, at] - low[:, at]))
-            for rows in np.split(ended, range(PART, len(ended), PART)):
-                chunk = cases.take(rows)
-                value[rows, at], reach[rows, at] = self.by_level(
-                    level, encoded_cost.absolute[at], every[rows, level.column], chunk
+            number = int(self.numeric[: level.column].sum())  # among the numeric columns
+            ended = np.flatnonzero(np.isfinite(high[:, number] - low[:, number]))
+            for rows in np.split(ended, range(BLOCK, len(ended), BLOCK)):
+                value[rows, number], reach[rows, number] = self._by_level(
+                    level, cost.absolute[number], all_slopes[rows, level.column], cases.take(rows)
                 )
         value[low > high] = np.inf
         return value, reach
 
-    def by_level(
+    def _by_level(
         self, level: PercentileCost, absolute: float, slope: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray]:
-        """(n,) the least price by level and slope of a column with ends, lowered by its rounding.
+        """Return the least (n,) of absolute · |change of level| + slope · δ over a bounded column.
 
-        And the largest |δ| within them.
+        It is lowered by its rounding. Also return the largest |δ| within the bounds, (n,). The
+        function is linear between the knots of the level, so only these, and the ends, are tried.
         """
         j = level.column
         x, step = cases.x[:, j], float(self.steps[j])
@@ -422,12 +439,12 @@ class SeparableDomain:
             high = lattice.last(x, high + STEP_SLACK * step, step)
         else:
             low, high = low - x, high - x
-        at, rise = level.table(x, low, high, step)
-        at *= step or 1.0
-        reach = np.abs(at).max(axis=1)
-        tall = np.abs(level(x)) + np.abs(rise).max(axis=1)
-        rounding = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * tall)
-        least = (absolute * np.abs(rise) + slope[:, None] * at).min(axis=1)
+        change, rise = level.table(x, low, high, step)
+        change *= step or 1.0
+        reach = np.abs(change).max(axis=1)
+        terms = np.abs(level(x)) + np.abs(rise).max(axis=1)
+        rounding = np.where(reach == 0.0, 0.0, gamma(AFTER + LIBRARY + len(level.knots)) * terms)
+        least = (absolute * np.abs(rise) + slope[:, None] * change).min(axis=1)
         return least - 2.0 * absolute * rounding, reach
 
     @cached_property
@@ -437,9 +454,9 @@ class SeparableDomain:
 
 
 def best_changes(value: FloatArray, must: BoolArray, count: int) -> BoolArray:
-    """Return the features (n, f) that must change, and the least of the others below 0.
+    """Return which features (n, f) change: all that must, and those of the least values below 0.
 
-    There are as many as may change in all; of equal ones the first.
+    They are at most ``count``, unless more must change; of equal values the first change.
     """
     remaining = count - must.sum(axis=1)
     order = np.argsort(np.where(must, 0.0, value), axis=1, kind="stable")
@@ -449,7 +466,7 @@ def best_changes(value: FloatArray, must: BoolArray, count: int) -> BoolArray:
 
 
 def _total(values: FloatArray) -> FloatArray:
-    """(n,) the sums of rows; +inf, a column without any value, outweighs −inf."""
+    """Return the sums of rows, (n,); +inf, a column without any value, outweighs −inf."""
     with np.errstate(invalid="ignore"):
         summed = total(values)
     if np.isnan(summed).any():

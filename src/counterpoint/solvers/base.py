@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 LINEAR = frozenset({Box, ChangeBounds, LinearBounds, Transitions})
 """What every solver of linear rows takes."""
+FEASIBILITY = 1e-9
+"""By how much points may miss rows and bounds, relative or in units of change: a tenth of what the
+certificate lets pass (`VIOLATION`)."""
 DEFAULT_GAP = 1e-6
 """The relative gap: what SCIP is accurate to, and ten times what the other solvers are at worst."""
 

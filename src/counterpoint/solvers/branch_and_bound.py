@@ -103,9 +103,9 @@ def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None)
     """
     n, most_splits, node_count = len(problem.cutoff), 1, 0
     unfinished, steps = np.zeros(n, dtype=bool), list[_Step]()
-    # nodes that are not bounded yet: at first the roots, and then the children of each step
+    # nodes to bound next: at first the roots, and then the children of each step
     nodes, row, parent = problem.roots(), np.arange(n), np.full(n, -1)
-    queue: list[_Open] = []
+    queue: list[_Open] = []  # bounded nodes
     while len(row) or queue:
         if len(row):
             nodes, bound = problem.bound(nodes, row)
@@ -127,20 +127,20 @@ def branch_and_bound(problem: BranchingProblem[Nodes], width: int | None = None)
         first, second, has_children = problem.split(chosen.nodes, chosen.row)
         if not has_children.all():
             chosen, first, second = (arrays.pick(v, has_children) for v in (chosen, first, second))
-        # first ones, then second ones, each in the order of their parents: `_tree` relies on it
+        # all first children, then all second ones, in the order of their parents: see `_tree`
         nodes = arrays.stacked([first, second])
         row, parent = (np.concatenate([v, v]) for v in (chosen.row, chosen.number))
     return _tree(arrays.stacked(steps), unfinished)
 
 
 def _least(bound: FloatArray, count: int) -> IntArray:
-    """Return the places of so many least bounds in order; of equal ones the first."""
+    """Return the indices of the ``count`` least bounds in order; of equal ones the first."""
     near = np.flatnonzero(bound <= np.partition(bound, count - 1)[count - 1])
     return near[np.argsort(bound[near], kind="stable")][:count]
 
 
 def _still_open(problem: BranchingProblem[Any], queue: _Open, unfinished: BoolArray) -> _Open:
-    """Return the nodes below their cutoffs, without those of exhausted rows, which are noted."""
+    """Return the nodes below their cutoffs; mark exhausted rows in ``unfinished``, drop theirs."""
     below = queue.bound < problem.cutoff[queue.row]
     exhausted = below & problem.exhausted[queue.row]
     unfinished[queue.row[exhausted]] = True
@@ -149,18 +149,19 @@ def _still_open(problem: BranchingProblem[Any], queue: _Open, unfinished: BoolAr
 
 
 def _tree(steps: _Step, unfinished: BoolArray) -> SearchTree:
+    """Return the tree of all nodes, in the order in which they were bounded."""
     children = np.full((len(steps.row), 2), -1)
-    # the parts of a step are all first ones, then all second ones, of the same parents in order
+    # in each step the first children come before the second, so a stable sort by parents pairs them
     node = np.flatnonzero(steps.parent >= 0)
-    order = node[np.argsort(steps.parent[node], kind="stable")].reshape(-1, 2)
-    children[steps.parent[order[:, 0]]] = order
+    pairs = node[np.argsort(steps.parent[node], kind="stable")].reshape(-1, 2)
+    children[steps.parent[pairs[:, 0]]] = pairs
     leaf, least = children[:, 0] < 0, np.full(len(unfinished), np.inf)
     np.minimum.at(least, steps.row[leaf], steps.bound[leaf])
     return SearchTree(steps.row, steps.bound, children, steps.record, least, unfinished)
 
 
 def levels(children: IntArray, roots: IntArray) -> list[IntArray]:
-    """Return the nodes below roots, these included, level by level."""
+    """Return the nodes of the trees of some roots, by their numbers, level by level."""
     out = [roots]
     while len(out[-1]):
         below = children[out[-1]]

@@ -27,7 +27,7 @@ from counterpoint.programs.program import Program, own_multipliers, relaxed, tig
 from counterpoint.programs.proof import ProofTrees, node_size
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
-from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
+from counterpoint.solvers.base import FEASIBILITY, LINEAR, Effort, Outcome, Solution, Solver
 from counterpoint.solvers.branch_and_bound import (
     BranchingProblem,
     SearchTree,
@@ -41,25 +41,12 @@ from counterpoint.solvers.proof_trees import SearchedBoxes
 
 DROPS = ((AtMost,), (Whole,), (AtMost, Whole), INTEGRAL)
 """What to relax, the least first; a solver of its own may take the rest."""
-FEASIBLE = 1e-9
-"""Relative violation of a point that may be an answer: a tenth of what the certificate lets pass
-(`VIOLATION`)."""
-LATTICE = 1e-14
-"""Relative violation of a target's row that is rounding where every column is a whole step."""
-ENOUGH = 50_000
-"""ConeNodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
-WIDTH = 32
-"""Open nodes that are split at once."""
-MOST = 1_000_000
-"""ConeNodes that are kept where there is one: 1 GB, with some ten columns."""
-DOUBTED = 200
+MOST_WORK = 50_000
+"""Nodes of a row's tree without a limit of time: some .1 ms each, up to 1 ms with cones."""
+MOST_NODES = 1_000_000
+"""Nodes that are kept where there is a limit of time: 1 GB, with some ten columns."""
+UNDECIDED = 200
 """A node left undecided by tolerances counts as this many nodes, since it takes about as long."""
-SHY = 1.0 - 1e-10
-"""What is reported is a trace less than bounds say: when the tree is checked, they round anew."""
-PROVED = 10_000
-"""Trees of no more nodes are kept as proofs."""
-CLOSE = 1e-7
-"""How far from a whole step, a category or no change a point may be and count as on it."""
 
 
 @final
@@ -101,7 +88,7 @@ class Branching(Solver):
         out, proofs = Solution.blank(len(cases), self.program), list[ProofTrees]()
         for i, case in enumerate(cases):
             problem = ConeProblem(self, case, effort, np.inf if cutoff is None else cutoff[i])
-            tree = branch_and_bound(problem, WIDTH)
+            tree = branch_and_bound(problem, width=32)
             problem.report(tree, out, i)
             if problem.is_proof(tree):
                 proofs.append(problem.proof(tree)._replace(row=np.array([i])))
@@ -109,7 +96,7 @@ class Branching(Solver):
 
 
 def _solvers(program: Program) -> Iterator[Solver]:
-    """Those that take a relaxation, in the order of preference."""
+    """Yield solvers that take a relaxation, in the order of preference."""
     return (
         solver(program) for solver in (Logistic, Daqp, Highs, Clarabel) if solver.takes(program)
     )
@@ -136,8 +123,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         self.owner, self.program, self.relaxation = owner, owner.program, owner.relaxation
         self.effort, self.case, self.x = effort, case, case.x[0]
         self.incumbent_cost, self.point = cutoff, np.full_like(case.x[0], np.nan)
-        self.bounded = 0  # nodes
-        self.work = 0  # what they took, in nodes
+        self.bounded = 0  # the number of bounded nodes
+        self.work = 0  # the same, but `UNDECIDED` for each that took as long
         self.end = perf_counter() + effort.seconds if effort.seconds else np.inf
 
     @property
@@ -147,8 +134,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
     @property
     def exhausted(self) -> BoolArray:
         if self.effort.seconds is None:
-            return np.array([self.work > ENOUGH])
-        return np.array([perf_counter() > self.end or self.bounded > MOST])
+            return np.array([self.work > MOST_WORK])
+        return np.array([perf_counter() > self.end or self.bounded > MOST_NODES])
 
     def roots(self) -> ConeNodes:
         none, zeros = np.zeros((1, len(self.x)), dtype=bool), np.zeros((1, node_size(self.program)))
@@ -182,18 +169,29 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return nodes._replace(point=nodes.point[:, :0])
 
     def split(self, nodes: ConeNodes, row: IntArray) -> tuple[ConeNodes, ConeNodes, BoolArray]:
+        """Split nodes at what is not integral about their points; see `BranchingProblem.split`.
+
+        A node without a point, or whose point is integral, has no children.
+        """
         every = np.arange(len(row))
         first, second = arrays.pick(nodes, every), arrays.pick(nodes, every)  # copies
-        fits = np.asarray(np.isfinite(nodes.point).all(axis=1))
-        for i in np.flatnonzero(fits).tolist():
-            fits[i] = self._split(first, second, i, CLOSE)
-            if not fits[i]:  # its point is no answer, or more would have been made of it
-                self.work += DOUBTED
-                fits[i] = self._split(first, second, i, 0.0)
-        return first, second, fits
+        is_split = np.asarray(np.isfinite(nodes.point).all(axis=1))
+        for i in np.flatnonzero(is_split).tolist():
+            # what lies within 1e-7 of a step, a category or no change is on it up to tolerances
+            is_split[i] = self._split(first, second, i, 1e-7)
+            if not is_split[i]:
+                # The rounded point was no answer, or the node would be closed: it is split where
+                # the point is farthest from integral, however near that is.
+                self.work += UNDECIDED
+                is_split[i] = self._split(first, second, i, 0.0)
+        return first, second, is_split
 
     def _split(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
-        """Part two copies of a node where its point is not integral but for ``close``, if it is."""
+        """Narrow two copies of node i where its point is farther than ``close`` from integral.
+
+        Return whether there is such a place. The number of changes comes first, then categories,
+        then whole steps.
+        """
         return (
             self._split_changes(first, second, i, close)
             or self._split_category(first, second, i, close)
@@ -201,18 +199,19 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         )
 
     def _split_changes(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
-        """Part at the feature that moves most: it stays, or it counts as changed."""
+        """Split at the feature whose change costs most: it stays, or it counts as changed."""
         at_most, x = self.program.domain.at_most, self.x
         if at_most is None:
             return False
-        moves = _moves(self.program, first.point[[i]] - x)[0]
-        if (moves > close * close * max(float(moves.sum()), LEAST)).sum() <= at_most.count:
+        costs = _feature_costs(self.program, first.point[[i]] - x)[0]
+        # squared: near 0 a quadratic cost falls with the square of the change
+        if (costs > close * close * max(float(costs.sum()), LEAST)).sum() <= at_most.count:
             return False
         starts = [block.start for block in at_most.blocks]
-        gone = (first.low[i] > x) | (first.high[i] < x)  # these cannot stay
-        moves[np.logical_or.reduceat(gone, starts) | first.changed[i, starts]] = -1.0
-        feature = int(moves.argmax())
-        if moves[feature] <= 0:
+        cannot_stay = (first.low[i] > x) | (first.high[i] < x)
+        costs[np.logical_or.reduceat(cannot_stay, starts) | first.changed[i, starts]] = -1.0
+        feature = int(costs.argmax())
+        if costs[feature] <= 0:
             return False
         block = at_most.blocks[feature]
         first.low[i, block] = np.maximum(first.low[i, block], x[block])
@@ -221,7 +220,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return True
 
     def _split_category(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
-        """Part at the most undecided group: its likeliest category, or any other."""
+        """Split at the most undecided group: its likeliest category, or any other."""
         point = first.point[i]
 
         def undecided(group: slice) -> float:
@@ -239,7 +238,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return True
 
     def _split_whole(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
-        """Part at the column furthest from a whole step: below it, or above."""
+        """Split at the column farthest from a whole step: the steps below it, or those above."""
         steps, x = self.program.domain.steps, self.x
         whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
         counts = (first.point[i] - x) / unit
@@ -252,7 +251,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return True
 
     def _hold(self, cases: Batch, changed: BoolArray) -> None:
-        """Narrow bounds in place: features stay where as many count as changed as may."""
+        """Hold the other features at x, in place, where as many count as changed as may change."""
         at_most = self.program.domain.at_most
         if at_most is None:
             return
@@ -263,7 +262,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             cases.high[rows, block] = np.minimum(cases.high[rows, block], x)
 
     def _relaxed(self, cases: Batch) -> tuple[Solution, FloatArray, BoolArray]:
-        """Relaxations, the program's own multipliers, and which cases they refute.
+        """Return relaxations' solutions, the program's own multipliers, and what these refute.
 
         A relaxation that keeps categories may call a node infeasible that its multipliers cannot
         refute, and a solver may give up; such a node goes to one solver of the convex relaxation
@@ -273,7 +272,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         multipliers = own_multipliers(self.program, solution.multipliers)
         refuted = self._refuted(cases, solution, multipliers)
         doubtful = np.flatnonzero(~solution.found & ~refuted)
-        self.work += DOUBTED * len(doubtful)
+        self.work += UNDECIDED * len(doubtful)
         for solver in self.owner.convex:
             if not len(doubtful) or perf_counter() > self.end:
                 break
@@ -287,13 +286,16 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         return solution, multipliers, refuted
 
     def _refuted(self, cases: Batch, solution: Solution, multipliers: FloatArray) -> BoolArray:
-        """Which cases a solver holds to be infeasible, and its multipliers refute."""
+        """Return which cases a solver holds to be infeasible and its multipliers refute."""
         refuted = solution.outcomes == Outcome.INFEASIBLE
         refuted[refuted] = self.program.refutes(cases.take(refuted), multipliers[refuted])
         return np.asarray(refuted)
 
     def _round(self, points: FloatArray, cases: Batch) -> None:
-        """Round to points of the region, let the other columns settle, keep the cheapest."""
+        """Round points to the region, solve for the columns that are left free, keep the cheapest.
+
+        Rounding fixes whole columns, categories and features that stay.
+        """
         low, high = rounded(self.program, points, cases)
         usable = np.all((low <= high) & (cases.low <= low) & (high <= cases.high), axis=1)
         if not usable.any():
@@ -302,20 +304,26 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         candidates = fixed.low
         if (fixed.low < fixed.high).any():
             candidates = self.relaxation.solve(fixed, Effort().until(self.end)).points
-            given_up = np.isnan(candidates[:, :1])  # then the point that was rounded, if it was one
-            candidates = np.where(given_up, points[usable], candidates)
+            has_none = np.isnan(candidates[:, :1])  # there the point itself may do, once clipped
+            candidates = np.where(has_none, points[usable], candidates)
             candidates = np.minimum(np.maximum(candidates, fixed.low), fixed.high)
         cost = self.program.objective(candidates, fixed)
         for i in np.argsort(cost, kind="stable").tolist():
             if not cost[i] < self.incumbent_cost:
                 return
-            exact = bool((fixed.low[i] == fixed.high[i]).all())
-            if self._meets(candidates[[i]], LATTICE if exact else FEASIBLE):
+            # Where no column is free nothing but rounding is off, so that a demand that is missed
+            # by more is missed; free columns are as near as a solver's tolerance.
+            is_fixed = bool((fixed.low[i] == fixed.high[i]).all())
+            if self._meets(candidates[[i]], 1e-14 if is_fixed else FEASIBILITY):
                 self.incumbent_cost, self.point = float(cost[i]), candidates[i]
                 return
 
     def _meets(self, candidate: FloatArray, tolerance: float) -> bool:
-        if self.program.violation(candidate, self.case.x)[0] > FEASIBLE:
+        """Return whether a point (1, d) may be an answer: in the region, and with its margin.
+
+        The tolerance is that of the target's demands, relative to the size of their terms.
+        """
+        if self.program.violation(candidate, self.case.x)[0] > FEASIBILITY:
             return False
         demands = tightened(self.program, self.case.margin[:1])
         return bool(demands.violation(candidate, self.case.x)[0] <= tolerance)
@@ -324,7 +332,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         """Look for some point, where relaxations that failed hid all of them."""
         for solver in self.owner.linear:
             solution = solver.solve(self.case, Effort().until(self.end))
-            if solution.found[0] and self._meets(solution.points, FEASIBLE):
+            if solution.found[0] and self._meets(solution.points, FEASIBILITY):
                 self.point = solution.points[0]
                 self.incumbent_cost = float(self.program.objective(solution.points, self.case)[0])
                 self._round(solution.points, self.case)
@@ -338,7 +346,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         out.multipliers[i] = tree.record.multipliers[0, : self.program.size]
         if not np.isnan(self.point).any():
             out.points[i], out.outcomes[i] = self.point, Outcome.FOUND
-            out.reported[i] = min(least, self.incumbent_cost) * SHY
+            # a trace less than the bounds say: when the tree is checked, they are rounded anew
+            out.reported[i] = min(least, self.incumbent_cost) * (1.0 - 1e-10)
         elif np.isfinite(least):
             out.reported[i] = least
         else:
@@ -347,9 +356,9 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             out.outcomes[i] = Outcome.LIMIT
 
     def is_proof(self, tree: SearchTree) -> bool:
-        """Return whether a tree is complete, no larger than proofs are, bounded by multipliers."""
+        """Return whether a tree is complete, bounded by multipliers, and of a size to be kept."""
         convex = not self.relaxation.program.condition_types & {*INTEGRAL}
-        return convex and not tree.unfinished[0] and len(tree.row) <= PROVED
+        return convex and not tree.unfinished[0] and len(tree.row) <= 10_000
 
     def proof(self, tree: SearchTree) -> ProofTrees:
         """Return the tree as a proof; multipliers close its leaves, or leave a gap."""
@@ -361,27 +370,30 @@ class ConeProblem(BranchingProblem[ConeNodes]):
 
 
 def rounded(program: Program, points: FloatArray, cases: Batch) -> tuple[FloatArray, FloatArray]:
-    """(n, d) bounds that fix whole columns, categories and unchanged features."""
+    """Return bounds (n, d) that fix whole columns, categories and the features that stay.
+
+    They are fixed at what is nearest to the points. Where the number of changes is limited, the
+    features whose changes cost most may change, and all others stay.
+    """
     x, low, high = cases.x, np.array(cases.low), np.array(cases.high)
     whole = np.flatnonzero(program.domain.steps)
-    step, at = program.domain.steps[whole], x[:, whole]
-    value = lattice.nearest(at, points[:, whole], step)
+    value = lattice.nearest(x[:, whole], points[:, whole], program.domain.steps[whole])
     low[:, whole] = high[:, whole] = np.minimum(np.maximum(value, low[:, whole]), high[:, whole])
     for group in program.domain.groups:
         likeliest = np.where(high[:, group] > 0.5, points[:, group], -1.0).argmax(axis=1)
         low[:, group] = high[:, group] = np.eye(group.stop - group.start)[likeliest]
     if program.domain.at_most is not None:
         blocks = program.domain.at_most.blocks
-        order = np.argsort(-_moves(program, points - x), axis=1, kind="stable")
-        for i, still in enumerate(order[:, program.domain.at_most.count :].tolist()):
-            for b in still:
-                low[i, blocks[b]] = high[i, blocks[b]] = x[i, blocks[b]]
+        dearest_first = np.argsort(-_feature_costs(program, points - x), axis=1, kind="stable")
+        for i, staying in enumerate(dearest_first[:, program.domain.at_most.count :].tolist()):
+            for feature in staying:
+                low[i, blocks[feature]] = high[i, blocks[feature]] = x[i, blocks[feature]]
     return low, high
 
 
-def _moves(program: Program, delta: FloatArray) -> FloatArray:
-    """(n, features) how much each feature's change costs, alone."""
+def _feature_costs(program: Program, change: FloatArray) -> FloatArray:
+    """Return the cost of each feature's change by itself, (n, features); changes are (n, d)."""
     at_most = program.domain.at_most
-    paid = program.encoded_cost.each(delta, np.zeros_like(delta))
+    costs = program.encoded_cost.each(change, np.zeros_like(change))
     starts = [block.start for block in at_most.blocks] if at_most else []
-    return np.asarray(np.add.reduceat(paid, starts, axis=1))
+    return np.asarray(np.add.reduceat(costs, starts, axis=1))

@@ -23,15 +23,21 @@ from counterpoint.problem.costs import Manhattan
 from counterpoint.programs.conditions import INTEGRAL
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
-from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver, translated
+from counterpoint.solvers.base import (
+    FEASIBILITY,
+    LINEAR,
+    Effort,
+    Outcome,
+    Solution,
+    Solver,
+    translated,
+)
 from counterpoint.solvers.standard_form import StandardForm, balanced_units
 
 V = TypeVar("V")
 
 
 STATUS = highspy.HighsModelStatus
-FEASIBILITY = 1e-9
-"""By how much rows and bounds may be missed, or bounds cross by rounding, in units of change."""
 OPTIONS = {
     "output_flag": False,
     "threads": 1,

@@ -45,7 +45,7 @@ def leaf_bound_of(
     explainer = cp.Explainer(model, data=frame, constraints=constraints)
     query = explainer.explain(frame.head(1), True).query
     row = encode(Table.read(frame.iloc[[i]]), query.features).codes
-    program = query.asking(target=cp.Label(True)).union().listed[0].program
+    program = query.asking(target=cp.Label(True)).union.listed[0].program
     condition = next(c for c in program.region if isinstance(c, LeafSums))
     case = program.cases(query.features.expand(row))
     grid = condition.form.grid(program.domain.groups, case.x[0])

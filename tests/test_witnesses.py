@@ -265,7 +265,9 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
         def told(i: int, end: float) -> np.ndarray:
             points = incumbents(i, end)
             begun.extend(
-                pieces.asked.encoded_cost(points, np.broadcast_to(cases.x[i], points.shape))
+                pieces.objective_program.encoded_cost(
+                    points, np.broadcast_to(cases.x[i], points.shape)
+                )
             )
             assert (
                 pieces.listed[0].program.violation(points, cases.x[[i] * len(points)]) <= 1e-8

@@ -282,7 +282,7 @@ def _one_a_piece(
     predicted = query.model.predict(inputs.take(rows))
     goals = query.target.goals(predicted, np.ones(len(rows), dtype=bool))
     for target, index in chain.from_iterable(goals):
-        for piece in range(len(query.asking(target=target).union())):
+        for piece in range(len(query.asking(target=target).union)):
             replies = ask(rows[index], query.asking(target=target, piece=piece))
             for i, choice in zip(rows[index].tolist(), replies, strict=True):
                 if not choice.found:

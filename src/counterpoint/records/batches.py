@@ -53,7 +53,7 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
         recorded = RecordedQuery(query, tuple(singles))
         # a target that depends on the row is not one of rows that cannot be used
         usable = (answers.statuses[at] != Status.INVALID.code).any()
-        programs = query.union().proof_programs if usable else ()
+        programs = query.union.proof_programs if usable else ()
         sizes = [proof_size(program) for program in programs]
         proofs = _proofs(answers, at, sizes)
         values = _columns(answers, at, recorded, proofs)

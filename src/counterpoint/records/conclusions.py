@@ -43,7 +43,7 @@ def concluded(
     optimum is local, or that time ran out.
     """
     query = recorded.query
-    program, pieces = query.actionable, query.union()
+    program, pieces = query.actionable, query.union
     answered, already = stated["valid"].astype(bool), stated["status"] == Status.ALREADY
     # By the formulas, at the row that was returned: what the change costs, by how much it breaks
     # constraints, what was minimised.
@@ -99,14 +99,14 @@ def _proved(
 
     ``cost_cutoff`` (n,) is what was minimised, at the answer of rows that are ``answered``.
     """
-    query, pieces = recorded.query, recorded.query.union()
+    query, pieces = recorded.query, recorded.query.union
     piece_proofs, gap = read_proofs(proofs, pieces.proof_programs), query.effort.gap
     bound, cutoff = np.zeros(len(proofs)), np.where(answered, cost_cutoff, np.inf)
     # Where whole columns are on their lattice, ties are decided there: as when it was answered.
     on_lattice = np.zeros(len(proofs), dtype=bool)
     if query.is_discrete:
         on_lattice = query.on_lattice(x)
-    ties_resolved = query.union(on_lattice=True) if on_lattice.any() else pieces
+    ties_resolved = query.lattice_union if on_lattice.any() else pieces
     for mask, union in ((~on_lattice, pieces), (on_lattice, ties_resolved)):
         block = np.flatnonzero(mask)
         if len(block):

@@ -250,7 +250,7 @@ class RecordedQuery:
 
     def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
-        program = self.query.union().asked
+        program = self.query.union.objective_program
         return program.objective(y, self.cases(program, x))
 
     def cases(self, program: Program, x: FloatArray) -> Batch:

@@ -200,7 +200,7 @@ def _searches(query: Query, rows: RowBatch) -> Iterator[AnswerSearch]:
 
     Rows on the lattice, for which ties are resolved, come first, in a union of their own.
     """
-    union, everyone = query.union(), np.arange(len(rows.index))
+    union, everyone = query.union, np.arange(len(rows.index))
     is_quick = len(everyone) > FEW and union.is_quick
     size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
     sorts = [(everyone, union)]
@@ -208,7 +208,7 @@ def _searches(query: Query, rows: RowBatch) -> Iterator[AnswerSearch]:
         on_lattice = query.on_lattice(rows.x)
         sorts = [(np.flatnonzero(~on_lattice), union)]
         if on_lattice.any():
-            sorts.insert(0, (np.flatnonzero(on_lattice), query.union(on_lattice=True)))
+            sorts.insert(0, (np.flatnonzero(on_lattice), query.lattice_union))
     for positions, pieces in sorts:
         searched = pieces if query.piece is None else pieces[query.piece : query.piece + 1]
         for start in range(0, len(positions), size):

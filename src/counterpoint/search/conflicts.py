@@ -384,7 +384,7 @@ def _highest(tradeoff: Query, x: FloatArray, end: float) -> float | None:
     Such probabilities are not traded off.
     """
     try:
-        pieces = tradeoff.union()
+        pieces = tradeoff.union
     except InvalidInput:
         return None
     return highest_probability(pieces, x, end)

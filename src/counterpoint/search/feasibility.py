@@ -73,7 +73,7 @@ class FeasibilityOracle:
         self.is_by_price = requirement.promise is Guarantee.SELECTION
         """Whether the target depends on what points cost, and so on the constraints."""
         self._resolves_ties = bool(query.on_lattice(x).all())
-        pieces = query.union(on_lattice=self._resolves_ties)
+        pieces = query.lattice_union if self._resolves_ties else query.union
         self.bends = any(p.program.duality.nonconvex is not None for p in pieces.listed)
         """Whether some piece of the target is not convex."""
         self._kinds = kinds_region(self.features)
@@ -344,11 +344,8 @@ class FeasibilityOracle:
             query = replace(self.query, constraints=coupling)
             if not self.is_by_price:
                 query = replace(query, encoded_cost=encoded_cost or self._unit_price)
-            pieces, case = (
-                query.union(on_lattice=self._resolves_ties),
-                query.actionable.cases(self.x),
-            )
-            self._programs[key] = query, pieces, case
+            pieces = query.lattice_union if self._resolves_ties else query.union
+            self._programs[key] = query, pieces, query.actionable.cases(self.x)
         return self._programs[key]
 
     def _position(self, constraint: Constraint) -> int:

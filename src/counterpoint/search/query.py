@@ -66,9 +66,9 @@ class Query:
 
         Where form, features, constraints or cost differ, `replace` makes programs anew.
         """
-        caches = {"actionable": self.actionable, "_unions": self._unions}
         query = replace(self, **changes)
-        vars(query).update(caches)
+        shared = ("actionable", "is_discrete", "_unions")
+        vars(query).update({name: getattr(self, name) for name in shared})
         return query
 
     @cached_property
@@ -83,23 +83,24 @@ class Query:
     def _unions(self) -> Memo[tuple[Requirement, bool], Union]:
         return Memo()
 
-    def union(self, *, on_lattice: bool = False) -> Union:
-        """The programs whose union is the target; for rows `on_lattice`, with each tie decided."""
-        key = self.target.requirement, on_lattice
-        union = self._unions.get(key)
-        if union is None:
-            make = self._lattice_union if on_lattice else self._union
-            union = self._unions.made(key, make)
-        return union
+    @cached_property
+    def union(self) -> Union:
+        """The programs whose union is the target; a target that does not fit raises."""
+        return self._unions.made((self.target.requirement, False), self._make_union)
 
-    def _union(self) -> Union:
+    @cached_property
+    def lattice_union(self) -> Union:
+        """The same for rows `on_lattice`, with each tie decided."""
+        return self._unions.made((self.target.requirement, True), self._make_lattice_union)
+
+    def _make_union(self) -> Union:
         # First of all the regions: a form that has none refuses the target in a sentence.
         regions, chance = self._regions(), self.target.requirement.chance
         hint = None if chance is None else chance.start_hint(self)
         return Union.of(self.actionable, regions, hint)
 
-    def _lattice_union(self) -> Union:
-        union, domain = self.union(), self.actionable.domain
+    def _make_lattice_union(self) -> Union:
+        union, domain = self.union, self.actionable.domain
         if not (union.has_ties and self.is_discrete):
             return union
         return union.ties_resolved(np.where(domain.numeric, domain.steps, 1.0))
@@ -151,7 +152,7 @@ class Query:
             problems = required.chance.unusable(rows.codes, features.names) | problems
         rows.problems.update(problems | rows.problems)
         if required.labels or not required.others:  # else the target depends on each row
-            _ = self.union()  # raises if it does not fit
+            _ = self.union  # raises if it does not fit
         if model.fills:
             actionable = self.actionable
             normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])

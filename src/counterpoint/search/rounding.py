@@ -136,7 +136,7 @@ class Unrounded:
 
     @cached_property
     def _program(self) -> Program:
-        return self.query.union().asked
+        return self.query.union.objective_program
 
     @cached_property
     def _cases(self) -> Batch:

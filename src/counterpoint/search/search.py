@@ -145,7 +145,6 @@ class Subproblem:
 
 
 @final
-@final
 @dataclass(frozen=True, eq=False)
 class Union(Sequence[Subproblem]):
     """The programs whose union is a target."""
@@ -215,7 +214,7 @@ class Union(Sequence[Subproblem]):
         return tuple(piece.program for piece in self.listed)
 
     @cached_property
-    def asked(self) -> Program:
+    def objective_program(self) -> Program:
         """The cost over what is possible, with what the target charges but not its demands."""
         charged = (program for program in self._programs if LogLoss in program.condition_types)
         program = next(charged, self.program)
@@ -330,7 +329,7 @@ class Incumbents:
         """What proves the bounds of each piece, for a record; nothing may prove some of them."""
         return [proof for evidence in self.evidence for proof in evidence.bound_proofs]
 
-    def worth_beating(self) -> FloatArray:
+    def cutoff(self) -> FloatArray:
         """(n,) a piece with a bound from here on is not searched."""
         none = np.isinf(self.objective)
         return np.where(none, np.inf, np.where(none, 0.0, self.objective) * (1.0 - self.effort.gap))
@@ -400,7 +399,7 @@ def _search_outside(
     They share a row's time, and are searched within half the gap, so that what is left of it is
     enough to pass boxes over.
     """
-    program, pieces = pieces.asked, replace(pieces, combinations=None)
+    program, pieces = pieces.objective_program, replace(pieces, combinations=None)
     incumbent = search(pieces, cases, effort, None, starting_points)
     trees = BoxTrees(combinations, pieces.program.domain, cases)
     rows = np.flatnonzero(trees.violated(incumbent.points, cases.x) >= 0)
@@ -478,7 +477,7 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
     for s in range(len(pieces)):
         listed.close(s, first)
     if listed.open.any():
-        promising = listed.open & (listed.bounds < incumbent.worth_beating())
+        promising = listed.open & (listed.bounds < incumbent.cutoff())
         incumbent.closed = np.asarray(~promising.any(axis=0))
         listed.branch()
         for i in range(len(incumbent.cases) if exhaustive else 0):
@@ -546,7 +545,7 @@ class _Listed:
         solved = solution.found & (solution.outcomes != Outcome.LIMIT)
         self._learn(s, np.arange(len(solved)), solution)
         if piece.program.couplings or piece.program.nonconvex:  # as good as its bound says
-            self.open[s] &= (self.bounds[s] < self.found.worth_beating()) | ~solved
+            self.open[s] &= (self.bounds[s] < self.found.cutoff()) | ~solved
         elif not piece.rounds:
             self.open[s] &= ~solved
 
@@ -554,7 +553,7 @@ class _Listed:
         """Complete solvers for what closed forms left open, the most promising piece first."""
         everyone = np.arange(self.open.shape[1])
         for at in np.argsort(self.bounds, axis=0, kind="stable"):  # each row's next piece
-            improves = self.bounds[at, everyone] < self.found.worth_beating()
+            improves = self.bounds[at, everyone] < self.found.cutoff()
             if not improves.any():  # nor do the pieces to come, whose bounds are no lower
                 return
             improves &= self.open[at, everyone]
@@ -568,7 +567,7 @@ class _Listed:
         end = np.inf if seconds is None else perf_counter() + seconds
         searched = np.zeros(len(self.pieces), dtype=bool)
         while True:
-            promising = self.bounds[:, i] < self.found.worth_beating()[i]
+            promising = self.bounds[:, i] < self.found.cutoff()[i]
             unsearched = np.flatnonzero(promising & self.open[:, i] & ~searched)
             if not len(unsearched):
                 return
@@ -594,7 +593,7 @@ class _Listed:
             self._learn(s, rows, solution)
             incumbent.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
             unsettled = self.open[s, rows] & ~incumbent.limited[rows]
-            rows = rows[unsettled & (self.bounds[s, rows] < incumbent.worth_beating()[rows])]
+            rows = rows[unsettled & (self.bounds[s, rows] < incumbent.cutoff()[rows])]
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
         """Keep better points, better bounds and refutations."""

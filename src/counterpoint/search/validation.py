@@ -260,7 +260,7 @@ class AnswerSearch:
         replaced = self._learn_from_data()
         resolution = SINGLE if self.rows.table.singles else VIOLATION
         certificates = certify(
-            self.union.asked,
+            self.union.objective_program,
             self.y,
             self.cases,
             self.verdict,
@@ -357,7 +357,7 @@ class AnswerSearch:
 
     def _lower_least(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
         """Note what points cost that the model confirms, for no bound is above it."""
-        program, cases = self.union.asked, self.cases.take(rows)
+        program, cases = self.union.objective_program, self.cases.take(rows)
         inside = valid & (program.violation(y, cases.x) <= VIOLATION)
         objective = np.where(inside, program.objective(y, cases), np.inf)
         self.least[rows] = np.minimum(self.least[rows], objective)
@@ -369,7 +369,7 @@ class AnswerSearch:
         if self.data is None:
             return np.empty((0, 0))
         if i not in self.witnesses:
-            program, case = self.union.asked, self.cases.take(np.array([i]))
+            program, case = self.union.objective_program, self.cases.take(np.array([i]))
             points = self.data.nearest(self.query.target, program, case, TRIED[-1])
 
             def ask(points: FloatArray) -> tuple[FloatArray, BoolArray]:
@@ -393,7 +393,7 @@ class AnswerSearch:
         missed = ~self.verdict.valid
         branched, few = not quick or self.is_integral, not quick or len(missed) <= FEW
         reviewed = solution.limited | (missed & (branched or few)) | (branched and few)
-        program, replaced = self.union.asked, list[int]()
+        program, replaced = self.union.objective_program, list[int]()
         unrefuted = missed & reviewed
         if quick and unrefuted.any():
             bound = lower_bounds(solution.evidence, np.full(len(missed), np.inf))[0]
@@ -414,7 +414,7 @@ class AnswerSearch:
 
     def _answer_by_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
         """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
-        program, row = self.union.asked, np.array([i])
+        program, row = self.union.objective_program, np.array([i])
         codes, y, verdict = self._ask_of_row(i, points)
         x = np.broadcast_to(self.cases.x[i], y.shape)
         inside = program.violation(y, x) <= VIOLATION

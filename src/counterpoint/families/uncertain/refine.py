@@ -246,7 +246,7 @@ def cutting_planes(
                 subproblem = listed.within(Region((safety_margins.rows[i],)))
             case = subproblem.sees(result.cases).take(row)
             refinement = Refinement(subproblem, case, effort)
-            refinement.run(float(result.worth_beating()[i]))
+            refinement.run(float(result.cutoff()[i]))
             result.limited[i] |= refinement.limited
             if refinement.point is not None:
                 result.offer(s, row, refinement.point, np.array([refinement.cost]))

@@ -475,7 +475,7 @@ def _point(query: Query, target: Label | Robust, x: FloatArray, end: float) -> F
         return None
     query = query.asking(target=target)
     cases, margins = query.actionable.cases(x), query.safety_margins(x)
-    result = search(query.union(), cases, Effort(1.0, min(SECONDS, seconds)), margins)
+    result = search(query.union, cases, Effort(1.0, min(SECONDS, seconds)), margins)
     return result.points[0] if result.piece[0] >= 0 else None
 
 

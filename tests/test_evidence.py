@@ -34,7 +34,7 @@ def test_no_bound_is_above_a_point_that_gave_way_to_one_that_leads_by_more(
         return proved, 2.0 * told
 
     monkeypatch.setattr(Evidence, "bounds", boastful)
-    monkeypatch.setattr(validation, "SPARE", 1e11)
+    monkeypatch.setattr(validation, "MARGIN_FACTOR", 1e11)
     answers = explainer.explain(X.head(8), cp.OtherLabel())
     certificates = answers.certificates
     # where the first point was confirmed; elsewhere it was a tie that is lost

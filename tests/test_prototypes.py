@@ -721,7 +721,7 @@ def test_many_prototypes_take_fewer_rows_at_once(monkeypatch: pytest.MonkeyPatch
     model = KNeighborsClassifier(1, algorithm="brute").fit(X[::5], y[::5])
     explainer = cp.Explainer(model, data=X, extrapolate=True)
     before = explainer.explain(X, 2)
-    monkeypatch.setattr(answering, "PROOFS", 40 * 10 * 20)
+    monkeypatch.setattr(answering, "MULTIPLIERS", 40 * 10 * 20)
     after = explainer.explain(X, 2)
     np.testing.assert_array_equal(before.status, after.status)
     np.testing.assert_array_equal(before.to_frame(), after.to_frame())

@@ -263,18 +263,16 @@ class Counterfactuals:
         status: WordArray,
         certificates: Certificates,
         closed_form: BoolArray,
+        proofs: Sequence[BoundProof] = (),
     ) -> None:
-        """Write what became of some rows, in order."""
+        """Write what became of some rows, in order, and what proves their bounds in each piece."""
         positions = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
         self.after[positions] = after
         self.statuses[positions] = status
         self.certificates.put(positions, certificates)
         self.closed_form[positions] = closed_form
-
-    def keep(self, rows: IntArray, proofs: list[BoundProof], pieces: int) -> None:
-        """Keep what proves the bounds of some rows, if it does for all of so many pieces."""
-        if self.is_cheapest and len(rows) and len(proofs) == pieces:
-            self.proofs.append((rows, proofs))
+        if proofs and self.is_cheapest:
+            self.proofs.append((rows, [*proofs]))
 
     def __len__(self) -> int:
         return len(self.statuses)

@@ -1,45 +1,30 @@
-"""The way of rows: predicted, searched, confirmed by the model, and certified."""
+"""Rows become answers: they are predicted, searched, confirmed by the model, and certified."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.certificate import Certificates, Status, certify
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BLOCK, BoolArray, FloatArray
 from counterpoint.results import Counterfactuals
-from counterpoint.rows.encoding import PRESENT, RowBatch, as_returned
+from counterpoint.rows.encoding import PRESENT, RowBatch
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
-from counterpoint.search.validation import AnswerSearch
+from counterpoint.search.validation import SMALL_BATCH, AnswerSearch, ModelFirst, validate
 
-CELLS = 1 << 18
-"""Cells of a chunk, unless it has fewer than `ROWS`: 2 MiB, so that arrays stay in the cache."""
-ROWS = 1 << 12
-"""Rows of a chunk at least, up to four times its cells: a call of ``predict`` takes milliseconds on
-a wide frame, whatever the number of its rows."""
-WIDE = 4
-"""Columns that a row counts as at least: with few of them, what is known of it takes more."""
-PROOFS = 1 << 25
-"""Multipliers of a search, one for each row, piece and demand: 256 MiB of them."""
-FEW = 16
-"""For so many rows, what the model says of them is foreseen, see `answers_to`: if that is wrong for
-one, all are searched again, so that little is lost. So many rows are searched together, and lie
-between two steps of the progress bar, where each may need a solver."""
+CHUNK_CELLS = 1 << 18
+"""Cells of a chunk of rows: 2 MiB, so that arrays stay in the cache."""
+MULTIPLIERS = 1 << 25
+"""Multipliers of rows that are searched together, one for each row, piece and demand: 256 MiB."""
 TOO_LARGE = (
     "its numbers, with those of the model and the cost, are too large or too small to compute with "
     "({error}). Rescale the columns, or the weights of the cost."
 )
-
-
-@final
-class NotForeseen(Exception):
-    """`predict` and the form disagree on whether a factual row already meets the target (a tie)."""
 
 
 def answers_to(
@@ -50,27 +35,28 @@ def answers_to(
     weight: FloatArray | None = None,
     held: BoolArray | None = None,
 ) -> Counterfactuals:
-    """The answers to all rows of a call, as they came and the model's columns of them.
+    """Answer all rows of a call.
 
-    For a few rows, what the model says of them is foreseen from its form and confirmed together
-    with their answers: one call of ``predict`` instead of two. ``advance`` is told how many more
-    rows are done; ``weight`` (n,) is what the price counts beside what is charged, by default the
-    target's; ``held`` (n, p) says which features of which row must stay.
+    The ``tables`` are the rows as they came, and the model's columns of them. ``advance`` is told
+    how many more rows are done; ``weight`` (n,) is how much the cost counts beside the other terms
+    of the objective, by default the target's; ``held`` (n, p) says which features of which row must
+    stay.
     """
     table, inputs = tables
     rows = query.read(inputs)
-    n, default = len(rows.codes), query.target.requirement.weight
+    n, default_weight = len(rows), query.target.requirement.weight
     is_cheapest = weight is None and held is None and query.piece is None
-    if weight is None and default is not None:
-        weight = np.full(n, default)
+    if weight is None and default_weight is not None:
+        weight = np.full(n, default_weight)
     if weight is not None or held is not None:
         rows = replace(rows, weight=weight, held=held)
-    missing = rows.missing[: 1 if rows.missing.strides[0] == 0 else n] != PRESENT
+    # without missing cells, all rows of `missing` are one row repeated, which is compared once
+    distinct = 1 if rows.missing.strides[0] == 0 else n
     out = Counterfactuals(
         table,
         rows.codes,
         np.array(rows.codes),
-        np.broadcast_to(missing, rows.codes.shape),
+        np.broadcast_to(rows.missing[:distinct] != PRESENT, rows.codes.shape),
         np.full(n, Status.INVALID.code, np.int8),
         Certificates.blank(n),
         np.zeros(n, dtype=bool),
@@ -81,47 +67,53 @@ def answers_to(
     )
     usable = np.ones(n, dtype=bool)
     usable[[*rows.problems]] = False
-    cells = CELLS // max(query.features.width, WIDE)
-    size = max(64, min(max(cells, ROWS), 4 * cells))
+    # A call of ``predict`` takes milliseconds on a wide frame, however few its rows are: so a chunk
+    # has a block of rows, up to four times its cells. What is known of a row, beside its cells,
+    # takes as much as four columns.
+    fitting = CHUNK_CELLS // max(query.features.width, 4)
+    size = max(64, min(max(fitting, BLOCK), 4 * fitting))
     for start in range(0, n, size):
         chunk = start + np.flatnonzero(usable[start : start + size])
         if len(chunk):
-            _answer_surely(query, rows.take(chunk).apart(), out, advance)
+            _answer_chunk(query, rows.take(chunk).apart(), out, advance)
     return out
 
 
-def _answer_surely(
+def _answer_chunk(
     query: Query, rows: RowBatch, out: Counterfactuals, advance: Callable[[int], None] | None
 ) -> None:
-    """Answer rows of a chunk; one whose arithmetic fails is invalid, and no other is lost with it.
+    """Answer the rows of a chunk; one whose arithmetic fails is invalid, and no other row is.
 
-    It is found by halves, so that it alone takes time; the progress of these is not told twice.
-    What NumPy makes infinite or NaN instead of failing proves nothing, see `relative`.
+    The failing row is looked for by halves, so that only it costs time; the progress of these
+    attempts is not told again. What NumPy makes infinite or NaN instead of failing proves nothing,
+    see `counterpoint.numerics.relative`.
     """
-    target, records = query.target, len(out.proofs)
-    # Of a few rows, and where nothing is demanded, the model is asked in the end alone.
-    foreseen = target.demanding and target.requirement.at_least is None
-    pending = [(rows, foreseen and len(rows.index) <= FEW)]
+    target, proof_count = query.target, len(out.proofs)
+    # A few rows are predicted by the form at first, and the model is asked about them together with
+    # their answers: one call of ``predict`` instead of two. Of many rows, more would be lost where
+    # the form is wrong about one, for then all are searched again.
+    by_form = target.demanding and target.requirement.at_least is None and len(rows) <= SMALL_BATCH
+    pending = [(rows, by_form)]
     while pending:
-        rows, foreseen = pending.pop()
+        rows, by_form = pending.pop()
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                _answer(query, rows, out, None if foreseen else advance, foreseen=foreseen)
-            if foreseen and advance is not None:
-                advance(len(rows.index))
-        except NotForeseen:
+                _answer(query, rows, out, None if by_form else advance, by_form=by_form)
+            if by_form and advance is not None:
+                advance(len(rows))
+        except ModelFirst:
             pending.append((rows, False))
         except (ArithmeticError, np.linalg.LinAlgError) as error:
-            del out.proofs[records:]
+            del out.proofs[proof_count:]
             advance = None
-            if len(rows.index) > 1:
-                halves = np.array_split(np.arange(len(rows.index)), 2)
-                pending += [(rows.take(half).apart(), foreseen) for half in reversed(halves)]
+            if len(rows) > 1:
+                halves = np.array_split(np.arange(len(rows)), 2)
+                pending += [(rows.take(half).apart(), by_form) for half in reversed(halves)]
                 continue
-            closed, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
-            out.put(rows.index, rows.codes, status, Certificates.blank(1), closed)
+            unsolved, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
+            out.put(rows.index, rows.codes, status, Certificates.blank(1), unsolved)
             out.problems[int(rows.index[0])] = TOO_LARGE.format(error=error)
-        records = len(out.proofs)
+        proof_count = len(out.proofs)
 
 
 def _answer(
@@ -130,133 +122,91 @@ def _answer(
     out: Counterfactuals,
     advance: Callable[[int], None] | None,
     *,
-    foreseen: bool,
+    by_form: bool,
 ) -> None:
-    """Find what the target means for each row, write rows that meet it, and search for the others.
+    """Write rows that satisfy their target as they are; search for answers to the others.
 
-    Predictions are ``foreseen`` if the form makes them: `NotForeseen` is raised if a row seems to
-    meet the target already, or if the model predicts otherwise in the end.
+    Factual rows are predicted ``by_form`` or by the model. Predicted by the form, `ModelFirst` is
+    raised if one seems to satisfy its target already, or if the model says so in the end.
     """
-    answered, progress = np.zeros(len(rows.index), dtype=bool), advance or _ignore
-    predicted, outputs = _predicted(query, rows, foreseen=foreseen)
+    predicted, outputs = _predicted(query, rows, by_form=by_form)
+    answered = np.zeros(len(rows), dtype=bool)
     for goals in query.target.goals(predicted, answered):
         searches: list[AnswerSearch] = []
         for target, positions in goals:
             goal = query if target is query.target else query.asking(target=target)
-            batch = rows.take(positions)
-            out.targets[batch.index] = target
-            satisfied = goal.already_satisfied(batch.x, outputs[batch.at])
-            if satisfied.any():
-                if foreseen:
-                    raise NotForeseen
-                _put_already(goal, batch.take(np.flatnonzero(satisfied)), outputs, out)
-                progress(int(satisfied.sum()))
-                batch = batch.take(np.flatnonzero(~satisfied))
-            searches += _searches(goal, batch)
+            goal_rows = rows.take(positions)
+            satisfied = goal.already_satisfied(goal_rows.x, outputs[goal_rows.at])
+            if by_form and satisfied.any():
+                raise ModelFirst
+            out.targets[goal_rows.index] = target
+            searches += _searches(goal, _put_already(goal, goal_rows, satisfied, outputs, out))
+            if advance is not None:
+                advance(int(satisfied.sum()))
         for answer_search in searches:
             answer_search.propose()
-            progress(len(answer_search.rows.index))
-        if searches:
-            codes, y, responses = _ask_about(rows, searches, predicted if foreseen else None)
-            foreseen, end = False, 0
+            if advance is not None:
+                advance(len(answer_search.rows))
+        validate(searches, rows, predicted if by_form else None)
         for answer_search in searches:
-            start, end = end, end + len(answer_search.positions)
-            answer_search.validate(codes[start:end], y[start:end], responses[start:end])
             answer_search.settle(out)
             answered[answer_search.rows.at] = out.certificates.valid[answer_search.rows.index]
-        progress = _ignore
+        # further goals are about the same rows, whose progress has been told; and the model has
+        # been asked about these, if any was searched
+        advance, by_form = None, by_form and not searches
 
 
-def _ignore(_: int) -> None:
-    pass
+def _predicted(query: Query, rows: RowBatch, *, by_form: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Predict factual rows, (n,); return also the outputs (n,) that decide about the target.
 
-
-def _predicted(
-    query: Query, rows: RowBatch, *, foreseen: bool
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(n,) what the model predicts, or its form if that is ``foreseen``; what the target asks."""
+    These are the same predictions, or probabilities if the target demands one. Where nothing is
+    demanded, zeros stand for both: nobody reads them.
+    """
     target, model = query.target, query.model
     if not target.demanding:
-        return (np.zeros(len(rows.index)),) * 2
-    if foreseen:
+        return (np.zeros(len(rows)),) * 2
+    if by_form:
         return (model.form.predict(rows.x),) * 2
     predicted = model.predict(rows.table)
     model.check(rows.x, predicted)
-    is_probable = target.requirement.at_least is not None
-    return predicted, target.outputs(model, rows.table) if is_probable else predicted
+    is_probability = target.requirement.at_least is not None
+    return predicted, target.outputs(model, rows.table) if is_probability else predicted
 
 
-def _put_already(query: Query, rows: RowBatch, outputs: NDArray[Any], out: Counterfactuals) -> None:
-    """Write rows that meet the target as they are, at no cost."""
-    actionable, n = query.actionable, len(rows)
-    verdict = query.target.verdict(query.model.form, rows.x, outputs[rows.at], query.eps)
-    certificates = certify(actionable, rows.x, actionable.cases(rows.x), verdict, None)
-    status = np.full(n, Status.ALREADY.code, np.int8)
-    out.put(rows.index, rows.codes, status, certificates, np.ones(n, dtype=bool))
+def _put_already(
+    query: Query, rows: RowBatch, satisfied: BoolArray, outputs: NDArray[Any], out: Counterfactuals
+) -> RowBatch:
+    """Write rows that are ``satisfied`` (n,) as they are, at no cost; return the others."""
+    if not satisfied.any():
+        return rows
+    done, program = rows.take(np.flatnonzero(satisfied)), query.actionable
+    verdict = query.target.verdict(query.model.form, done.x, outputs[done.at], query.eps)
+    certificates = certify(program, done.x, program.cases(done.x), verdict, None)
+    status = np.full(len(done), Status.ALREADY.code, np.int8)
+    out.put(done.index, done.codes, status, certificates, np.ones(len(done), dtype=bool))
+    return rows.take(np.flatnonzero(~satisfied))
 
 
-def _searches(query: Query, rows: RowBatch) -> Iterator[AnswerSearch]:
-    """Split rows into blocks that are searched together; small ones where rows may need a solver.
+def _searches(query: Query, rows: RowBatch) -> list[AnswerSearch]:
+    """Split rows into blocks that are searched together.
 
-    Rows on the lattice, for which ties are resolved, come first, in a union of their own.
+    Blocks are small where each row may need a solver, for progress is told block by block. Rows on
+    the lattice, for which ties are resolved, come first, in a union of their own.
     """
-    union, everyone = query.union, np.arange(len(rows.index))
-    is_quick = len(everyone) > FEW and union.is_quick
-    size = max(FEW, PROOFS // max(union.size, 1)) if is_quick else FEW
-    sorts = [(everyone, union)]
+    union, size = query.union, SMALL_BATCH
+    if len(rows) > SMALL_BATCH and union.is_quick:
+        size = max(SMALL_BATCH, MULTIPLIERS // max(union.size, 1))
+    parts = [(np.arange(len(rows)), union)]
     if query.is_discrete:
         on_lattice = query.on_lattice(rows.x)
-        sorts = [(np.flatnonzero(~on_lattice), union)]
+        parts = [(np.flatnonzero(~on_lattice), union)]
         if on_lattice.any():
-            sorts.insert(0, (np.flatnonzero(on_lattice), query.lattice_union))
-    for positions, pieces in sorts:
+            parts.insert(0, (np.flatnonzero(on_lattice), query.lattice_union))
+    searches: list[AnswerSearch] = []
+    for positions, pieces in parts:
         searched = pieces if query.piece is None else pieces[query.piece : query.piece + 1]
-        for start in range(0, len(positions), size):
-            yield AnswerSearch(query, rows.take(positions[start : start + size]), searched)
-
-
-def _ask_about(
-    rows: RowBatch, searches: list[AnswerSearch], foreseen: NDArray[Any] | None
-) -> tuple[FloatArray, FloatArray, NDArray[Any]]:
-    """Ask the model in one table about what searches propose, one after the other.
-
-    Return (m, p) codes and (m, d) points as they are returned, and (m,) what the model says. If it
-    has not been asked about the factual rows, what is ``foreseen`` of them is compared with what it
-    says in the same call: `NotForeseen` is raised if it gives one the target already.
-    """
-    query, first, follows = searches[0].query, searches[0], foreseen is not None
-    which: IntArray | slice = first.rows.at[first.positions]
-    codes, y, outputs = first.codes, rows.x[:0], np.empty(0)
-    if len(searches) > 1:
-        which = np.concatenate([s.rows.at[s.positions] for s in searches])
-        codes = np.concatenate([s.codes for s in searches])
-    elif len(codes) == len(rows.codes):
-        which = slice(None)
-    if len(codes):
-        before = rows.codes[which]
-        returned, codes, y = as_returned(
-            rows.table, query.features, which, before, codes, followed=follows
-        )
-        ask = query.model.predict if follows else partial(query.target.outputs, query.model)
-        outputs = ask(*returned)
-    elif follows:
-        outputs = query.model.predict(rows.table)
-    if foreseen is not None:
-        _compare(rows, searches, foreseen, outputs[len(codes) :])
-    return codes, y, outputs
-
-
-def _compare(
-    rows: RowBatch,
-    searches: list[AnswerSearch],
-    foreseen: NDArray[Any],
-    predicted: NDArray[Any],
-) -> None:
-    """Compare what was foreseen of the factual rows with what the model predicts."""
-    if (foreseen == predicted).all():
-        return
-    searches[0].query.model.check(rows.x, predicted, foreseen)
-    for answer_search in searches:
-        mine = answer_search.rows
-        if answer_search.query.already_satisfied(mine.x, predicted[mine.at]).any():
-            raise NotForeseen
+        searches += [
+            AnswerSearch(query, rows.take(positions[start : start + size]), searched)
+            for start in range(0, len(positions), size)
+        ]
+    return searches

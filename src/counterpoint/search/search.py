@@ -230,6 +230,11 @@ class Union(Sequence[Subproblem]):
         return tuple(piece.program for piece in self.listed)
 
     @cached_property
+    def proof_count(self) -> int:
+        """The number of `proof_programs`, without making them."""
+        return len(self.regions) if self.lazy is None else 1
+
+    @cached_property
     def condition_types(self) -> frozenset[type]:
         """The types of all conditions and of their prices, and of the union if it is lazy."""
         return frozenset(

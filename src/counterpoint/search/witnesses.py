@@ -32,8 +32,9 @@ ROWS, CELLS = 10_000, 1 << 20
 1 ms."""
 NEAREST = 15
 """Witnesses that are moved towards a row."""
-TRIED = (64, 512)
-"""How many of the nearest rows of data are moved into the constraints to find one: first, then."""
+FIRST_TRIED, MOST_TRIED = 64, 512
+"""How many of the nearest rows of data are moved into the constraints to find a witness: at first,
+and if none of those is one."""
 ASKED = 256
 """About how many rows of data the model is asked at first."""
 CHUNKS = 32
@@ -176,7 +177,7 @@ def shortened(
         When to stop, by `clock`.
     """
     state = _Shortening(program, case, ask)
-    for first, last in ((0, TRIED[0]), TRIED):
+    for first, last in ((0, FIRST_TRIED), (FIRST_TRIED, MOST_TRIED)):
         if state.begin(points[first:last]) or clock() > end:
             break
     state.take_back(blocks, end)

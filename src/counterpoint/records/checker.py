@@ -162,10 +162,7 @@ def check(
             stated["status"][satisfied != (stated["status"] == Status.ALREADY)] = Status.INVALID
             stated["status"][satisfied] = Status.ALREADY
         else:  # the lead that is asked for depends on how far the answer is
-            margin = verdict.margin - safety_margins.required(
-                y, query.actionable.encoded_cost(y, x)
-            )
-            verdict = replace(verdict, margin=margin, valid=verdict.valid & (margin >= 0.0))
+            verdict = safety_margins.applied(verdict, y, query.actionable.encoded_cost(y, x))
         conclusion = concluded(recorded, x, y, verdict, stated)
         for name, values in conclusion.items():
             expected[name][index] = values

@@ -44,7 +44,7 @@ def answers_to(
     """
     table, inputs = tables
     rows = query.read(inputs)
-    n, default_weight = len(rows), query.target.requirement.weight
+    n, default_weight = len(rows.index), query.target.requirement.weight
     is_cheapest = weight is None and held is None and query.piece is None
     if weight is None and default_weight is not None:
         weight = np.full(n, default_weight)
@@ -92,7 +92,9 @@ def _answer_chunk(
     # A few rows are predicted by the form at first, and the model is asked about them together with
     # their answers: one call of ``predict`` instead of two. Of many rows, more would be lost where
     # the form is wrong about one, for then all are searched again.
-    by_form = target.demanding and target.requirement.at_least is None and len(rows) <= SMALL_BATCH
+    by_form = (
+        target.demanding and target.requirement.at_least is None and len(rows.index) <= SMALL_BATCH
+    )
     pending = [(rows, by_form)]
     while pending:
         rows, by_form = pending.pop()
@@ -100,14 +102,14 @@ def _answer_chunk(
             with np.errstate(over="ignore", invalid="ignore"):
                 _answer(query, rows, out, None if by_form else advance, by_form=by_form)
             if by_form and advance is not None:
-                advance(len(rows))
+                advance(len(rows.index))
         except ModelFirst:
             pending.append((rows, False))
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             del out.proofs[proof_count:]
             advance = None
-            if len(rows) > 1:
-                halves = np.array_split(np.arange(len(rows)), 2)
+            if len(rows.index) > 1:
+                halves = np.array_split(np.arange(len(rows.index)), 2)
                 pending += [(rows.take(half).apart(), by_form) for half in reversed(halves)]
                 continue
             unsolved, status = np.zeros(1, dtype=bool), np.full(1, Status.INVALID.code, np.int8)
@@ -130,7 +132,7 @@ def _answer(
     raised if one seems to satisfy its target already, or if the model says so in the end.
     """
     predicted, outputs = _predicted(query, rows, by_form=by_form)
-    answered = np.zeros(len(rows), dtype=bool)
+    answered = np.zeros(len(rows.index), dtype=bool)
     for goals in query.target.goals(predicted, answered):
         searches: list[AnswerSearch] = []
         for target, positions in goals:
@@ -146,7 +148,7 @@ def _answer(
         for answer_search in searches:
             answer_search.propose()
             if advance is not None:
-                advance(len(answer_search.rows))
+                advance(len(answer_search.rows.index))
         validate(searches, rows, predicted if by_form else None)
         for answer_search in searches:
             answer_search.settle(out)
@@ -164,7 +166,7 @@ def _predicted(query: Query, rows: RowBatch, *, by_form: bool) -> tuple[NDArray[
     """
     target, model = query.target, query.model
     if not target.demanding:
-        return (np.zeros(len(rows)),) * 2
+        return (np.zeros(len(rows.index)),) * 2
     if by_form:
         return (model.form.predict(rows.x),) * 2
     predicted = model.predict(rows.table)
@@ -182,8 +184,8 @@ def _put_already(
     done, program = rows.take(np.flatnonzero(satisfied)), query.actionable
     verdict = query.target.verdict(query.model.form, done.x, outputs[done.at], query.eps)
     certificates = certify(program, done.x, program.cases(done.x), verdict, None)
-    status = np.full(len(done), Status.ALREADY.code, np.int8)
-    out.put(done.index, done.codes, status, certificates, np.ones(len(done), dtype=bool))
+    status = np.full(len(done.index), Status.ALREADY.code, np.int8)
+    out.put(done.index, done.codes, status, certificates, np.ones(len(done.index), dtype=bool))
     return rows.take(np.flatnonzero(~satisfied))
 
 
@@ -194,9 +196,9 @@ def _searches(query: Query, rows: RowBatch) -> list[AnswerSearch]:
     the lattice, for which ties are resolved, come first, in a union of their own.
     """
     union, size = query.union, SMALL_BATCH
-    if len(rows) > SMALL_BATCH and union.is_quick:
+    if len(rows.index) > SMALL_BATCH and union.is_quick:
         size = max(SMALL_BATCH, MULTIPLIERS // max(union.size, 1))
-    parts = [(np.arange(len(rows)), union)]
+    parts = [(np.arange(len(rows.index)), union)]
     if query.is_discrete:
         on_lattice = query.on_lattice(rows.x)
         parts = [(np.flatnonzero(~on_lattice), union)]

@@ -1,4 +1,4 @@
-"""`Query`: the one description of what is asked of a call."""
+"""`Query` describes all that a call asks of its rows, and keeps the programs made for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Query:
-    """All that is asked of rows: a model, what may change at what cost, the target, the effort."""
+    """All that is asked of rows: a model, what may change at what cost, the target, the effort.
+
+    Queries that `asking` derives from one another share their programs.
+    """
 
     model: ReadModel
     features: Features  # the raw columns with their kinds
@@ -56,13 +59,13 @@ class Query:
     def ask(
         cls, model: ReadModel, features: Features, constraints: Iterable[Constraint], cost: Cost
     ) -> Query:
-        """The query in feature names; names and kinds are checked here."""
+        """Make a query in feature names; names and kinds are checked here."""
         query = cls(model, features, tuple(constraints), cost.encoded_cost(features), cost)
-        _ = query.actionable
+        _ = query.actionable  # raises where a constraint does not fit the features
         return query
 
     def asking(self, **changes: Any) -> Query:
-        """The query with another target, effort, precision or piece; it shares all programs.
+        """Return the query with another target, effort, precision or piece, and the same programs.
 
         Where form, features, constraints or cost differ, `replace` makes programs anew.
         """
@@ -106,18 +109,19 @@ class Query:
         return union.ties_resolved(np.where(domain.numeric, domain.steps, 1.0))
 
     def _regions(self) -> Sequence[Region]:
-        """The regions of the target in that form, if there are two, which suits the cost."""
-        program, form, target = self.actionable, self.model.form, self.target
-        program = relaxed(program, ForbiddenCombinations)
+        """The regions of the target, in the one of the model's two forms that suits the cost.
+
+        Most models have one form. The second one is taken where it may have a closed form: if all
+        columns and the cost are smooth; and where no solver takes some region of the first.
+        """
+        form, target, domain = self.model.form, self.target, self.actionable.domain
         second_form = form.otherwise
-        smooth = not (
-            self.is_discrete or program.encoded_cost.absolute[program.domain.numeric].any()
-        )
-        if second_form is not None and smooth:  # a closed form may do
-            return second_form.regions(target)
-        regions = form.regions(target)
         if second_form is None:
-            return regions
+            return form.regions(target)
+        has_kinks = self.encoded_cost.absolute[domain.numeric].any()
+        if not (self.is_discrete or has_kinks):
+            return second_form.regions(target)
+        regions, program = form.regions(target), relaxed(self.actionable, ForbiddenCombinations)
         if all(Subproblem.of(program, region).is_solved for region in regions):
             return regions
         return second_form.regions(target)
@@ -136,7 +140,7 @@ class Query:
         return np.asarray((values == nearest).all(axis=1))
 
     def safety_margins(self, x: FloatArray) -> SafetyMargins | None:
-        """How much answers for (n, d) rows have to lead, if that depends on where they are."""
+        """The margins that answers for (n, d) rows need, if these depend on where answers are."""
         chance = self.target.requirement.chance
         return None if chance is None else chance.safety_margins(self, x)
 
@@ -145,14 +149,14 @@ class Query:
 
         A target that does not fit the model is an `InvalidInput`, before any search.
         """
-        features, model, required = self.features, self.model, self.target.requirement
+        features, model, requirement = self.features, self.model, self.target.requirement
         rows = encode(inputs, features, model.fills, model.unfilled)
-        problems = self._not_held(inputs, rows.codes)
-        if required.chance is not None:
-            problems = required.chance.unusable(rows.codes, features.names) | problems
-        rows.problems.update(problems | rows.problems)
-        if required.labels or not required.others:  # else the target depends on each row
-            _ = self.union  # raises if it does not fit
+        problems = self._inexact_steps(inputs, rows.codes)
+        if requirement.chance is not None:
+            problems = requirement.chance.unusable(rows.codes, features.names) | problems
+        rows.problems.update(problems | rows.problems)  # what encoding says comes first
+        if requirement.labels or not requirement.others:  # else the target depends on each row
+            _ = self.union  # raises if the target does not fit
         if model.fills:
             actionable = self.actionable
             normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])
@@ -160,23 +164,21 @@ class Query:
             rows.problems.update(model.not_filled(inputs, rows, features, related))
         return rows
 
-    def _not_held(self, inputs: Table, codes: FloatArray) -> dict[int, str]:
-        """Say of which rows a column of low precision does not hold the whole steps exactly.
+    def _inexact_steps(self, inputs: Table, codes: FloatArray) -> dict[int, str]:
+        """Row → sentence, where a column of low precision cannot hold the number and its steps.
 
-        A number is returned as its column holds it, and what the model says of that may differ.
+        A number is returned as its column holds it, and the model may decide otherwise about that.
         """
-        features, actionable, problems = self.features, self.actionable, {}
+        features, domain, problems = self.features, self.actionable.domain, dict[int, str]()
         for j, eps in inputs.singles.items():
             column = features.blocks[j].start
-            step = float(actionable.domain.steps[column])
+            step = float(domain.steps[column])
             if not step:
                 continue
-            x = codes[:, j]
-            low, high = (
-                end[:, column] for end in actionable.domain.box.bounds(features.expand(codes))
-            )
-            held = lattice.is_held(x, np.stack([low, high], axis=1), step, eps)
-            for i in np.flatnonzero(~held & (x != MISSING) & np.isfinite(x)).tolist():
+            x, bounds = codes[:, j], domain.box.bounds(features.expand(codes))
+            ends = np.stack([bound[:, column] for bound in bounds], axis=1)
+            inexact = ~lattice.is_held(x, ends, step, eps) & (x != MISSING) & np.isfinite(x)
+            for i in np.flatnonzero(inexact).tolist():
                 problems[i] = (
                     f"column {features.names[j]!r} does not hold {x[i]:g} and whole steps of "
                     f"{step:g} exactly. Convert it with astype('float64')."
@@ -184,7 +186,10 @@ class Query:
         return problems
 
     def already_satisfied(self, x: FloatArray, outputs: NDArray[Any]) -> BoolArray:
-        """(n,): which rows meet the target as they are, and lead by what is asked of them then."""
+        """(n,): which rows satisfy the target as they are, by the margin that no change needs.
+
+        ``outputs`` (n,) are what the target asks the model about the rows.
+        """
         satisfied = self.target.satisfied(self.model.form, x, outputs)
         points = x[satisfied]
         margins = self.safety_margins(points) if len(points) else None

@@ -1,10 +1,11 @@
-"""The cheapest point over a union of programs, for whole batches.
+"""`search` finds the cheapest point over a union of programs, for whole batches.
 
-`Incumbents` holds what is known of each row; the most promising subproblems are taken up first. If
-all of them are written down, that is closed forms for all rows and all subproblems at once, then
-complete solvers for the rows whose subproblem could still be the cheapest. What cannot be listed,
-or has conditions that no solver takes, is searched as its family says: a `LazyUnion`, a condition,
-`SafetyMargins` that depend on where the answer is.
+The union is that of *pieces*: each is a region that gives the target, with what is possible. Their
+programs and solvers are `Subproblem`s. `Incumbents` hold the best point of each row so far, and
+what bounds all others. If all pieces are written down, closed forms take up all rows at once; then
+complete solvers those rows of which a piece may still hold a cheaper point, the most promising
+piece first. What cannot be listed, or has conditions that no solver takes, is searched as its
+family says: a `LazyUnion`, a condition, `SafetyMargins` that depend on where the answer is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from counterpoint.errors import NoSolver
 from counterpoint.families.registry import families
 from counterpoint.numerics import VIOLATION, BoolArray, FloatArray, IntArray
 from counterpoint.problem.costs import Manhattan
+from counterpoint.problem.targets import Validation
 from counterpoint.programs.combinations import ForbiddenCombinations
 from counterpoint.programs.conditions import (
     AtMost,
@@ -37,48 +39,42 @@ from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Batch, Domain, LazyUnion, Region
 from counterpoint.search.combinations import BoxTrees
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
-from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
+from counterpoint.solvers.base import DEFAULT_GAP, Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
 
 LISTED = 2048
 """A lazy union is listed if all its regions together have at most this many rows."""
 COST_SHARE = 1e-7
 """The share of the cost in the objective, relative to −log of a probability to be maximised."""
-PROBABILITY_SEARCHES = 3
-"""Searches for the highest probability; each weighs the cost by the point of the one before."""
-PROBABILITY_GAP = 1e-6
-"""The relative gap of each of these searches."""
-SHORTEST = 1e-6
-"""The least time that a solver is given, in seconds."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Subproblem:
-    """A program with its prepared solvers."""
+    """One piece of a union: its program, with the solvers that are prepared for it."""
 
     program: Program
-    narrows: bool = False  # whether the target itself says what features may be, one by one
+    narrows: bool = False  # whether the target itself bounds features one by one
 
     @classmethod
     def of(cls, program: Program, region: Region) -> Subproblem:
-        """What is possible without the target, within a region of the target."""
+        """Make the piece of a union whose target holds in a region; the program has no target."""
         narrows = any(isinstance(condition, Domain) for condition in region)
         return cls(Program(program.encoded_cost, region & program.region), narrows)
 
     def within(self, region: Region) -> Subproblem:
-        """The piece within a region besides."""
+        """Return the part of the piece that is within a region."""
         return replace(
             self, program=Program(self.program.encoded_cost, self.program.region & region)
         )
 
     @cached_property
     def supported(self) -> tuple[CutOracle, ...]:
-        """Its conditions that no solver takes, but by half-spaces that hold them."""
+        """Conditions that no solver takes, for which half-spaces stand that contain them."""
         return tuple(c for c in self.program.region if isinstance(c, CutOracle))
 
     def relaxed(self, cuts: LinearBounds) -> Subproblem:
-        """The piece with half-spaces in their place."""
+        """Return the piece with half-spaces in the place of the `supported` conditions."""
         conditions = tuple(c for c in self.program.region if not isinstance(c, CutOracle))
         bounds = (cuts,) if cuts.size else ()
         return replace(
@@ -87,13 +83,12 @@ class Subproblem:
 
     @cached_property
     def free(self) -> Subproblem:
-        """The piece without whole steps, and without categories unless only they have a price."""
-        dropped = (
-            (Whole, AtMost, OneOf)
-            if self.program.encoded_cost.kind is Manhattan
-            else (Whole, AtMost)
-        )
-        return Subproblem(relaxed(self.program, *dropped))
+        """The piece without whole steps and limits of changes; for `Manhattan`, without categories.
+
+        Under other costs categories stay, for a simplex in their place has another price.
+        """
+        grouped = (OneOf,) if self.program.encoded_cost.kind is Manhattan else ()
+        return Subproblem(relaxed(self.program, Whole, AtMost, *grouped))
 
     @cached_property
     def is_solved(self) -> bool:
@@ -102,29 +97,24 @@ class Subproblem:
 
     @cached_property
     def closed_form(self) -> Solver | None:
-        """A method for all rows at once, if there is one."""
+        """The solver that takes all rows at once, if there is one."""
         if not self.is_solved:
             return None
-        first = applicable(self.program)[0]
-        return first(self.program) if first.batched else None
+        preferred = applicable(self.program)[0]
+        return preferred(self.program) if preferred.batched else None
 
     @cached_property
     def _complete(self) -> dict[type[Solver], Solver | None]:
-        """The complete solvers that take rows one by one, in the order in which to try them."""
+        """Complete solvers for single rows, in the order to try them; None if not prepared."""
         solvers = applicable(self.program)
         return {s: None for s in solvers if s.complete and not s.batched}
 
     def complete(self, *, exhaustive: bool) -> Iterator[Solver]:
-        """The complete solvers that take rows one by one, each prepared when it is asked for.
-
-        Those that are exhaustive, or the others.
-        """
+        """Yield the complete solvers that are ``exhaustive``, or the others, each prepared once."""
         for solver, prepared in self._complete.items():
-            if solver.exhaustive != exhaustive:
-                continue
-            ready = prepared or solver(self.program)
-            self._complete[solver] = ready
-            yield ready
+            if solver.exhaustive == exhaustive:
+                ready = self._complete[solver] = prepared or solver(self.program)
+                yield ready
 
     @property
     def is_integral(self) -> bool:
@@ -133,11 +123,11 @@ class Subproblem:
 
     @cached_property
     def rounds(self) -> bool:
-        """Whether closed forms may have to round, so that their cost may exceed the bound."""
+        """Whether closed forms may have to round, so that a point costs more than the bound."""
         return bool(self.program.domain.steps.any() or self.program.domain.groups)
 
     def sees(self, cases: Batch) -> Batch:
-        """The cases as this piece sees them."""
+        """Return rows with the bounds that the piece itself has."""
         if not self.narrows:
             return cases
         bounds = self.program.cases(cases.x)
@@ -147,19 +137,18 @@ class Subproblem:
 @final
 @dataclass(frozen=True, eq=False)
 class Union(Sequence[Subproblem]):
-    """The programs whose union is a target."""
+    """A cost over a union of regions: wherever the target holds, within what is possible."""
 
     program: Program  # the cost over what is possible, without the target
     regions: Sequence[Region]  # where the target holds
-    # the regions themselves, where they have too many rows to be listed
-    lazy: LazyUnion | None = None
-    aim: Any = None  # where to look, if only the family of the target knows
+    lazy: LazyUnion | None = None  # the regions, if they have too many rows to be listed
+    start_hint: Any = None  # where to look, if only the family of the target knows
     half_spaces: NearestHalfSpace | None = None  # all pieces at once, if each is a half-space
-    combinations: ForbiddenCombinations | None = None  # what none of its programs knows
+    combinations: ForbiddenCombinations | None = None  # those that none of the programs excludes
 
     @classmethod
-    def of(cls, program: Program, regions: Sequence[Region], aim: Any = None) -> Union:
-        """What is possible without the target, within the regions whose union is the target."""
+    def of(cls, program: Program, regions: Sequence[Region], start_hint: Any = None) -> Union:
+        """Make the union of the regions of a target, within what is possible by a program."""
         combinations = [c for c in program.region if isinstance(c, ForbiddenCombinations)]
         lazy = half_spaces = joined = None
         if combinations:
@@ -169,7 +158,7 @@ class Union(Sequence[Subproblem]):
             lazy = regions
         if isinstance(regions, HalfSpaces) and len(regions) > 1:
             half_spaces = NearestHalfSpace.of(program, regions.rows)
-        return cls(program, regions, lazy, aim, half_spaces, joined)
+        return cls(program, regions, lazy, start_hint, half_spaces, joined)
 
     def __len__(self) -> int:
         return len(self.regions)
@@ -187,37 +176,37 @@ class Union(Sequence[Subproblem]):
 
     @cached_property
     def listed(self) -> Sequence[Subproblem]:
-        """All of them, unless the union is lazy."""
+        """All pieces; none if the union is lazy."""
         if self.lazy is not None:
             return ()
         return tuple(Subproblem.of(self.program, region) for region in self.regions)
 
     def ties_resolved(self, units: FloatArray) -> Union:
-        """The same points on a lattice of these units, each tie in it decided."""
+        """Return the union for points on a lattice of these units (d,), with each tie decided."""
         if self.lazy is not None:
             lazy = self.lazy.ties_resolved(units)
             return replace(self, regions=lazy, lazy=lazy)
-
-        regions = [
-            Region(
-                tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in region)
-            )
+        resolved = (
+            tuple(c.ties_resolved(units) if isinstance(c, LinearBounds) else c for c in region)
             for region in self.regions
-        ]
-        return replace(self, regions=regions)
+        )
+        return replace(self, regions=[*map(Region, resolved)])
 
     @cached_property
     def _programs(self) -> tuple[Program, ...]:
-        """Programs that have all conditions of the pieces, if these are written down."""
+        """Programs that together hold all conditions of the pieces; none if the union is lazy."""
         if self.half_spaces is not None:
             return (self.half_spaces.program,)
         return tuple(piece.program for piece in self.listed)
 
     @cached_property
     def objective_program(self) -> Program:
-        """The cost over what is possible, with what the target charges but not its demands."""
-        charged = (program for program in self._programs if LogLoss in program.condition_types)
-        program = next(charged, self.program)
+        """The program by which answers are judged: its objective, and what is possible.
+
+        It has the objective term of a `Tradeoff`, but no demand of a target.
+        """
+        with_loss = (program for program in self._programs if LogLoss in program.condition_types)
+        program = next(with_loss, self.program)
         if self.combinations is None:
             return program
         return Program(program.encoded_cost, program.region & Region((self.combinations,)))
@@ -236,7 +225,7 @@ class Union(Sequence[Subproblem]):
 
     @cached_property
     def condition_types(self) -> frozenset[type]:
-        """The types of all conditions and of their prices, and of the union if it is lazy."""
+        """The types of all conditions and costs, and of the union if it is lazy."""
         return frozenset(
             {type(self.lazy)}.union(*(program.condition_types for program in self._programs))
         )
@@ -255,71 +244,79 @@ class Union(Sequence[Subproblem]):
 
     @cached_property
     def is_quick(self) -> bool:
-        """Whether there is a closed form to try on all rows at once, in each of them."""
+        """Whether each piece has a closed form, which takes all rows at once."""
         if self.half_spaces is not None:
             return True
         return self.lazy is None and all(piece.closed_form is not None for piece in self.listed)
 
     @cached_property
     def size(self) -> int:
-        """How many multipliers of what is listed are kept for each row."""
+        """How many multipliers are kept for each row."""
         return sum(program.size for program in self._programs)
 
     def moves_smoothly(self, cases: Batch) -> BoolArray:
-        """(n,): whether some continuous column with an effect is free to move."""
+        """(n,): whether a row may move in some continuous column on which the target depends."""
         if self.lazy is None:
             program = self._programs[0]
             normals = np.vstack([c.normals for c in (program.affine, *program.couplings)])
-            moving, nonconvex = normals.any(axis=0), program.duality.nonconvex
+            matters, nonconvex = normals.any(axis=0), program.duality.nonconvex
             if program.nonconvex:
-                moving = moving | (True if nonconvex is None else nonconvex.columns)
+                matters = matters | (True if nonconvex is None else nonconvex.columns)
         else:
-            program, moving = self.program, self.lazy.moving
-        smooth = (program.domain.steps == 0) & program.domain.numeric & moving
+            program, matters = self.program, self.lazy.moving
+        smooth = (program.domain.steps == 0) & program.domain.numeric & matters
         return np.asarray((cases.low < cases.high)[:, smooth].any(axis=1))
 
 
 StartingPoints = Callable[[int, float], FloatArray]
-"""The number of a row, and when to stop by `clock` → (m, d) answers to begin with, the cheapest
+"""The position of a row, and when to stop by `clock` → (m, d) answers to begin with, the cheapest
 first."""
 
 
-def _none(_: int, __: float) -> FloatArray:
+def _no_points(_: int, __: float) -> FloatArray:
     return np.empty((0, 0))
 
 
 class SafetyMargins(ABC):
-    """What the lead of an answer has to be, however it was chosen, for each of n rows."""
+    """The margins that answers to n rows need if these depend on the answer, as under noise."""
 
     @abstractmethod
     def take(self, rows: IntArray | BoolArray) -> SafetyMargins:
-        """That of some rows."""
+        """Return those of some rows."""
 
     @abstractmethod
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        """(n,) the leads of points (n, d) that cost (n,), in score units."""
+        """Return the margins (n,) that points (n, d) at a cost (n,) need, in score units."""
+
+    @final
+    def applied(self, verdict: Validation, y: FloatArray, cost: FloatArray) -> Validation:
+        """Return the model's verdict on points (n, d), which are valid only with these margins."""
+        margin = verdict.margin - self.required(y, cost)
+        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
 
 
 @final
 class Incumbents:
     """The best points so far of n rows, and what bounds all others.
 
-    Objectives (n,) may be ``reached`` already. Long searches ask for ``starting_points``.
+    Objectives (n,) that are known already have to be beaten. A search that takes long asks for
+    ``starting_points``.
     """
 
     def __init__(
         self,
         cases: Batch,
         effort: Effort,
-        reached: FloatArray | None = None,
-        starting_points: StartingPoints = _none,
+        objective: FloatArray | None = None,
+        starting_points: StartingPoints = _no_points,
     ) -> None:
         n = len(cases.x)
         self.cases, self.effort, self.starting_points = cases, effort, starting_points
-        # how columns of lower precision are to hold some points, if not as the nearest numbers
+        # row → (d,) its point as columns of lower precision are to hold it, where that is not to
+        # be the nearest number
         self.written: dict[int, FloatArray] = {}
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
-        self.objective = np.full(n, np.inf) if reached is None else np.array(reached)
+        self.objective = np.full(n, np.inf) if objective is None else np.array(objective)
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out
         self.closed = np.ones(n, dtype=bool)  # whether closed forms alone settled the row
         self.evidence: Sequence[Bounding] = ()  # what bounds every piece from below
@@ -335,12 +332,13 @@ class Incumbents:
         return [proof for evidence in self.evidence for proof in evidence.bound_proofs]
 
     def cutoff(self) -> FloatArray:
-        """(n,) a piece with a bound from here on is not searched."""
-        none = np.isinf(self.objective)
-        return np.where(none, np.inf, np.where(none, 0.0, self.objective) * (1.0 - self.effort.gap))
+        """(n,) the bounds from which on a piece holds nothing better by more than the gap."""
+        unknown = np.isinf(self.objective)
+        objective = np.where(unknown, 0.0, self.objective)  # for infinity times 0 is not a number
+        return np.where(unknown, np.inf, objective * (1.0 - self.effort.gap))
 
     def offer(self, s: int, rows: IntArray, points: FloatArray, objective: FloatArray) -> None:
-        """Take points of a piece that are better than those so far."""
+        """Take points (m, d) of piece ``s`` for some rows, where they are better than the best."""
         better = np.flatnonzero(objective < self.objective[rows])
         if len(better) == len(self.cases) and (np.diff(rows) == 1).all():  # then nothing is copied
             self.points = points
@@ -351,41 +349,43 @@ class Incumbents:
 
 
 def search(
-    pieces: Union,
+    union: Union,
     cases: Batch,
     effort: Effort,
     safety_margins: SafetyMargins | None = None,
-    starting_points: StartingPoints = _none,
-    reached: FloatArray | None = None,
+    starting_points: StartingPoints = _no_points,
+    objective: FloatArray | None = None,
 ) -> Incumbents:
     """Search for the cheapest point of any piece, for each row.
 
-    Rows are as programs see them, but for what pieces say of features one by one. Points lead by
-    ``safety_margins`` besides, if these depend on where they are, and cost less than what is
-    ``reached`` (n,); ``starting_points`` meet target and constraints, for a search that takes long.
+    The rows' bounds need not have those of single pieces. Points lead by ``safety_margins`` besides
+    the margins of the rows, if there are any, and have a lower ``objective`` (n,) than is known
+    already. A search that takes long begins with ``starting_points``, which meet target and
+    constraints.
     """
-    if pieces.combinations is not None:
-        _require_boxes(pieces, safety_margins)
-        return _search_outside(pieces, pieces.combinations, cases, effort, starting_points)
-    incumbent = Incumbents(cases, effort, reached, starting_points)
-    kinds = pieces.condition_types | {type(safety_margins)}
+    if union.combinations is not None:
+        _require_boxes(union, safety_margins)
+        return _search_outside(union, union.combinations, cases, effort, starting_points)
+    incumbent = Incumbents(cases, effort, objective, starting_points)
+    types = union.condition_types | {type(safety_margins)}
     for family in families():
-        for kind in kinds & family.SEARCHES.keys():
-            if pieces.program.encoded_cost.tables and not family.TABLES:
-                raise NoSolver(lack(pieces.program))
-            incumbent.evidence = family.SEARCHES[kind](incumbent, pieces, safety_margins)
+        for condition_type in types & family.SEARCHES.keys():
+            if union.program.encoded_cost.tables and not family.TABLES:
+                raise NoSolver(lack(union.program))
+            family_search = family.SEARCHES[condition_type]
+            incumbent.evidence = family_search(incumbent, union, safety_margins)
             return incumbent
-    if pieces.half_spaces is not None and _nearest_half_space(incumbent, pieces.half_spaces):
+    if union.half_spaces is not None and _search_half_spaces(incumbent, union.half_spaces):
         return incumbent
-    return search_listed(incumbent, pieces.listed)
+    return search_listed(incumbent, union.listed)
 
 
-def _require_boxes(pieces: Union, safety_margins: SafetyMargins | None) -> None:
+def _require_boxes(union: Union, safety_margins: SafetyMargins | None) -> None:
     """Raise `NoSolver` for a family of models that is not searched in boxes."""
-    kinds = pieces.condition_types | {type(safety_margins)}
+    types = union.condition_types | {type(safety_margins)}
     for family in families():
-        home = family.__name__.removesuffix("family")
-        if not family.TABLES and any(kind.__module__.startswith(home) for kind in kinds):
+        folder = family.__name__.removesuffix("family")
+        if not family.TABLES and any(each.__module__.startswith(folder) for each in types):
             raise NoSolver(
                 "Combinations that do not occur (Implies, Forbidden, ObservedCombinations) are "
                 "taken for linear, additive and tree models. Leave them out for this model."
@@ -393,20 +393,21 @@ def _require_boxes(pieces: Union, safety_margins: SafetyMargins | None) -> None:
 
 
 def _search_outside(
-    pieces: Union,
+    union: Union,
     combinations: ForbiddenCombinations,
     cases: Batch,
     effort: Effort,
     starting_points: StartingPoints,
 ) -> Incumbents:
-    """Search outside of forbidden combinations: boxes in the place of rows whose points are in one.
+    """Search outside of forbidden combinations.
 
-    They share a row's time, and are searched within half the gap, so that what is left of it is
-    enough to pass boxes over.
+    Rows are searched as if nothing was forbidden; those whose points are in a combination, again in
+    boxes beside it, which `BoxTrees` split off. The boxes of a row share its time, and are searched
+    within half the gap, so that what is left of it is enough to pass other boxes over.
     """
-    program, pieces = pieces.objective_program, replace(pieces, combinations=None)
-    incumbent = search(pieces, cases, effort, None, starting_points)
-    trees = BoxTrees(combinations, pieces.program.domain, cases)
+    program, union = union.objective_program, replace(union, combinations=None)
+    incumbent = search(union, cases, effort, None, starting_points)
+    trees = BoxTrees(combinations, union.program.domain, cases)
     rows = np.flatnonzero(trees.violated(incumbent.points, cases.x) >= 0)
     if not len(rows):
         return incumbent
@@ -415,39 +416,39 @@ def _search_outside(
     finer = replace(effort, gap=0.5 * effort.gap)
     end = np.inf if effort.seconds is None else perf_counter() + effort.seconds * len(rows)
     while perf_counter() < end and (boxes := trees.next(finer.gap)) is not None:
-        row, share = trees.rows, finer.until(end).shared(len(boxes))
-        starts = partial(_starts_within, boxes, row, starting_points)
-        result = search(pieces, boxes, share, None, starts, trees.reached[row])
+        box_rows, share = trees.rows, finer.until(end).shared(len(boxes))
+        starts = partial(_starts_within, boxes, box_rows, starting_points)
+        result = search(union, boxes, share, None, starts, trees.objective[box_rows])
         trees.learn(result.points, program.objective(result.points, boxes), result.evidence)
-        incumbent.limited[row[result.limited]] = True
-        for place in np.flatnonzero(trees.improved).tolist():
-            i = int(row[place])
-            incumbent.piece[i] = result.piece[place]
+        incumbent.limited[box_rows[result.limited]] = True
+        for box in np.flatnonzero(trees.improved).tolist():
+            i = int(box_rows[box])
+            incumbent.piece[i] = result.piece[box]
             incumbent.written.pop(i, None)
-            if place in result.written:
-                incumbent.written[i] = result.written[place]
+            if box in result.written:
+                incumbent.written[i] = result.written[box]
     incumbent.limited[trees.unfinished(finer.gap)] = True
     incumbent.closed[rows] = False
     incumbent.points = np.array(incumbent.points)
-    incumbent.points[rows], incumbent.objective[rows] = trees.points[rows], trees.reached[rows]
-    incumbent.piece[rows[np.isinf(trees.reached[rows])]] = -1
+    incumbent.points[rows], incumbent.objective[rows] = trees.points[rows], trees.objective[rows]
+    incumbent.piece[rows[np.isinf(trees.objective[rows])]] = -1
     incumbent.evidence = trees.evidence(incumbent.evidence)
     return incumbent
 
 
 def _starts_within(
-    boxes: Batch, row: IntArray, starting_points: StartingPoints, place: int, end: float
+    boxes: Batch, box_rows: IntArray, starting_points: StartingPoints, box: int, end: float
 ) -> FloatArray:
-    """(m, d) answers to begin with that lie in one of the boxes of some rows."""
-    points = starting_points(int(row[place]), end)
+    """(m, d) the starting points of a row that lie in one of its boxes."""
+    points = starting_points(int(box_rows[box]), end)
     if not len(points):
         return points
-    inside = (points >= boxes.low[place]) & (points <= boxes.high[place])
+    inside = (points >= boxes.low[box]) & (points <= boxes.high[box])
     return np.asarray(points[inside.all(axis=1)])
 
 
-def _nearest_half_space(incumbent: Incumbents, half_spaces: NearestHalfSpace) -> bool:
-    """Search many half-spaces at once; return whether all rows are settled by that."""
+def _search_half_spaces(incumbent: Incumbents, half_spaces: NearestHalfSpace) -> bool:
+    """Search many half-spaces at once; return whether that settles all rows."""
     points, objective, piece, evidence = half_spaces.solve(incumbent.cases, incumbent.effort.gap)
     if not ((piece >= 0) | np.isposinf(evidence.proved).all(axis=1)).all():
         return False
@@ -461,59 +462,63 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
 
     The time of each row is shared evenly among the pieces.
     """
-    exhaustive, first = incumbent.effort.optimality is Optimality.GLOBAL, None
+    exhaustive, solution = incumbent.effort.optimality is Optimality.GLOBAL, None
     if exhaustive:
         for piece in pieces:
             list(piece.complete(exhaustive=True))  # at once, for what they need may be missing
     if len(pieces) == 1 and pieces[0].closed_form is not None:
         piece, program = pieces[0], pieces[0].program
         cases = piece.sees(incumbent.cases) if piece.narrows else incumbent.cases
-        first = pieces[0].closed_form.solve(cases, incumbent.effort)
+        solution = pieces[0].closed_form.solve(cases, incumbent.effort)
         iterated = bool(program.couplings or program.nonconvex)
-        solved = np.isfinite(first.points[:, 0]) & (first.outcomes != Outcome.LIMIT)
+        solved = np.isfinite(solution.points[:, 0]) & (solution.outcomes != Outcome.LIMIT)
         if not piece.rounds and not iterated and solved.all():
-            incumbent.points, at = first.points, first.points if has_tangents(program) else None
+            # all that there is to do for most rows; the objective is computed by `certify` alone
+            incumbent.points = solution.points
+            at = solution.points if has_tangents(program) else None
             incumbent.piece[:] = 0
-            trees = [] if first.proof is None else [first.proof]
-            evidence = Evidence(program, cases, first.multipliers, at, first.unverified, trees)
-            incumbent.evidence = [evidence]
+            trees = [] if solution.proof is None else [solution.proof]
+            incumbent.evidence = [
+                Evidence(program, cases, solution.multipliers, at, solution.unverified, trees)
+            ]
             return incumbent
-    listed = _Listed(incumbent, pieces)
+    listed = _ListedSearch(incumbent, pieces)
     for s in range(len(pieces)):
-        listed.close(s, first)
+        listed.solve_by_closed_form(s, solution)
     if listed.open.any():
         promising = listed.open & (listed.bounds < incumbent.cutoff())
         incumbent.closed = np.asarray(~promising.any(axis=0))
-        listed.branch()
+        listed.solve_completely()
         for i in range(len(incumbent.cases) if exhaustive else 0):
-            listed.exhaust(i)
+            listed.solve_exhaustively(i)
     incumbent.evidence = listed.evidence
     return incumbent
 
 
-def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | None:
+def highest_probability(union: Union, x: FloatArray, end: float) -> float | None:
     """Return the highest probability of a label that changes of one row x (1, d) reach, or None.
 
-    The pieces are those of a `Tradeoff`, whose objective is the weighted cost and −log of the
-    label's probability. Here the weight is so small that the cost hardly counts; it is not 0,
-    because without a cost the highest probability may be reached at infinity only. Stops at ``end``
-    of `thread_time`; None if there is no point by then.
+    The union is that of a `Tradeoff`, whose objective is the weighted cost and −log of the label's
+    probability. Here the weight is so small that the cost hardly counts; it is not 0, because
+    without a cost the highest probability may be reached at infinity only. Each search weighs the
+    cost by the point of the one before. Stops at ``end`` of `thread_time`; None if there is no
+    point by then.
     """
-    program = pieces[0].program
-    terms = [term for term in program.couplings if isinstance(term, LogLoss)]
+    program, searches = union[0].program, 3
+    losses = [term for term in program.couplings if isinstance(term, LogLoss)]
     cases, weight, highest = program.cases(x), np.full(1, COST_SHARE), None
-    for _ in range(PROBABILITY_SEARCHES):
+    for _ in range(searches):
         remaining = end - thread_time()
         if remaining <= 0.0:
             break
-        effort = Effort(PROBABILITY_GAP, remaining / PROBABILITY_SEARCHES)
-        incumbent = search(pieces, cases.weighing(weight), effort)
+        effort = Effort(DEFAULT_GAP, remaining / searches)
+        incumbent = search(union, cases.weighing(weight), effort)
         if incumbent.piece[0] < 0:  # no point
             break
         y = incumbent.points
-        loss = float(sum(term.amount(y)[0] for term in terms))
+        loss = float(sum(term.amount(y)[0] for term in losses))
         probability = float(np.exp(-loss))
-        if highest is not None and probability <= highest * (1.0 + PROBABILITY_GAP):
+        if highest is not None and probability <= highest * (1.0 + DEFAULT_GAP):
             break
         highest = probability
         # The first weight takes no account of the units of the cost. With the next one, the cost of
@@ -524,105 +529,108 @@ def highest_probability(pieces: Union, x: FloatArray, end: float) -> float | Non
 
 
 @final
-class _Listed:
-    """Which of some pieces may still hold better points of each row: (pieces, n) `open`, bounds."""
+class _ListedSearch:
+    """A search over k pieces, each for n rows: `open` (k, n) where a piece may hold a better point.
+
+    A piece's ``bounds`` (k, n) are below all of its points, as far as it was searched.
+    """
 
     def __init__(self, incumbent: Incumbents, pieces: Sequence[Subproblem]) -> None:
-        self.found, self.pieces = incumbent, pieces
+        self.incumbent, self.pieces = incumbent, pieces
         self.effort = incumbent.effort.shared(len(pieces))
         self.open = np.ones((len(pieces), len(incumbent.cases)), dtype=bool)
         self.bounds = np.zeros(self.open.shape)
-        seen = (
-            piece.sees(incumbent.cases) if piece.narrows else incumbent.cases for piece in pieces
-        )
         self.evidence = [
-            Evidence.blank(piece.program, cases) for piece, cases in zip(pieces, seen, strict=True)
+            Evidence.blank(piece.program, piece.sees(incumbent.cases)) for piece in pieces
         ]
 
-    def close(self, s: int, solution: Solution | None) -> None:
-        """Closed forms for every row of a piece, unless their solution is given."""
-        piece, evidence = self.pieces[s], self.evidence[s]
+    def solve_by_closed_form(self, s: int, solution: Solution | None) -> None:
+        """Solve all rows of a piece at once, unless their solution is there already."""
+        piece, evidence, incumbent = self.pieces[s], self.evidence[s], self.incumbent
         if piece.closed_form is None:
             return
         if solution is None:
-            cutoff = self.found.objective if np.isfinite(self.found.objective).any() else None
+            cutoff = incumbent.objective if np.isfinite(incumbent.objective).any() else None
             solution = piece.closed_form.solve(evidence.cases, self.effort, cutoff)
         solved = solution.found & (solution.outcomes != Outcome.LIMIT)
         self._learn(s, np.arange(len(solved)), solution)
-        if piece.program.couplings or piece.program.nonconvex:  # as good as its bound says
-            self.open[s] &= (self.bounds[s] < self.found.cutoff()) | ~solved
+        if piece.program.couplings or piece.program.nonconvex:
+            # the point was iterated to, and is the best one only if its bound says so
+            self.open[s] &= (self.bounds[s] < incumbent.cutoff()) | ~solved
         elif not piece.rounds:
             self.open[s] &= ~solved
 
-    def branch(self) -> None:
-        """Complete solvers for what closed forms left open, the most promising piece first."""
-        everyone = np.arange(self.open.shape[1])
-        for at in np.argsort(self.bounds, axis=0, kind="stable"):  # each row's next piece
-            improves = self.bounds[at, everyone] < self.found.cutoff()
+    def solve_completely(self) -> None:
+        """Solve what closed forms left open, the most promising piece of each row first."""
+        rows = np.arange(self.open.shape[1])
+        for next_piece in np.argsort(self.bounds, axis=0, kind="stable"):  # (n,)
+            improves = self.bounds[next_piece, rows] < self.incumbent.cutoff()
             if not improves.any():  # nor do the pieces to come, whose bounds are no lower
                 return
-            improves &= self.open[at, everyone]
-            for s in np.unique(at[improves]).tolist():
-                rows = np.flatnonzero(improves & (at == s))
-                self._solve(s, rows, self.pieces[s].complete(exhaustive=False), self.effort)
+            improves &= self.open[next_piece, rows]
+            for s in np.unique(next_piece[improves]).tolist():
+                unsolved = np.flatnonzero(improves & (next_piece == s))
+                self._solve(s, unsolved, self.pieces[s].complete(exhaustive=False), self.effort)
 
-    def exhaust(self, i: int) -> None:
+    def solve_exhaustively(self, i: int) -> None:
         """Call exhaustive solvers for one row; the unsearched pieces share the remaining time."""
-        row, seconds = np.array([i]), self.found.effort.seconds
+        row, seconds = np.array([i]), self.incumbent.effort.seconds
         end = np.inf if seconds is None else perf_counter() + seconds
         searched = np.zeros(len(self.pieces), dtype=bool)
         while True:
-            promising = self.bounds[:, i] < self.found.cutoff()[i]
+            promising = self.bounds[:, i] < self.incumbent.cutoff()[i]
             unsearched = np.flatnonzero(promising & self.open[:, i] & ~searched)
             if not len(unsearched):
                 return
             s = int(unsearched[self.bounds[unsearched, i].argmin()])
             searched[s] = True
-            share = (end - perf_counter()) / len(unsearched)
-            effort = replace(self.effort, seconds=max(share, SHORTEST) if seconds else None)
+            effort = self.effort
+            if seconds:  # a solver refuses a limit that is not positive
+                share = (end - perf_counter()) / len(unsearched)
+                effort = replace(effort, seconds=max(share, 1e-6))
             self._solve(s, row, self.pieces[s].complete(exhaustive=True), effort)
 
     def _solve(self, s: int, rows: IntArray, solvers: Iterable[Solver], effort: Effort) -> None:
-        """One solver after another, until each row is settled."""
-        incumbent, cases, program = self.found, self.evidence[s].cases, self.pieces[s].program
+        """Call one solver after another, until each of some rows is settled in a piece."""
+        incumbent, program, cases = self.incumbent, self.pieces[s].program, self.evidence[s].cases
         for solver in solvers:
             if not len(rows):
                 return
             solution = solver.solve(cases.take(rows), effort, incumbent.objective[rows])
-            points = np.flatnonzero(
-                solution.found
-            )  # what misses the piece must not shadow the rest
-            missed = program.violation(solution.points[points], cases.x[rows[points]]) > VIOLATION
-            solution.points[points[missed]], solution.reported[points[missed]] = np.nan, 0.0
-            solution.outcomes[points[missed]] = Outcome.NOTHING
+            # a point that misses the piece must not pass for the best of the others
+            pointed = np.flatnonzero(solution.found)
+            violation = program.violation(solution.points[pointed], cases.x[rows[pointed]])
+            missed = pointed[violation > VIOLATION]
+            solution.points[missed], solution.reported[missed] = np.nan, 0.0
+            solution.outcomes[missed] = Outcome.NOTHING
             self._learn(s, rows, solution)
             incumbent.limited[rows[solution.outcomes == Outcome.LIMIT]] = True
             unsettled = self.open[s, rows] & ~incumbent.limited[rows]
             rows = rows[unsettled & (self.bounds[s, rows] < incumbent.cutoff()[rows])]
 
     def _learn(self, s: int, rows: IntArray, solution: Solution) -> None:
-        """Keep better points, better bounds and refutations."""
+        """Keep what a solution says of some rows: better points, better bounds, refutations."""
         program, evidence, bounds = self.pieces[s].program, self.evidence[s], self.bounds[s]
-        case = evidence.cases if len(rows) == len(evidence.cases) else evidence.cases.take(rows)
+        cases = evidence.cases if len(rows) == len(evidence.cases) else evidence.cases.take(rows)
         solved = solution.found
         if solved.any():
             objective = np.full(len(rows), np.inf)
-            every = bool(solved.all())  # then nothing is copied
-            solved_case = case if every else case.take(solved)
-            points = solution.points if every else solution.points[solved]
-            objective[solved] = program.objective(points, solved_case)
-            self.found.offer(s, rows, solution.points, objective)
+            all_solved = bool(solved.all())  # then nothing is copied
+            solved_cases = cases if all_solved else cases.take(solved)
+            points = solution.points if all_solved else solution.points[solved]
+            objective[solved] = program.objective(points, solved_cases)
+            self.incumbent.offer(s, rows, solution.points, objective)
         at = None
-        if evidence.at is not None:
+        if evidence.at is not None:  # where the bound is sharpest: at the point, if there is one
             at = np.where(solved[:, None], solution.points, evidence.at[rows])
-        bound = program.bound(case, solution.multipliers, at)
+        bound = program.bound(cases, solution.multipliers, at)
         claimed = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if len(claimed):
-            refuted = program.refutes(case.take(claimed), solution.multipliers[claimed])
+            refuted = program.refutes(cases.take(claimed), solution.multipliers[claimed])
             bound[claimed[refuted]] = np.inf
         tighter = bound >= bounds[rows]
-        near = None if at is None else at[tighter]
-        evidence.learn(rows[tighter], solution.multipliers[tighter], near, bound[tighter])
+        tighter_at = None if at is None else at[tighter]
+        evidence.learn(rows[tighter], solution.multipliers[tighter], tighter_at, bound[tighter])
         evidence.reported[rows] = np.maximum(evidence.reported[rows], solution.unverified)
         if solution.proof is not None:
             evidence.proofs.append(solution.proof._replace(row=rows[solution.proof.row]))

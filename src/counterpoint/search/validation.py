@@ -78,7 +78,7 @@ class AnswerSearch:
     verdict: Validation
 
     def __init__(self, query: Query, rows: RowBatch, union: Union) -> None:
-        x, n, requirement = rows.x, len(rows), query.target.requirement
+        x, n, requirement = rows.x, len(rows.index), query.target.requirement
         self.query, self.rows, self.union = query, rows, union
         # A bound by weak duality holds for any margin. What a branch and bound reports holds for
         # its own margin only; so there only those rows are tightened at which a tie is lost, by
@@ -115,7 +115,7 @@ class AnswerSearch:
             self._search_without_margin()
         # (n, d) the points before they are decoded; `_as_codes` moves those that solvers found
         self.proposed = solution.points if solution.closed.all() else np.array(solution.points)
-        self.positions, self.codes = self._as_codes(np.arange(len(self.rows)), solution)
+        self.positions, self.codes = self._as_codes(np.arange(len(self.rows.index)), solution)
 
     def _search(
         self, rows: IntArray | None, margin: FloatArray, held: BoolArray | None = None
@@ -154,7 +154,7 @@ class AnswerSearch:
             (solution.piece < 0) & ~solution.limited & self.margin.any(axis=1)
         )
         if len(unsolved):
-            bound = lower_bounds(solution.evidence, np.full(len(self.rows), np.inf))[0]
+            bound = lower_bounds(solution.evidence, np.full(len(self.rows.index), np.inf))[0]
             unsolved = unsolved[np.isfinite(bound[unsolved])]
         if len(unsolved):
             self.margin[unsolved] = 0.0
@@ -221,7 +221,7 @@ class AnswerSearch:
 
     def take_outputs(self, codes: FloatArray, y: FloatArray, outputs: NDArray[Any]) -> None:
         """Take proposals as they are returned, (m, p) and (m, d), and the model's outputs (m,)."""
-        n, positions = len(self.rows), self.positions
+        n, positions = len(self.rows.index), self.positions
         verdict = self._verdict(positions, y, outputs)
         if len(positions) < n:
             all_codes, all_y = np.array(self.rows.codes), np.array(self.rows.x)
@@ -238,8 +238,7 @@ class AnswerSearch:
         if self.varying_margins is None:
             return verdict
         cost = query.encoded_cost(y, self.rows.x[rows])
-        margin = verdict.margin - self.varying_margins.take(rows).required(y, cost)
-        return replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
+        return self.varying_margins.take(rows).applied(verdict, y, cost)
 
     def _ask(self, rows: IntArray, codes: FloatArray) -> tuple[FloatArray, FloatArray, Validation]:
         """Ask the model about answers to some rows: (m, p) as they are returned, and encoded."""
@@ -467,7 +466,7 @@ class AnswerSearch:
         claimed. What a solver reports without a proof is not used: it is about points that lead by
         a margin, which the witness may not.
         """
-        no_answer = np.full(len(self.rows), np.inf)
+        no_answer = np.full(len(self.rows.index), np.inf)
         proved = min(evidence.bounds(no_answer)[0][i] for evidence in self.solution.evidence)
         cost = float(certificates.cost[i])
         if proved > cost * (1.0 + CLOSED):
@@ -497,7 +496,7 @@ def validate(
     if len(searches) > 1:
         answered = np.concatenate([s.rows.at[s.positions] for s in searches])
         codes = np.concatenate([s.codes for s in searches])
-    elif len(codes) == len(rows):
+    elif len(codes) == len(rows.index):
         answered = slice(None)  # nothing is copied
     if len(codes):
         before = rows.codes[answered]

@@ -73,7 +73,7 @@ def search_fourier(
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             margins = None if safety_margins is None else safety_margins.take(row)
-            hint = pieces.aim or StartHint()
+            hint = pieces.start_hint or StartHint()
             search = RowSearch(program, held.take(row), result.effort, hint, margins)
             point = search.run()
             result.limited[i] |= search.limited

@@ -1,6 +1,7 @@
-"""Why a row has no answer: a minimal set of conflicting constraints, and how far one must give.
+"""Conflicts say why a row has no answer: which constraints exclude it, and how far one must give.
 
-`Conflict` says why, `Relaxation` what would give the row one.
+Constraints conflict in *atoms*: those on several features, such as `Immutable`, are taken apart
+into one for each. `FeasibilityOracle` says whether there is an answer under some of them.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ from counterpoint.search.query import Query
 from counterpoint.search.search import highest_probability
 
 SECONDS, IN_ALL = 0.8, 1.2
-"""When the set of constraints has to be found, and all that would help, in seconds of this thread,
-so that what is told does not depend on what else a machine does."""
-CLOSE = 1e-4
-"""How closely a bound that the row itself breaks is found, relative to how far it moves."""
+"""Seconds after which the search for the set ends, and that for all relaxations. They are those of
+this thread, so that a conflict does not depend on what else a machine does."""
 EXISTS = "an answer exists if "
 """How the text of a relaxation begins."""
 
@@ -43,9 +42,7 @@ EXISTS = "an answer exists if "
 @final
 @dataclass(frozen=True)
 class Relaxation:
-    """What would give a row an answer: something easier in the place of what was asked for.
-
-    It was tried with everything else kept.
+    """An easier constraint or target that gives a row an answer, with everything else kept.
 
     Parameters
     ----------
@@ -105,15 +102,17 @@ class Conflict:
 
     def __str__(self) -> str:
         if not self.constraints:
-            return self._relaxed("No point at all gives the target, even without constraints.")
+            return self._with_relaxations(
+                "No point at all gives the target, even without constraints."
+            )
         head = "These exclude every answer"
         if not self.minimal:
             head += " (it is not known whether fewer do)"
         text = f"{head}: {'; '.join(map(str, self.constraints))}."
-        return self._relaxed(text)
+        return self._with_relaxations(text)
 
-    def _relaxed(self, text: str) -> str:
-        """The text, and what would help."""
+    def _with_relaxations(self, text: str) -> str:
+        """Return the text, and what would give an answer."""
         choices = ", or if ".join(
             relaxation.removeprefix(EXISTS) for relaxation in self.relaxations
         )
@@ -121,36 +120,41 @@ class Conflict:
 
 
 def conflict_of(query: Query, x: FloatArray) -> Conflict:
-    """A minimal conflict by deletion: constraints without which the row stays infeasible go.
+    """Find a minimal conflict by deletion: constraints without which the row stays infeasible go.
 
-    The query's constraints are what may conflict; an `OtherLabel` must name its labels; x is
+    The query's constraints are those that may conflict; an `OtherLabel` must name its labels; x is
     (1, d), encoded.
     """
     start = thread_time()
-    possible = FeasibilityOracle(query, x, start + SECONDS)
-    needed = sorted(possible.atoms, key=_rank)
-    if not possible.refuted([needed])[0]:
-        possible.answers([needed])  # for its proof
-    needed = _proved(possible, needed)
-    before: list[Constraint] = []
-    while len(needed) != len(before):  # once more where less may exclude what more does not
-        before, sets = needed, [needed]
-        if possible.refuted([needed])[0]:
-            sets = [[atom] for atom in needed]  # few can go
-            possible.answers(_but_one(needed))  # all at once: each is asked for below
-        for removable in sets:
-            needed = _without(removable, needed, lambda atoms: not possible.answers([atoms])[0])
-    minimal = all(map(possible.has, _but_one(needed)))
-    possible.end = start + IN_ALL
-    attainable, probabilities = _probability(possible)
-    alone = possible.refuted([[b for b in possible.atoms if b is not a] for a in needed])
+    oracle = FeasibilityOracle(query, x, start + SECONDS)
+    needed = sorted(oracle.atoms, key=_rank)
+    if not oracle.refuted([needed])[0]:
+        oracle.answers([needed])  # for its proof, which may do without most atoms
+    needed = _needed_by_proof(oracle, needed)
+    # Once more where less may exclude what more does not: under a price (see `Robust`) an answer
+    # may exist with a constraint, and none without it.
+    previous: list[Constraint] = []
+    while len(needed) != len(previous):
+        previous, groups = needed, [needed]
+        if oracle.refuted([needed])[0]:
+            # The proof was cut down already, so few atoms can go: each is asked for by itself. All
+            # are searched at once first, which the questions below find done.
+            groups = [[atom] for atom in needed]
+            oracle.answers(_but_one(needed))
+        for removable in groups:
+            needed = _without(removable, needed, lambda atoms: not oracle.answers([atoms])[0])
+    is_minimal = all(map(oracle.has, _but_one(needed)))
+    oracle.end = start + IN_ALL
+    attainable, probabilities = _probability(oracle)
+    # an atom does not help if all the others, not those of the set alone, exclude every answer
+    without = [[other for other in oracle.atoms if other is not atom] for atom in needed]
     relaxed = [
         relaxation
-        for atom, hopeless in zip(needed, alone, strict=True)
-        if not hopeless
-        for relaxation in _relaxations(possible, atom)
+        for atom, is_hopeless in zip(needed, oracle.refuted(without), strict=True)
+        if not is_hopeless
+        for relaxation in _relaxations(oracle, atom)
     ]
-    return Conflict(_joined(needed), (*relaxed, *probabilities), minimal, attainable)
+    return Conflict(_joined(needed), (*relaxed, *probabilities), is_minimal, attainable)
 
 
 def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
@@ -158,17 +162,20 @@ def _but_one(atoms: Sequence[Constraint]) -> list[list[Constraint]]:
     return [[*atoms[:i], *atoms[i + 1 :]] for i in range(len(atoms))]
 
 
-def _proved(possible: FeasibilityOracle, atoms: Sequence[Constraint]) -> list[Constraint]:
-    """What is left of atoms if those go, one after the other, without which a known proof holds."""
-    needed, remaining = list[Constraint](), list(atoms)
-    while remaining:
-        goes = possible.refuted([[*needed, *fewer] for fewer in _but_one(remaining)]).tolist()
-        needed += [atom for atom, can in zip(remaining, goes, strict=True) if not can]
-        remaining = [atom for atom, can in zip(remaining, goes, strict=True) if can]
-        many = possible.refuted([[*needed, *remaining[i + 1 :]] for i in range(len(remaining))])
-        remaining = remaining[
-            int(np.logical_and.accumulate(many).sum()) :
-        ]  # the first ones go at once
+def _needed_by_proof(oracle: FeasibilityOracle, atoms: Sequence[Constraint]) -> list[Constraint]:
+    """Return what remains of atoms if each goes, in order, without which a known proof holds.
+
+    No atom is tried twice: one that cannot go while there are more cannot go later.
+    """
+    needed, undecided = list[Constraint](), list(atoms)
+    while undecided:
+        can_go = oracle.refuted([[*needed, *fewer] for fewer in _but_one(undecided)]).tolist()
+        needed += [atom for atom, can in zip(undecided, can_go, strict=True) if not can]
+        undecided = [atom for atom, can in zip(undecided, can_go, strict=True) if can]
+        # Of those that can go alone, as many as possible of the first go at once.
+        after = [[*needed, *undecided[i + 1 :]] for i in range(len(undecided))]
+        together = int(np.logical_and.accumulate(oracle.refuted(after)).sum())
+        undecided = undecided[together:]
     return [atom for atom in atoms if any(atom is other for other in needed)]
 
 
@@ -182,8 +189,8 @@ def _without(
     The result is that of dropping one after the other, each only if the others still exclude every
     answer; but all are tried at once, and then by halves, which asks less often.
     """
-    dropped = set(map(id, removable))
-    remaining = [atom for atom in needed if id(atom) not in dropped]
+    removable_ids = set(map(id, removable))
+    remaining = [atom for atom in needed if id(atom) not in removable_ids]
     if not removable or is_impossible(remaining):
         return remaining
     if len(removable) == 1:  # without it there are answers
@@ -195,95 +202,95 @@ def _without(
 
 
 def _rank(atom: Constraint) -> int:
+    """The position of an atom's type in `CONSTRAINTS`: those that come first are dropped first."""
     kind = type(atom)
     return CONSTRAINTS.index(kind) if kind in CONSTRAINTS else len(CONSTRAINTS)
 
 
 def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
-    """The atoms again as constraints on several features, the telling ones first."""
-    frozen: dict[bool, list[Immutable]] = {}
+    """Join atoms to constraints on several features again, those on one feature alone first."""
+    immutable: dict[bool, list[Immutable]] = {}
     observed: dict[str, list[WithinObserved]] = {}
     for atom in atoms:
         if isinstance(atom, WithinObserved):
             observed.setdefault(atom.default, []).append(atom)
         elif isinstance(atom, Immutable):
-            frozen.setdefault(atom.protected, []).append(atom)
+            immutable.setdefault(atom.protected, []).append(atom)
     single = [a for a in atoms if not isinstance(a, Immutable | WithinObserved)]
     joined: list[Constraint] = list(reversed(single))
-    joined += [group[0].only(*(a.features[0] for a in group)) for group in frozen.values()]
-    joined += [group[0].only(*(a.features[0] for a in group)) for group in observed.values()]
+    for groups in (immutable.values(), observed.values()):
+        joined += [group[0].only(*(atom.features[0] for atom in group)) for group in groups]
     return tuple(joined)
 
 
-def _relaxations(possible: FeasibilityOracle, atom: Constraint) -> Iterator[Relaxation]:
-    """How a constraint alone would have to give, all others kept: bounds and numbers of changes."""
-    if possible.is_by_price:
+def _relaxations(oracle: FeasibilityOracle, atom: Constraint) -> Iterator[Relaxation]:
+    """Yield how an atom alone would have to give: bounds on either side, numbers of changes."""
+    if oracle.is_by_price:
         return
+    relaxations: list[Relaxation | None] = []
     if isinstance(atom, MaxChanges):
-        relaxation = _more_changes(possible, atom)
-        if relaxation is not None:
-            yield relaxation
-    if isinstance(atom, Bounds) and not isinstance(possible.features[atom.feature], Categorical):
-        for up in (True, False):
-            relaxation = _further(possible, atom, up=up)
-            if relaxation is not None:
-                yield relaxation
+        relaxations = [_more_changes(oracle, atom)]
+    if isinstance(atom, Bounds) and not isinstance(oracle.features[atom.feature], Categorical):
+        relaxations = [_wider_bound(oracle, atom, up=up) for up in (True, False)]
+    yield from (relaxation for relaxation in relaxations if relaxation is not None)
 
 
-def _more_changes(possible: FeasibilityOracle, atom: MaxChanges) -> Relaxation | None:
-    """The least number of changes with which there is an answer, by bisection."""
-    without = [other for other in possible.atoms if other is not atom]
-    low, high, sure = int(atom.count), len(possible.features.names), True
-    widest = possible.point(without)[0] if high > low else None
-    if widest is None:
+def _more_changes(oracle: FeasibilityOracle, atom: MaxChanges) -> Relaxation | None:
+    """Find the least number of changes with which there is an answer, by bisection."""
+    others = [other for other in oracle.atoms if other is not atom]
+    low, high, is_least = int(atom.count), len(oracle.features.names), True
+    point = oracle.point(others)[0] if high > low else None
+    if point is None:
         return None
-    moved = (widest != possible.x[0]).tolist()
-    high = max(low + 1, sum(any(moved[block]) for block in possible.features.blocks))
+    differs = (point != oracle.x[0]).tolist()
+    high = max(low + 1, sum(any(differs[block]) for block in oracle.features.blocks))
     while high - low > 1:
         middle = (low + high) // 2
-        tried = [*without, MaxChanges(middle)]
-        point, refuted = possible.point(tried)
+        point, refuted = oracle.point([*others, MaxChanges(middle)])
         low, high = (low, middle) if point is not None else (middle, high)
-        sure &= point is not None or refuted
+        is_least &= point is not None or refuted
     new = MaxChanges(high)
-    if not possible.surely([*without, new]):
+    if not oracle.surely([*others, new]):
         return None
-    text = _said(f"{high} features may change", f"at most {atom.count}")
-    return Relaxation(atom, new, text, sure)
+    text = _relaxation_text(f"{high} features may change", f"at most {atom.count}")
+    return Relaxation(atom, new, text, is_least)
 
 
-def _further(possible: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxation | None:
-    """How much further one side of a bound would have to be, in as many digits as tell."""
-    name, without = atom.feature, [other for other in possible.atoms if other is not atom]
-    factual = float(possible.x[0, possible.features.columns(name).start])
+def _wider_bound(oracle: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxation | None:
+    """Find how far one side of a bound would have to move, in as few digits as tell.
+
+    The number is moved a little beyond the nearest at which there is a point, until there is an
+    answer that the model confirms. It is the least if 99 % of the way does not suffice.
+    """
+    name, others = atom.feature, [other for other in oracle.atoms if other is not atom]
+    column = oracle.features.columns(name).start
+    factual, step = float(oracle.x[0, column]), oracle.query.actionable.domain.steps[column]
     limit = min(atom.high, factual + atom.rise) if up else max(atom.low, factual - atom.fall)
     if np.isinf(limit):
         return None
     lifted = {"high": np.inf, "rise": np.inf} if up else {"low": -np.inf, "fall": np.inf}
-    lifted_constraints = [*without, replace(atom, **lifted)]
-    value = _nearest(possible, name, factual, limit, lifted_constraints, up=up)
-    if value is None or value == limit:
+    one_sided = [*others, replace(atom, **lifted)]
+    nearest = _nearest(oracle, name, factual, limit, one_sided, up=up)
+    if nearest is None or nearest == limit:
         return None
-    step = float(possible.query.actionable.domain.steps[possible.features.columns(name).start])
     if step > 0.0:
-        value = float(lattice.nearest(factual, value, step))
-    for wider in (0.0, 1e-6, 1e-4):  # shares of its move, until the model confirms the answer
-        rounded = _outwards(value + wider * (value - limit), limit, up=up)
-        new = _moved(atom, factual, rounded, up=up)
-        if possible.surely([*without, new]):
-            nearly = limit + 0.99 * (rounded - limit)  # must not suffice, if it is the least
+        nearest = float(lattice.nearest(factual, nearest, float(step)))
+    for share in (0.0, 1e-6, 1e-4):  # of the way from the limit
+        value = _rounded_outwards(nearest + share * (nearest - limit), limit, up=up)
+        new = _moved(atom, factual, value, up=up)
+        if oracle.surely([*others, new]):
+            nearly = limit + 0.99 * (value - limit)
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
-            tried = [*lifted_constraints, short]
-            least = possible.point(tried)[1]
-            way, side = ("up", "at most") if up else ("down", "at least")
-            easier = f"{name} may go {way} to {_number(rounded)}"
-            now = f"{side} {limit:.10g}{'' if least else '; perhaps less is enough'}"
-            return Relaxation(atom, new, _said(easier, now), least)
+            is_least = oracle.point([*one_sided, short])[1]
+            direction, side = ("up", "at most") if up else ("down", "at least")
+            easier = f"{name} may go {direction} to {_number(value)}"
+            now = f"{side} {limit:.10g}{'' if is_least else '; perhaps less is enough'}"
+            return Relaxation(atom, new, _relaxation_text(easier, now), is_least)
     return None
 
 
 def _nearest(
-    possible: FeasibilityOracle,
+    oracle: FeasibilityOracle,
     name: Hashable,
     factual: float,
     limit: float,
@@ -291,45 +298,51 @@ def _nearest(
     *,
     up: bool,
 ) -> float | None:
-    """The value of a feature nearest to a limit, and beyond it, at which some piece has a point.
+    """Find the value of a feature, beyond a limit, nearest to it at which some piece has a point.
 
-    Between the limit and the row there is no price to find it by, but bisection. Where every change
-    needs a price, as where boundaries bend, or few columns without ends may change, the other
-    columns have a small one, and the value is one at which there is a point, near to the nearest.
+    Where the row itself is beyond the limit, a value between them is no change, so it costs nothing
+    to go the whole way, and the nearest is found by bisection. Else the change of the feature is
+    the cost. Where every change needs a cost, as where boundaries bend, or few columns without ends
+    may change, the other columns have a small one, and the value is near the nearest.
     """
-    column = possible.features.columns(name).start
+    column, closeness = oracle.features.columns(name).start, 1e-4
 
-    def reached(end: float, encoded_cost: EncodedCost | None = None) -> float | None:
-        """The value of a point between the limit and an end."""
+    def value_up_to(end: float, encoded_cost: EncodedCost | None = None) -> float | None:
+        """The value of some point between the limit and an end."""
         within = [*constraints, Bounds(name, low=min(limit, end), high=max(limit, end))]
-        point = possible.point(within, encoded_cost)[0]
+        point = oracle.point(within, encoded_cost)[0]
         return None if point is None else float(point[column])
 
-    if (factual > limit) if up else (factual < limit):  # the row itself is beyond
-        best, last, share = reached(factual), limit, 1.0 - CLOSE
+    is_row_beyond = (factual > limit) if up else (factual < limit)
+    if is_row_beyond:
+        best = value_up_to(factual)
         if best is not None:
+            # There is no point up to ``empty``. The first step is right before the best value, for
+            # that is often the nearest, as at a bound of another constraint; then each halves.
+            empty, share = limit, 1.0 - closeness
             for _ in range(12):
-                middle = last + share * (best - last)
-                nearer, share = reached(middle), 0.5
-                best, last = (best, middle) if nearer is None else (nearer, last)
-                if abs(best - last) <= CLOSE * abs(best - limit):
+                middle = empty + share * (best - empty)
+                nearer, share = value_up_to(middle), 0.5
+                best, empty = (best, middle) if nearer is None else (nearer, empty)
+                if abs(best - empty) <= closeness * abs(best - limit):
                     break
             return best
         limit = factual
-    for others_cost in (1e-4,) if possible.bends else (0.0, 1e-4):
-        weights = np.full(possible.features.width, others_cost)
+    for others_cost in (1e-4,) if oracle.bends else (0.0, 1e-4):
+        weights = np.full(oracle.features.width, others_cost)
         weights[column] = 1.0
-        nearest = reached(np.inf if up else -np.inf, EncodedCost(weights, np.zeros(len(weights))))
+        end = np.inf if up else -np.inf
+        nearest = value_up_to(end, EncodedCost(weights, np.zeros(len(weights))))
         if nearest is not None:
             return nearest
     return None
 
 
 def _moved(atom: Bounds, factual: float, value: float, *, up: bool) -> Bounds:
-    """A bound that allows a value on one side."""
+    """Widen a bound on one side, so that it allows a value."""
     if up:
         rise = atom.rise
-        while factual + rise < value:
+        while factual + rise < value:  # the difference itself may be rounded down
             rise = max(value - factual, float(np.nextafter(rise, np.inf)))
         return replace(atom, high=max(atom.high, value), rise=rise)
     fall = atom.fall
@@ -338,72 +351,68 @@ def _moved(atom: Bounds, factual: float, value: float, *, up: bool) -> Bounds:
     return replace(atom, low=min(atom.low, value), fall=fall)
 
 
-def _probability(possible: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
+def _probability(oracle: FeasibilityOracle) -> tuple[float | None, list[Relaxation]]:
     """Return the highest probability that points reach, and a relaxation of the target to it.
 
     The probability is None if the target asks for none, or no point was found. There is no
     relaxation where the row itself has this probability, or where no answer with it is certain.
     """
-    query, x = possible.query, possible.x
+    query, x = oracle.query, oracle.x
     target = query.target
-    field, required = target.sought, target.requirement
+    field, requirement = target.sought, target.requirement
     if field is None:
         return None, []
-    end = 0.5 * (thread_time() + possible.end)
-    if required.chance is None:
-        reached = _highest(query.asking(target=Tradeoff(required.labels[0], 1.0)), x, end)
+    end = 0.5 * (thread_time() + oracle.end)  # the other half is for the relaxation
+    if requirement.chance is None:
+        highest = _highest(query.asking(target=Tradeoff(requirement.labels[0], 1.0)), x, end)
     else:
-        reached = required.chance.attainable(query, x, end)
-    if reached is None:
+        highest = requirement.chance.attainable(query, x, end)
+    if highest is None:
         return None, []
-    is_exact = required.promise is Guarantee.NONE  # else it was searched for in three digits
-    probability_text, sure = rounded_down(reached, 6 if is_exact else 3), False
+    is_exact = requirement.promise is Guarantee.NONE  # else it was searched for in three digits
+    text = rounded_down(highest, 6 if is_exact else 3)
 
-    def with_probability(probability: float) -> FeasibilityOracle:
-        wanted: Target = replace(target, **{field: probability})  # type: ignore[type-var]
-        return FeasibilityOracle(query.asking(target=wanted), x, possible.end)
+    def oracle_at(probability: float) -> FeasibilityOracle:
+        easier: Target = replace(target, **{field: probability})  # type: ignore[type-var]
+        return FeasibilityOracle(query.asking(target=easier), x, oracle.end)
 
-    relaxed = with_probability(float(probability_text))
-    if is_exact and query.model.form.margin(x, relaxed.query.target)[0] >= 0.0:
-        return reached, []  # the row itself has this probability
+    relaxed = oracle_at(float(text))
+    new, required, is_least = relaxed.query.target, getattr(target, field), False
+    if is_exact and query.model.form.margin(x, new)[0] >= 0.0:
+        return highest, []  # the row itself has this probability
     if not relaxed.surely(query.constraints):
-        return reached, []
-    required_probability = getattr(target, field)
+        return highest, []
     if is_exact:  # else a search takes long
-        halfway = with_probability(0.5 * (float(probability_text) + required_probability))
-        sure = halfway.point(query.constraints)[1]
-    text = _said(
-        f"a probability of {probability_text} is enough", f"at least {required_probability:.6g}"
-    )
-    return reached, [Relaxation(target, relaxed.query.target, text, sure)]
+        is_least = oracle_at(0.5 * (float(text) + required)).point(query.constraints)[1]
+    sentence = _relaxation_text(f"a probability of {text} is enough", f"at least {required:.6g}")
+    return highest, [Relaxation(target, new, sentence, is_least)]
 
 
 def _highest(tradeoff: Query, x: FloatArray, end: float) -> float | None:
-    """The highest probability that points reach; None if it has steps, or bends, or none is found.
+    """Return the highest probability that points reach, or None.
 
-    Such probabilities are not traded off.
+    Probabilities that have steps, or bend, are not traded off: the target does not fit the model.
     """
     try:
-        pieces = tradeoff.union
+        union = tradeoff.union
     except InvalidInput:
         return None
-    return highest_probability(pieces, x, end)
+    return highest_probability(union, x, end)
 
 
-def _said(easier: str, now: str) -> str:
-    """What would give an answer, and what holds now."""
+def _relaxation_text(easier: str, now: str) -> str:
     return f"{EXISTS}{easier} (now {now})"
 
 
-def _outwards(value: float, limit: float, *, up: bool) -> float:
-    """The value in six digits, or in as many as leave two of its distance to the limit exact.
+def _rounded_outwards(value: float, limit: float, *, up: bool) -> float:
+    """Round a value away from a limit, to six digits or to two of its distance to the limit.
 
-    Rounded away from the limit.
+    The finer of the two counts, up to 16 digits.
     """
-    digits = Decimal(value)
-    fine = min(digits.adjusted() - 5, Decimal(value - limit).adjusted() - 2)
-    place = Decimal(1).scaleb(max(fine, digits.adjusted() - 15))
-    return float(digits.quantize(place, rounding=ROUND_CEILING if up else ROUND_FLOOR))
+    exact = Decimal(value)
+    finest = min(exact.adjusted() - 5, Decimal(value - limit).adjusted() - 2)
+    unit = Decimal(1).scaleb(max(finest, exact.adjusted() - 15))
+    return float(exact.quantize(unit, rounding=ROUND_CEILING if up else ROUND_FLOOR))
 
 
 def _number(value: float) -> str:

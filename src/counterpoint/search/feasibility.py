@@ -1,9 +1,10 @@
-"""What is possible for one row under sets of constraints: what one search finds serves others.
+"""`FeasibilityOracle` says for one row under which sets of constraints there is an answer.
 
-A set of constraints has an answer if one was found under more of them, and none if proofs that were
-found still hold under it. Only what neither of them decides is searched, many sets at once. A proof
-is a sum of inequalities, one for each piece of the target, that no point within the bounds of each
-feature meets (Farkas); so constraints on features it does not use are superfluous straight away.
+What one search finds serves others. A set of constraints has an answer if one was found under more
+of them, and none if proofs that were found still hold under it. Only what neither of them decides
+is searched, many sets at once. A proof is a sum of inequalities, one for each piece of the target,
+that no point within the bounds of each feature meets (Farkas); so constraints on features it does
+not use are superfluous straight away.
 """
 
 from __future__ import annotations
@@ -40,61 +41,67 @@ from counterpoint.search.search import Incumbents, Subproblem, Union, search
 from counterpoint.solvers import Effort
 
 Proof = tuple[set[int], Cut]
-"""Inequalities, and the atoms that they rest on beside the target."""
+"""The ids of constraints that inequalities rest on, beside the target, and the inequalities."""
 
 SHARE, BUSY = 0.5, 4.0
 """How much of the time that is left one search may take, and how many times that on the clock, by
-which solvers stop, where others keep this one waiting."""
+which solvers stop, where other programs keep this one waiting."""
 SETS, TRIES = 20_000, 40
-"""Up to how many sets of features may change for each to be looked at by itself, and how many of
-them are searched."""
-SURELY, FAR = 1e-9, 1e200
-"""How far proofs must be from undecided, relative to their terms; what counts as infinite."""
+"""Up to how many sets of features are listed, each by itself, and how many of them are searched."""
+UNDECIDED, INFINITE = 1e-9, 1e200
+"""How close to 0 what proofs lack is rounding, relative to its terms; what counts as infinite."""
 
 
 @final
 class FeasibilityOracle:
-    """What is possible for one row under sets of constraints.
+    """Answers, for one row, under which sets of constraints there is a point of the target.
 
-    A constraint on features one by one only bounds the row's columns. So there is one program for
-    each set of the other constraints, and all that differs between its questions are bounds. The
-    parameters are those of `counterpoint.search.conflicts.conflict_of`; ``end`` says when to stop,
-    in the seconds of ``thread_time``.
+    A constraint on features one by one only bounds the row's columns; the others are *coupling*. So
+    there is one program for each set of coupling constraints, and all that differs between its
+    questions are bounds. Constraints are told apart by their ids, not by what they say.
+
+    Parameters
+    ----------
+    query, x
+        What is asked, with the constraints that may conflict; and the row, (1, d), encoded.
+    end
+        When to stop, in the seconds of ``thread_time``.
     """
 
     def __init__(self, query: Query, x: FloatArray, end: float) -> None:
         self.query, self.x, self.end = query, x, end
-        requirement = query.target.requirement
+        requirement, form = query.target.requirement, query.model.form
         self._start = perf_counter(), thread_time()
         self.features = query.features
         self.atoms = [a for c in query.constraints for a in _atoms(c, self.features)]
-        self.margin = 4.0 * query.model.form.margin_error(x, requirement, query.eps)
-        """What leads to an answer that the model confirms, in score units."""
+        # the margin, in score units, that makes a point an answer that the model confirms: twice
+        # that of the search itself
+        self.margin = 4.0 * form.margin_error(x, requirement, query.eps)
+        # whether the target depends on what points cost, and so on the constraints
         self.is_by_price = requirement.promise is Guarantee.SELECTION
-        """Whether the target depends on what points cost, and so on the constraints."""
         self._resolves_ties = bool(query.on_lattice(x).all())
-        pieces = query.lattice_union if self._resolves_ties else query.union
-        self.bends = any(p.program.duality.nonconvex is not None for p in pieces.listed)
-        """Whether some piece of the target is not convex."""
+        pieces = (query.lattice_union if self._resolves_ties else query.union).listed
+        # whether some piece of the target is not convex
+        self.bends = any(p.program.duality.nonconvex is not None for p in pieces)
         self._kinds = kinds_region(self.features)
-        self._unit_price = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
-        # Atoms go by their ids; each is kept here, lest another one gets its id, with the position
-        # of its bounds in `_bounds` (low and high), or −1.
+        self._unit_cost = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
+        # id → the constraint, lest another one gets its id, and the position of its bounds, low and
+        # high, in `_bounds`; −1 if it is coupling
         self._positions: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Query, Union, Batch]] = {}
-        self._answered: list[frozenset[int]] = []
-        """Sets of atoms under which there is an answer."""
-        self._proofs: list[list[Proof]] = [[(set(), _units(p, x))] for p in pieces.listed]
-        """For each piece."""
+        self._answered: list[frozenset[int]] = []  # sets under which there is an answer
+        self._proofs: list[list[Proof]] = [[(set(), _own_rows(p, x))] for p in pieces]  # by piece
 
     def has(self, atoms: Sequence[Constraint]) -> bool:
-        """Whether an answer is known."""
-        ids = frozenset(map(id, atoms))  # fewer atoms have it as well, unless they set the price
-        return any(ids == s if self.is_by_price else ids <= s for s in self._answered)
+        """Return whether an answer is known under these constraints, or more of them."""
+        ids = frozenset(map(id, atoms))
+        if self.is_by_price:  # with fewer of them, the cost is another
+            return ids in self._answered
+        return any(ids <= answered for answered in self._answered)
 
     def answers(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
-        """(n,): whether there is an answer under each set; if time runs out, as if there were."""
+        """(n,): whether there is an answer under each set; True also where time runs out."""
         exists = np.ones(len(sets), dtype=bool)
         undecided = [i for i, atoms in enumerate(sets) if not self.has(atoms)]
         exists[undecided] = ~self.refuted([sets[i] for i in undecided])
@@ -108,30 +115,33 @@ class FeasibilityOracle:
         return exists
 
     def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
-        """(n,): whether a proof that is known excludes every answer under each set."""
+        """(n,): whether known proofs exclude every answer under each set."""
         out = np.zeros(len(sets), dtype=bool)
-        for which, coupling, _, pieces, cases in self._asked(sets):
-            charged = any(LogLoss in piece.program.condition_types for piece in pieces.listed)
-            if self.is_by_price or pieces.lazy is not None or charged:
+        for positions, coupling, _, union, cases in self._grouped(sets):
+            has_loss = any(LogLoss in piece.program.condition_types for piece in union.listed)
+            if self.is_by_price or union.lazy is not None or has_loss:
                 continue
             ids, everywhere = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
-            for piece, proofs in zip(pieces.listed, self._proofs, strict=True):
+            for piece, proofs in zip(union.listed, self._proofs, strict=True):
                 cut = Cut.stacked([cut for needed, cut in proofs if needed <= ids])
                 n, count = len(cases), len(cut.offset)
+                # each inequality by itself within the bounds of each row: (n · count,)
                 repeated_cases = piece.sees(cases).take(np.repeat(np.arange(n), count))
-                cut = cut.take(np.tile(np.arange(count), n))
-                refuted = piece.program.duality.refutes(repeated_cases, cut)
+                repeated_cut = cut.take(np.tile(np.arange(count), n))
+                refuted = piece.program.duality.refutes(repeated_cases, repeated_cut)
                 everywhere &= refuted.reshape(n, count).any(axis=1)
                 if not everywhere.any():
                     break
-            out[which] = everywhere
+            out[positions] = everywhere
         return out
 
     def surely(self, constraints: Sequence[Constraint]) -> bool:
-        """Whether there is an answer that leads by enough to be confirmed, if it can."""
-        ((*_, pieces, case),) = self._asked([constraints])
-        loose = self.is_by_price or not pieces.moves_smoothly(case)[0]
-        both = (0.0 * self.margin, self.margin) if loose else (self.margin, 0.0 * self.margin)
+        """Return whether there is an answer that leads by enough to be confirmed, if it can."""
+        ((*_, union, case),) = self._grouped([constraints])
+        zero = 0.0 * self.margin
+        # where no column moves smoothly, only ties that are lost are asked for a margin
+        is_rigid = self.is_by_price or not union.moves_smoothly(case)[0]
+        both = (zero, self.margin) if is_rigid else (self.margin, zero)
         return self.point(constraints, margins=[np.stack(both, axis=1)])[0] is not None
 
     def point(
@@ -140,7 +150,7 @@ class FeasibilityOracle:
         encoded_cost: EncodedCost | None = None,
         margins: Sequence[FloatArray] = (),
     ) -> tuple[FloatArray | None, bool]:
-        """`points` under one set: the point, if any; whether none exists."""
+        """Return a point under one set, as `points` does, or None; and whether none exists."""
         if self.refuted([constraints])[0]:
             return None, True
         points, refuted = self.points([constraints], encoded_cost, margins)
@@ -154,139 +164,163 @@ class FeasibilityOracle:
     ) -> tuple[FloatArray, BoolArray]:
         """(n, d) a point of some piece under each set, NaN if none was found; whether none exists.
 
-        The cheapest points if there is a price. With margins one after the other; if there are
-        none, first with one that makes a point an answer.
+        It is the cheapest if there is a cost. ``margins`` are tried one after the other; by
+        default, first one that makes a point an answer, and then none.
         """
         points = np.full((len(sets), self.features.width), np.nan)
         refuted, gap = np.zeros(len(sets), dtype=bool), 1.0 if encoded_cost is None else 1e-9
-        for which, coupling, query, pieces, cases in self._asked(sets, encoded_cost):
-            few = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
-            unsolved = np.ones(len(which), dtype=bool)
-            if few and encoded_cost is None and not (self.is_by_price or self.bends):
-                points[which], refuted[which], unsolved = self._few(
-                    coupling, cases, min(few), margins
+        for positions, coupling, query, union, cases in self._grouped(sets, encoded_cost):
+            counts = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
+            unsolved = np.ones(len(positions), dtype=bool)
+            if counts and encoded_cost is None and not (self.is_by_price or self.bends):
+                points[positions], refuted[positions], unsolved = self._by_changed_features(
+                    coupling, cases, min(counts), margins
                 )
             if unsolved.any():
-                unsolved_cases = cases.take(unsolved)
-                solutions = self._searched(coupling, query, pieces, unsolved_cases, gap, margins)
-                points[which[unsolved]], refuted[which[unsolved]] = solutions
+                rows = positions[unsolved]
+                points[rows], refuted[rows] = self._searched(
+                    coupling, query, union, cases.take(unsolved), gap, margins
+                )
         return points, refuted
 
-    def _few(
+    def _by_changed_features(
         self,
         coupling: Sequence[Constraint],
         cases: Batch,
         count: int,
         margins: Sequence[FloatArray],
     ) -> tuple[FloatArray, BoolArray, BoolArray]:
-        """`points` by sets of features that may change, and (n,) where these are too many."""
+        """`points` with at most ``count`` changes, by the sets of features that may change.
+
+        Return also (n,) where these are too many, so that nothing is known. Each round searches the
+        most promising set of each row.
+        """
         constraints = tuple(c for c in coupling if not isinstance(c, MaxChanges))
-        query, pieces, _ = self._program(constraints, None)
+        query, union, _ = self._program(constraints, None)
         points = np.full(cases.x.shape, np.nan)
         refuted, too_many = np.zeros((2, len(cases)), bool)
-        looks = {
-            i: self._promising(constraints, pieces, case, count) for i, case in enumerate(cases)
+        proposals = {
+            i: self._promising_features(constraints, union, case, count)
+            for i, case in enumerate(cases)
         }
-        while looks:
-            choices = {i: next(look, None) for i, look in looks.items()}
-            refuted[[i for i, columns in choices.items() if columns is None]] = True
-            unlisted = [i for i, cols in choices.items() if cols is not None and not cols.any()]
-            too_many[unlisted] = True
-            rows = np.array([i for i in choices if not (refuted[i] or too_many[i])], dtype=np.intp)
-            may = np.array([choices[i] for i in rows]).reshape(len(rows), self.features.width)
-            narrowed = _only(cases.take(rows), may)
-            nearby, none = self._searched(constraints, query, pieces, narrowed, 1.0, margins)
-            points[rows] = np.clip(nearby, narrowed.low, narrowed.high)
-            looks = {i: looks[i] for i in rows[none].tolist()}
+        while proposals:
+            chosen = {i: next(proposal, None) for i, proposal in proposals.items()}
+            refuted[[i for i, columns in chosen.items() if columns is None]] = True
+            proposed = [i for i, columns in chosen.items() if columns is not None]
+            too_many[[i for i in proposed if not np.any(chosen[i])]] = True
+            rows = np.array([i for i in chosen if not (refuted[i] or too_many[i])], dtype=np.intp)
+            may_change = np.array([chosen[i] for i in rows]).reshape(len(rows), self.features.width)
+            narrowed = _changing(cases.take(rows), may_change)
+            solved, none = self._searched(constraints, query, union, narrowed, 1.0, margins)
+            points[rows] = np.clip(solved, narrowed.low, narrowed.high)
+            proposals = {i: proposals[i] for i in rows[none].tolist()}
         return points, refuted, too_many
 
-    def _promising(
-        self, coupling: Sequence[Constraint], pieces: Union, case: Batch, count: int
+    def _promising_features(
+        self, coupling: Sequence[Constraint], union: Union, case: Batch, count: int
     ) -> Iterator[BoolArray]:
-        """(d,): the columns of few features that may change, the best first, until none are left.
+        """Yield the columns (d,) of few features that may change, the best first.
 
-        A proof says how much each feature by itself can take off what is missing. So it refutes
-        most sets without a search, and each search of one of them leaves proofs for the others.
-        No column where there are too many sets, or no multipliers that could prove anything.
+        It ends when known proofs exclude all other sets: they say how much each feature by itself
+        can take off what is missing. So they refute most sets without a search, and each search of
+        one of them leaves proofs for the others. No column is yielded where there are too many
+        sets, or no multipliers that could prove anything.
         """
+        nothing = np.zeros(self.features.width, dtype=bool)
         blocks = np.zeros((len(self.features.blocks), self.features.width), dtype=bool)
         for row, block in zip(blocks, self.features.blocks, strict=True):
             row[block] = True
-        must = np.any(blocks & ((case.low > self.x) | (case.high < self.x)), axis=1)
-        free = must | np.any(blocks & (case.low < case.high), axis=1)
-        blocks, must = blocks[free, :], must[free]
+        must_change = np.any(blocks & ((case.low > self.x) | (case.high < self.x)), axis=1)
+        may_change = must_change | np.any(blocks & (case.low < case.high), axis=1)
+        blocks, must_change = blocks[may_change, :], must_change[may_change]
         count = min(count, len(blocks))
-        programs = [piece.program for piece in pieces.listed]
-        is_silent = any(p.size == 0 or LogLoss in p.condition_types for p in programs)
-        is_narrow = any(piece.narrows for piece in pieces.listed)
-        if is_silent or is_narrow or pieces.lazy is not None or comb(len(blocks), count) > SETS:
-            yield np.zeros(self.features.width, dtype=bool)
+        if self._proves_nothing(union) or comb(len(blocks), count) > SETS:
+            yield nothing
         sets = np.array(list(combinations(range(len(blocks)), count)), dtype=np.intp)
-        chosen = np.zeros((len(sets), len(blocks)))
+        chosen = np.zeros((len(sets), len(blocks)))  # 1 for the features of each set
         np.put_along_axis(chosen, sets, 1.0, axis=1)
-        chosen, ids = chosen[(chosen >= must).all(axis=1)], set(map(id, coupling))
-        alone = _only(case.take(np.zeros(len(blocks), dtype=np.intp)), blocks)
-        missing = [np.full(len(chosen), -np.inf) for _ in pieces.listed]
-        used = [0] * len(missing)
+        chosen = chosen[(chosen >= must_change).all(axis=1)]
+        alone = _changing(case.take(np.zeros(len(blocks), dtype=np.intp)), blocks)
+        ids = set(map(id, coupling))
+        # by piece: how far the proofs so far are from allowing for each set, and how many they are
+        lacking = [np.full(len(chosen), -np.inf) for _ in union.listed]
+        used = [0] * len(lacking)
         tried = np.zeros(len(chosen), dtype=bool)
         for _ in range(TRIES):
-            for s, piece in enumerate(pieces.listed):
+            for s, piece in enumerate(union.listed):
                 proofs = self._proofs[s][used[s] :]
                 cuts = [cut for needed, cut in proofs if needed <= ids]
                 if cuts:
-                    improved = _missing(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
-                    missing[s] = np.maximum(missing[s], improved)
+                    improved = _lacking(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
+                    lacking[s] = np.maximum(lacking[s], improved)
                 used[s] += len(proofs)
-            least = np.where(tried, np.inf, np.min(missing, axis=0))
-            if not (least <= SURELY).any():
+            least = np.where(tried, np.inf, np.min(lacking, axis=0))  # of any piece
+            if not (least <= UNDECIDED).any():
                 return
             best = int(least.argmin())
             tried[best] = True
             yield chosen[best] @ blocks > 0.0
-        yield np.zeros(self.features.width, dtype=bool)
+        yield nothing
+
+    @staticmethod
+    def _proves_nothing(union: Union) -> bool:
+        """Whether proofs of the pieces do not exclude answers by features."""
+        programs = [piece.program for piece in union.listed]
+        is_silent = any(p.size == 0 or LogLoss in p.condition_types for p in programs)
+        return is_silent or union.lazy is not None or any(piece.narrows for piece in union.listed)
 
     def _searched(
         self,
         coupling: Sequence[Constraint],
         query: Query,
-        pieces: Union,
+        union: Union,
         cases: Batch,
         gap: float,
         margins: Sequence[FloatArray],
     ) -> tuple[FloatArray, BoolArray]:
         """`points` of rows by one search for each margin, in a share of the time that is left."""
         points, refuted = np.full(cases.x.shape, np.nan), np.zeros(len(cases), dtype=bool)
-        only, open_ = pieces.is_integral or self.is_by_price, np.arange(len(cases))
-        for margin in margins or (self.margin, 0.0 * self.margin)[only:]:
-            now = perf_counter(), thread_time()
-            if now[1] >= self.end or not len(open_):
+        # What a branch and bound reports with a margin would not hold without one; and a target
+        # that depends on the cost has safety margins of its own.
+        without_margin = union.is_integral or self.is_by_price
+        default = (0.0 * self.margin,) if without_margin else (self.margin, 0.0 * self.margin)
+        unsolved = np.arange(len(cases))
+        for margin in margins or default:
+            wall, thread = perf_counter(), thread_time()
+            if thread >= self.end or not len(unsolved):
                 break
-            passed, used = now[0] - self._start[0], now[1] - self._start[1]
-            waiting = min(max(passed / max(used, 1e-9), 1.0), BUSY)
-            effort = Effort(gap, SHARE * (self.end - now[1]) * waiting / len(open_))
-            open_cases = cases.take(open_).with_margin(np.repeat(margin, len(open_), axis=0))
-            findings = search(pieces, open_cases, effort, query.safety_margins(open_cases.x))
-            satisfied = self._meets(findings, query, open_cases)
+            elapsed, used = wall - self._start[0], thread - self._start[1]
+            waiting = min(max(elapsed / max(used, 1e-9), 1.0), BUSY)
+            effort = Effort(gap, SHARE * (self.end - thread) * waiting / len(unsolved))
+            searched = cases.take(unsolved).with_margin(np.repeat(margin, len(unsolved), axis=0))
+            incumbents = search(union, searched, effort, query.safety_margins(searched.x))
+            satisfied = self._meets(incumbents, query, searched)
             none = np.zeros(len(satisfied), dtype=bool)
             if not satisfied.all():
-                none = ~satisfied & _refutes(findings, with_margin=bool(margin.any()))
-            self._learn(coupling, pieces, findings, np.flatnonzero(none))
-            points[open_[satisfied]], refuted[open_[none]] = findings.points[satisfied], True
-            open_ = open_[~satisfied & ~none]
+                none = ~satisfied & _refutes(incumbents, with_margin=bool(margin.any()))
+            self._learn(coupling, union, incumbents, np.flatnonzero(none))
+            points[unsolved[satisfied]] = incumbents.points[satisfied]
+            refuted[unsolved[none]] = True
+            unsolved = unsolved[~satisfied & ~none]
         return points, refuted
 
-    def _meets(self, findings: Incumbents, query: Query, cases: Batch) -> BoolArray:
+    def _meets(self, incumbents: Incumbents, query: Query, cases: Batch) -> BoolArray:
         """(n,): whether a point was found that meets its constraints as an answer has to."""
-        region = query.actionable.region & Region((_box(cases.low, cases.high),))
+        box = replace(Box.unbounded(cases.low.shape[-1]), low=cases.low, high=cases.high)
+        region = query.actionable.region & Region((box,))
         with np.errstate(invalid="ignore"):
-            missed = region.violation(findings.points, cases.x) > VIOLATION
-        return (findings.piece >= 0) & ~missed
+            missed = region.violation(incumbents.points, cases.x) > VIOLATION
+        return (incumbents.piece >= 0) & ~missed
 
     def _learn(
-        self, coupling: Sequence[Constraint], pieces: Union, findings: Incumbents, rows: IntArray
+        self, coupling: Sequence[Constraint], union: Union, incumbents: Incumbents, rows: IntArray
     ) -> None:
-        """Keep the inequalities of a search that excluded every answer of some rows."""
-        if self.is_by_price or pieces.lazy is not None:
+        """Keep the inequalities of a search that excluded every answer of some rows.
+
+        They rest on the constraints that have multipliers. So do those of the target's own rows
+        alone, on no constraint, which are kept besides.
+        """
+        if self.is_by_price or union.lazy is not None:
             return
         regions = ((id(c), c.region(self.features)) for c in coupling)
         ids = {
@@ -295,67 +329,65 @@ class FeasibilityOracle:
             if any(isinstance(c, Coupling | ChangeBounds) for c in region)
         }
         for i in rows.tolist():
-            evidences, at = findings.evidence, i
-            if len(evidences) == 1 and isinstance(evidences[0], RowEvidence):
-                evidences, at = evidences[0].rows[i], 0
-            for proofs, evidence in zip(self._proofs, evidences, strict=False):
+            pieces, position = incumbents.evidence, i
+            if len(pieces) == 1 and isinstance(pieces[0], RowEvidence):
+                pieces, position = pieces[0].rows[i], 0
+            for proofs, evidence in zip(self._proofs, pieces, strict=False):
                 if not isinstance(evidence, Evidence) or evidence.program.nonconvex:
                     continue
-                program, multipliers = evidence.program, evidence.multipliers[at : at + 1]
+                program = evidence.program
+                multipliers = evidence.multipliers[position : position + 1]
                 if multipliers.any():
+                    of_target = np.zeros_like(multipliers)
+                    target_rows = _target_rows(program)
+                    of_target[:, target_rows] = multipliers[:, target_rows]
                     proofs.append((ids, program.cut(multipliers, self.x)))
-                    target = np.zeros_like(multipliers)
-                    rows_of_target = np.flatnonzero(
-                        program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0
-                    )
-                    target[:, rows_of_target] = multipliers[:, rows_of_target]
-                    proofs.append((set(), program.cut(target, self.x)))
+                    proofs.append((set(), program.cut(of_target, self.x)))
 
-    def _asked(
+    def _grouped(
         self, sets: Sequence[Sequence[Constraint]], encoded_cost: EncodedCost | None = None
     ) -> Iterator[tuple[IntArray, tuple[Constraint, ...], Query, Union, Batch]]:
         """Yield, for sets of constraints that differ in bounds alone, one program with a row each.
 
-        Yielded are the positions in ``sets``, the constraints that are in the program, the query,
-        its union, and the rows with the bounds of their sets. ``encoded_cost`` replaces the cost,
-        unless what is sure depends on the cost.
+        Yielded are the positions in ``sets``, the coupling constraints, the query with these, its
+        union, and the row once for each set, with the bounds of that set. ``encoded_cost`` replaces
+        the cost, unless the target depends on the cost.
         """
-        shared: dict[tuple[int, ...], list[int]] = {}
+        groups: dict[tuple[int, ...], list[int]] = {}  # ids of coupling constraints → sets
         ends, couplings = np.empty((2, len(sets), self.features.width)), []
         for i, constraints in enumerate(sets):
             positions = [self._position(c) for c in constraints]
-            bounds = self._bounds[:, [j for j in positions if j >= 0]]
-            ends[0, i] = bounds[0].max(axis=0, initial=-np.inf)
-            ends[1, i] = bounds[1].min(axis=0, initial=np.inf)
+            low, high = self._bounds[:, [j for j in positions if j >= 0]]
+            ends[0, i] = low.max(axis=0, initial=-np.inf)
+            ends[1, i] = high.min(axis=0, initial=np.inf)
             pairs = zip(constraints, positions, strict=True)
             couplings.append(tuple(c for c, j in pairs if j < 0))
-            shared.setdefault(tuple(map(id, couplings[-1])), []).append(i)
-        for members in shared.values():
-            coupling, rows = couplings[members[0]], np.array(members)
-            query, pieces, case = self._program(coupling, encoded_cost)
-            yield rows, coupling, query, pieces, case.take(0 * rows).within(*ends[:, rows])
+            groups.setdefault(tuple(map(id, couplings[-1])), []).append(i)
+        for members in groups.values():
+            coupling, indices = couplings[members[0]], np.array(members)
+            query, union, case = self._program(coupling, encoded_cost)
+            yield indices, coupling, query, union, case.take(0 * indices).within(*ends[:, indices])
 
     def _program(
         self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None
     ) -> tuple[Query, Union, Batch]:
-        """The target under some constraints, and the row."""
+        """The query under coupling constraints, its union, and the row."""
         key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
             query = replace(self.query, constraints=coupling)
             if not self.is_by_price:
-                query = replace(query, encoded_cost=encoded_cost or self._unit_price)
-            pieces = query.lattice_union if self._resolves_ties else query.union
-            self._programs[key] = query, pieces, query.actionable.cases(self.x)
+                query = replace(query, encoded_cost=encoded_cost or self._unit_cost)
+            union = query.lattice_union if self._resolves_ties else query.union
+            self._programs[key] = query, union, query.actionable.cases(self.x)
         return self._programs[key]
 
     def _position(self, constraint: Constraint) -> int:
-        """Return where the bounds are that say all a constraint does; −1 if it is in a program."""
+        """Return the position in `_bounds` of all that a constraint says; −1 if it is coupling."""
         if id(constraint) not in self._positions:
             region, position = constraint.region(self.features), -1
-            if region.condition_types <= {Box, Transitions} and not (
-                self.is_by_price or self.bends
-            ):
-                case = Program(self._unit_price, self._kinds & region).cases(self.x)
+            only_bounds = region.condition_types <= {Box, Transitions}
+            if only_bounds and not (self.is_by_price or self.bends):
+                case = Program(self._unit_cost, self._kinds & region).cases(self.x)
                 position = self._bounds.shape[1]
                 self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)
             self._positions[id(constraint)] = constraint, position
@@ -374,50 +406,56 @@ def _atoms(constraint: Constraint, features: Features) -> Iterator[Constraint]:
         yield constraint
 
 
-def _box(low: FloatArray, high: FloatArray) -> Box:
-    return replace(Box.unbounded(low.shape[-1]), low=low, high=high)
-
-
-def _only(cases: Batch, may: BoolArray) -> Batch:
-    """Rows of which only some columns (n, d) may change."""
-    low, high = np.where(may, cases.low, cases.x), np.where(may, cases.high, cases.x)
+def _changing(cases: Batch, may_change: BoolArray) -> Batch:
+    """Return rows of which only some columns (n, d) may change."""
+    low, high = (np.where(may_change, end, cases.x) for end in (cases.low, cases.high))
     return replace(cases, low=low, high=high)
 
 
-def _units(piece: Subproblem, x: FloatArray) -> Cut:
-    """Nothing, and each linear row of the target in a piece, from each side, as inequalities."""
+def _target_rows(program: Program) -> IntArray:
+    """The linear rows of a program that the target demands: those with margins."""
+    return np.flatnonzero(program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0)
+
+
+def _own_rows(piece: Subproblem, x: FloatArray) -> Cut:
+    """Inequalities that hold in a piece before any search: 0 <= 0, and each row of the target.
+
+    Of rows, one from each side.
+    """
     program = piece.program
-    rows = np.flatnonzero(program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0)
-    units = np.eye(program.size)[rows]
+    units = np.eye(program.size)[_target_rows(program)]
     return program.cut(np.vstack([np.zeros((1, program.size)), units, -units]), x)
 
 
-def _missing(
+def _lacking(
     piece: Subproblem, cut: Cut, x: FloatArray, alone: Batch, chosen: FloatArray
 ) -> FloatArray:
-    """(T,) how far proofs are from allowing for a set of features to change; not above 0 if all do.
+    """(T,) how far inequalities are from holding if sets of features change; above 0, none may.
 
-    Relative to the size of their terms. The cut are inequalities that the points of a piece meet;
-    ``alone`` is the row x once for each of F features, which alone may change; (T, F) sets.
+    Each inequality normal · y <= offset of the ``cut`` lacks its surplus at the row, normal · x −
+    offset, less what the features of a set can take off it, which they do one by one. The largest
+    of these counts, relative to the size of its terms. ``alone`` is the row x once for each of F
+    features, of which only this one may change; ``chosen`` (T, F) is 1 for the features of a set.
     """
     count, zero = len(cut.offset), np.zeros(cut.normal.shape[1])
     repeated_rows = alone.take(np.repeat(np.arange(len(alone)), count))
     normals = np.tile(cut.normal, (len(alone), 1))
-    gains = piece.program.duality.domain.least(Diagonal(zero, zero), normals, repeated_rows)
-    gains = np.clip(gains, -FAR, FAR).reshape(len(alone), count)
+    change = piece.program.duality.domain.least(Diagonal(zero, zero), normals, repeated_rows)
+    change = np.clip(change, -INFINITE, INFINITE).reshape(len(alone), count)
     surplus = cut.normal @ x - cut.offset
     size = np.abs(cut.normal) @ np.abs(x) + np.abs(cut.offset)
-    short = (chosen @ gains + surplus) / (chosen @ np.abs(gains) + size + 1.0 / FAR)
-    return np.asarray(short.max(axis=1))
+    terms = chosen @ np.abs(change) + size + 1.0 / INFINITE
+    return np.asarray(((chosen @ change + surplus) / terms).max(axis=1))
 
 
-def _refutes(findings: Incumbents, *, with_margin: bool) -> BoolArray:
+def _refutes(incumbents: Incumbents, *, with_margin: bool) -> BoolArray:
     """(n,): whether a search excluded every answer.
 
-    What a branch and bound reports holds with the margin it was given; multipliers, without any.
+    What a branch and bound reports is about points with the margin it was given; what multipliers
+    prove, about all.
     """
-    reached = np.full(len(findings.piece), np.inf)
+    no_answer = np.full(len(incumbents.piece), np.inf)
     if with_margin:
-        proved = [evidence.bounds(reached)[0] for evidence in findings.evidence]
+        proved = [evidence.bounds(no_answer)[0] for evidence in incumbents.evidence]
         return np.asarray(np.isposinf(proved).all(axis=0))
-    return np.isposinf(lower_bounds(findings.evidence, reached)[0])
+    return np.isposinf(lower_bounds(incumbents.evidence, no_answer)[0])

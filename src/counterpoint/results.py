@@ -498,7 +498,7 @@ class Counterfactuals:
             query = self.query.asking(target=self.targets[rows[0]])
             parts = inputs.take(rows), self.before[rows], self.after[rows]
             before = replace(self.certificates, **{k: v[rows] for k, v in numbers.items()})
-            after[rows], changed, is_rounded = Unrounded(query, *parts, before).rounded(digits)
+            after[rows], changed, is_rounded = Unrounded(query, digits, *parts, before).rounded()
             limited = statuses[rows] == Status.LIMIT.code
             gap = query.effort.gap
             statuses[rows] = np.where(is_rounded, judge(changed, gap, limited), statuses[rows])

@@ -1,4 +1,4 @@
-"""Answers in few digits: each number that changes to a multiple beside it, where the model agrees.
+"""Answers are rounded: each number that changes, to a multiple beside it, where the model agrees.
 
 A number has two candidates, the multiples of its unit below and above it. Of a few numbers all
 combinations are tried, and the cheapest that is an answer is taken; of many, one number after the
@@ -9,7 +9,7 @@ all rows at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import final
@@ -27,18 +27,8 @@ from counterpoint.rows.features import Features
 from counterpoint.rows.table import Table
 from counterpoint.search.query import Query
 
-LEVELS = 5
-"""How often the unit is made ten times smaller, the first time included: from 3 digits to 7, which
-is what float32 holds."""
-OF_CHANGE = 2
-"""Digits of the change that are kept at least: rounding moves no number by more than a tenth of
-what it changes by."""
-NOISE = 6
-"""Digits of the change beyond which a number is rounding error: 1e-17 in the place of 0."""
-FEW = 8
+MAX_COMBINED = 8
 """Of so many numbers all combinations are tried, 256 of them."""
-CELLS = 1 << 20
-"""Cells that the model is asked about at a time: 8 MiB."""
 
 
 @final
@@ -46,14 +36,14 @@ CELLS = 1 << 20
 class Digits:
     """What numbers are rounded to."""
 
-    significant: int | None  # digits of each number; None for those with a unit alone
-    units: Mapping[int, Fraction]  # position of a feature → it becomes a multiple of this
+    significant: int | None  # digits of each number; None to round those with a unit alone
+    units: Mapping[int, Fraction]  # position of a feature → what it becomes a multiple of
 
     @classmethod
     def checked(
         cls, significant: object, decimals: object, steps: object, features: Features
     ) -> Digits:
-        """Return digits that a user asks for; what makes no sense is an `InvalidInput`."""
+        """Check the digits that a user asks for; nonsense is an `InvalidInput`."""
         if significant is not None and not (_is_whole(significant) and significant >= 1):  # type: ignore[operator]
             raise InvalidInput(
                 "Expected significant to be a whole number of at least 1, or None; got "
@@ -81,7 +71,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _unit(argument: str, name: object, value: object) -> Fraction:
-    """What a feature becomes a multiple of, as decimals or steps say it."""
+    """The unit of a feature, from its ``decimals`` or ``steps``."""
     if argument == "decimals":
         if not (_is_whole(value) and -300 <= value <= 22):  # type: ignore[operator]
             raise InvalidInput(
@@ -98,29 +88,32 @@ def _unit(argument: str, name: object, value: object) -> Fraction:
 @final
 @dataclass(frozen=True, eq=False)
 class Unrounded:
-    """n answers to one target, to be rounded."""
+    """n answers to one target that are to be rounded, and the digits to round them to."""
 
     query: Query  # with the model itself
+    digits: Digits
     table: Table  # the model's columns of the rows, as they came
     before: FloatArray  # (n, p) codes of the factual rows
     after: FloatArray  # (n, p) codes of the answers
-    certificates: Certificates  # what the answers are worth
+    certificates: Certificates  # of the answers
 
-    def rounded(self, digits: Digits) -> tuple[FloatArray, Certificates, BoolArray]:
-        """(n, p) codes of the answers in few digits, their certificates, and which are rounded.
+    def rounded(self) -> tuple[FloatArray, Certificates, BoolArray]:
+        """(n, p) codes of the rounded answers, their certificates, and (n,) which are rounded.
 
         A row that no rounding keeps an answer stays as it is.
         """
         codes, pending = np.array(self.after), np.ones(len(self.after), dtype=bool)
-        free = self._moved.copy()
-        free[:, [*digits.units]] = False
-        varied = free.any(axis=1) & (digits.significant is not None)
-        for level in range(LEVELS):
+        # numbers whose unit may become smaller; those with a unit of their own are tried once
+        refinable = self._changed.copy()
+        refinable[:, [*self.digits.units]] = False
+        can_refine = refinable.any(axis=1) & (self.digits.significant is not None)
+        # 5 levels, each with a digit more: from 3 digits to 7, which is what float32 holds
+        for level in range(5):
             for pinned, shared in ((False, False), (True, False), (True, True)):
                 is_first = level == 0 and not pinned
-                rows = np.flatnonzero(pending & (varied | is_first))
+                rows = np.flatnonzero(pending & (can_refine | is_first))
                 if len(rows):
-                    low, high = self._candidates(digits, rows, level, pinned=pinned, shared=shared)
+                    low, high = self._candidates(rows, level, pinned=pinned, shared=shared)
                     done = self._settle(rows, low, high, codes)
                     pending[done] = False
         certificates = self._certified(codes)
@@ -130,8 +123,8 @@ class Unrounded:
         return codes, certificates, ~(pending | failed)
 
     @property
-    def _moved(self) -> BoolArray:
-        """(n, p): numbers that differ from those of the factual row."""
+    def _changed(self) -> BoolArray:
+        """(n, p): which numbers differ from those of the factual row."""
         return (self.before != self.after) & self.query.features.is_numeric
 
     @cached_property
@@ -140,7 +133,7 @@ class Unrounded:
 
     @cached_property
     def _cases(self) -> Batch:
-        """The rows as the program sees them."""
+        """The factual rows as the program sees them."""
         weight = self.query.target.requirement.weight
         cases = self._program.cases(self.query.features.expand(self.before))
         return cases if weight is None else cases.weighing(np.full(len(cases), 0.5 * weight))
@@ -149,75 +142,72 @@ class Unrounded:
     def _resolution(self) -> float:
         return SINGLE if self.table.singles else VIOLATION
 
-    # What numbers may become
+    # Candidates
 
     def _candidates(
-        self, digits: Digits, rows: IntArray, level: int, *, pinned: bool, shared: bool
+        self, rows: IntArray, level: int, *, pinned: bool, shared: bool
     ) -> tuple[FloatArray, FloatArray]:
-        """(m, p) the multiples below and above each number of some rows; what stays is both.
+        """(m, p) the multiples below and above each number of some rows; both are y if it stays.
 
-        A number next to whose multiple there is a bound stays where it is ``pinned``; numbers of a
-        row have one unit where it is ``shared``, so that what they add up to can be the same.
+        If ``pinned``, a number with a bound between it and a multiple stays where it is. If
+        ``shared``, all numbers of a row have one unit, so that their sum can stay the same.
         """
-        x, y, moved = self.before[rows], self.after[rows], self._moved[rows]
-        numerator, denominator = self._units(digits, x, y, moved, level, shared=shared)
+        x, y, changed = self.before[rows], self.after[rows], self._changed[rows]
+        numerator, denominator = self._units(x, y, changed, level, shared=shared)
+
+        def multiple(count: FloatArray) -> FloatArray:
+            return self._as_held(count * numerator / denominator + 0.0)  # no -0.0
+
         with np.errstate(over="ignore", invalid="ignore"):
             count = y * denominator / numerator
-            low, nearest, high = (
-                self._held(whole * numerator / denominator + 0.0)  # no -0.0
-                for whole in (np.floor(count), np.rint(count), np.ceil(count))
-            )
-            # a quotient may be rounded to the multiple on the wrong side
-            low = np.where(
-                low > y, self._held((np.floor(count) - 1) * numerator / denominator), low
-            )
-            high = np.where(
-                high < y, self._held((np.ceil(count) + 1) * numerator / denominator), high
-            )
-        stays = ~moved | (nearest == y)
-        if digits.significant is None:
-            stays[:, [j for j in range(y.shape[1]) if j not in digits.units]] = True
+            below, above = np.floor(count), np.ceil(count)
+            low, nearest, high = multiple(below), multiple(np.rint(count)), multiple(above)
+            # the quotient may have been rounded past a whole number
+            low = np.where(low > y, multiple(below - 1), low)
+            high = np.where(high < y, multiple(above + 1), high)
+        stays = ~changed | (nearest == y)
+        has_unit = np.zeros(y.shape[1], dtype=bool)
+        has_unit[[*self.digits.units]] = True
+        if self.digits.significant is None:
+            stays |= ~has_unit
         low, high = np.where(stays, y, low), np.where(stays, y, high)
         if pinned:
             least, most = self._bounds(rows)
-            pinnable = np.ones(y.shape[1], dtype=bool)
-            pinnable[[*digits.units]] = False
-            low = np.where(pinnable & (low < least), y, low)
-            high = np.where(pinnable & (high > most), y, high)
-        # what changed stays changed
+            low = np.where(~has_unit & (low < least), y, low)
+            high = np.where(~has_unit & (high > most), y, high)
+        # a number that changed is not rounded to its factual value
         return np.where(low == x, high, low), np.where(high == x, low, high)
 
     def _units(
-        self,
-        digits: Digits,
-        x: FloatArray,
-        y: FloatArray,
-        moved: BoolArray,
-        level: int,
-        *,
-        shared: bool,
+        self, x: FloatArray, y: FloatArray, changed: BoolArray, level: int, *, shared: bool
     ) -> tuple[FloatArray, FloatArray]:
-        """(m, p) numerators and denominators of the units of numbers."""
-        significant = (digits.significant or 1) + level
-        least = min(significant, OF_CHANGE + level)
-        change = _magnitude(np.where(moved, y - x, 1.0))
-        size = np.where(y == 0.0, np.inf, _magnitude(np.where(moved, y, 1.0)))
-        exponent = np.minimum(size - significant, change - least) + 1.0
-        exponent = np.clip(np.maximum(exponent, change - NOISE - level), -300.0, 300.0)
+        """(m, p) numerators and denominators of the units of numbers: powers of ten, or given ones.
+
+        A unit keeps the digits of the number itself, and at least two of its change, so that
+        rounding moves no number by more than a tenth of what it changes by; but no more than six of
+        its change, for what is finer is rounding error, such as 1e-17 in the place of 0. Each level
+        adds a digit to all three.
+        """
+        significant = (self.digits.significant or 1) + level
+        of_change = min(significant, 2 + level)
+        change = _exponent(np.where(changed, y - x, 1.0))
+        size = np.where(y == 0.0, np.inf, _exponent(np.where(changed, y, 1.0)))
+        exponent = np.minimum(size - significant, change - of_change) + 1.0
+        exponent = np.clip(np.maximum(exponent, change - 6 - level), -300.0, 300.0)
         if shared:
-            single = np.where(moved, exponent, np.inf)
-            single[:, [*digits.units]] = np.inf
-            exponent = np.where(moved, single.min(axis=1, keepdims=True), exponent)
+            refinable = np.where(changed, exponent, np.inf)
+            refinable[:, [*self.digits.units]] = np.inf
+            exponent = np.where(changed, refinable.min(axis=1, keepdims=True), exponent)
             exponent = np.where(np.isfinite(exponent), exponent, 0.0)
         # 10 to a whole power is exact up to 22, a float of 1e-2 is not: hence both
         numerator = 10.0 ** np.maximum(exponent, 0.0)
         denominator = 10.0 ** np.maximum(-exponent, 0.0)
-        for j, unit in digits.units.items():
+        for j, unit in self.digits.units.items():
             numerator[:, j], denominator[:, j] = float(unit.numerator), float(unit.denominator)
         return numerator, denominator
 
-    def _held(self, values: FloatArray) -> FloatArray:
-        """Numbers (m, p) as their columns hold them."""
+    def _as_held(self, values: FloatArray) -> FloatArray:
+        """Return numbers (m, p) as their columns hold them: float32 columns round them."""
         singles = [*self.table.singles]
         if singles:
             values = np.array(values)
@@ -229,27 +219,27 @@ class Unrounded:
         features, cases = self.query.features, self._cases.take(rows)
         ends = np.full((2, len(rows), len(features)), np.inf)
         ends[0] = -np.inf
-        ends[:, :, features.is_numeric] = np.stack([cases.low, cases.high])[
-            :, :, features.numeric_columns
-        ]
+        encoded = np.stack([cases.low, cases.high])
+        ends[:, :, features.is_numeric] = encoded[:, :, features.numeric_columns]
         return ends[0], ends[1]
 
-    # Which of them are answers
+    # Which candidates are answers
 
     def _settle(
         self, rows: IntArray, low: FloatArray, high: FloatArray, codes: FloatArray
     ) -> IntArray:
         """Write the cheapest candidates that are answers into codes; return which rows have any."""
         count = (low != high).sum(axis=1)
-        few = count <= FEW
-        sizes = np.where(few, 1 << np.minimum(count, FEW), 0)
-        blocks, done = np.cumsum(sizes) * low.shape[1] // CELLS, list[IntArray]()
-        for block in np.unique(blocks[few]).tolist():
-            mine = np.flatnonzero(few & (blocks == block))
-            which, tried = _combinations(low[mine], high[mine])
-            best, cheapest = self._cheapest(rows[mine][which], tried)
-            codes[best] = cheapest
-            done.append(best)
+        few = count <= MAX_COMBINED
+        # Rows whose combinations have up to 1 << 20 cells in all are asked about together: 8 MiB.
+        sizes = np.where(few, 1 << np.minimum(count, MAX_COMBINED), 0)
+        block_of_row, done = np.cumsum(sizes) * low.shape[1] // (1 << 20), list[IntArray]()
+        for block in np.unique(block_of_row[few]).tolist():
+            chosen = np.flatnonzero(few & (block_of_row == block))
+            owner, candidates = _combinations(low[chosen], high[chosen])
+            solved, solution = self._cheapest(rows[chosen][owner], candidates)
+            codes[solved] = solution
+            done.append(solved)
         if not few.all():
             done.append(self._settle_many(rows[~few], low[~few], high[~few], codes))
         return np.concatenate(done) if done else rows[:0]
@@ -257,48 +247,53 @@ class Unrounded:
     def _settle_many(
         self, rows: IntArray, low: FloatArray, high: FloatArray, codes: FloatArray
     ) -> IntArray:
-        """The same for many numbers: one after the other, else all away from the factual row."""
-        points, open_cells = self.after[rows], low != high
-        points = np.where(open_cells, points, low)
-        columns = np.flatnonzero(open_cells.any(axis=0)).tolist()
+        """The same for rows of many numbers: these are rounded one after the other, in two rounds.
+
+        What is still unrounded then is tried all at once, away from the factual row.
+        """
+        points, unrounded = self.after[rows], low != high
+        points = np.where(unrounded, points, low)
+        columns = np.flatnonzero(unrounded.any(axis=0)).tolist()
         for j in [*columns, *columns]:
-            mine = np.flatnonzero(open_cells[:, j])
-            if not len(mine):
+            tried = np.flatnonzero(unrounded[:, j])
+            if not len(tried):
                 continue
-            tried = np.repeat(points[mine], 2, axis=0)
-            tried[0::2, j], tried[1::2, j] = low[mine, j], high[mine, j]
-            best, cheapest = self._cheapest(np.repeat(rows[mine], 2), tried)
-            places = np.searchsorted(rows, best)
-            points[places], open_cells[places, j] = cheapest, False
-        x, unsettled = self.before[rows], np.flatnonzero(open_cells.any(axis=1))
-        away = np.where(np.abs(high - x) > np.abs(low - x), high, low)
-        best, cheapest = self._cheapest(rows[unsettled], away[unsettled])
-        places = np.searchsorted(rows, best)
-        points[places], open_cells[places] = cheapest, False
-        settled = ~open_cells.any(axis=1)
+            candidates = np.repeat(points[tried], 2, axis=0)
+            candidates[0::2, j], candidates[1::2, j] = low[tried, j], high[tried, j]
+            solved, solution = self._cheapest(np.repeat(rows[tried], 2), candidates)
+            places = np.searchsorted(rows, solved)
+            points[places], unrounded[places, j] = solution, False
+        x, tried = self.before[rows], np.flatnonzero(unrounded.any(axis=1))
+        farther = np.where(np.abs(high - x) > np.abs(low - x), high, low)
+        solved, solution = self._cheapest(rows[tried], farther[tried])
+        places = np.searchsorted(rows, solved)
+        points[places], unrounded[places] = solution, False
+        settled = ~unrounded.any(axis=1)
         codes[rows[settled]] = points[settled]
         return rows[settled]
 
     def _cheapest(self, rows: IntArray, codes: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Of (m, p) candidates for some rows, each row's cheapest answer: rows, and its codes."""
+        """Return the rows that have an answer among (m, p) candidates, and the cheapest of each."""
         cases, y = self._cases.take(rows), self.query.features.expand(codes)
         objective, certificates = self._program.objective(y, cases), self.certificates
-        # what costs less than is proved to be possible was not what the row was asked for
+        # what costs less than is proved to be possible is no answer to what was asked
         possible = objective >= certificates.bound[rows] * (1.0 - CLOSED)
         inside = self.query.actionable.violation(y, cases.x) <= self._resolution
         tried = np.flatnonzero(possible & inside)
         if not len(tried):
             return rows[:0], codes[:0]
-        codes, verdict = self._asked_of_model(rows[tried], codes[tried])
-        leads = certificates.margin[rows[tried]] >= certificates.rounding[rows[tried]]
+        rows, objective = rows[tried], objective[tried]
+        codes, verdict = self._ask(rows, codes[tried])
+        # an answer that leads by the model's rounding error goes on to do so
+        leads = certificates.margin[rows] >= certificates.rounding[rows]
         valid = np.where(leads, verdict.leads, verdict.valid)
-        rows, codes, objective = rows[tried][valid], codes[valid], objective[tried][valid]
+        rows, codes, objective = rows[valid], codes[valid], objective[valid]
         order = np.lexsort((objective, rows))
-        first = np.ones(len(order), dtype=bool)
-        first[1:] = rows[order][1:] != rows[order][:-1]
-        return rows[order][first], codes[order][first]
+        is_cheapest = np.ones(len(order), dtype=bool)
+        is_cheapest[1:] = rows[order][1:] != rows[order][:-1]
+        return rows[order][is_cheapest], codes[order][is_cheapest]
 
-    def _asked_of_model(self, rows: IntArray, codes: FloatArray) -> tuple[FloatArray, Validation]:
+    def _ask(self, rows: IntArray, codes: FloatArray) -> tuple[FloatArray, Validation]:
         """Ask the model about candidates for some rows: codes as they are returned, and verdict."""
         query, features, before = self.query, self.query.features, self.before[rows]
         (returned,), codes, y = as_returned(self.table, features, rows, before, codes)
@@ -307,13 +302,12 @@ class Unrounded:
         x = self._cases.x[rows]
         margins = query.safety_margins(x)
         if margins is not None:
-            margin = verdict.margin - margins.required(y, query.encoded_cost(y, x))
-            verdict = replace(verdict, valid=verdict.valid & (margin >= 0.0), margin=margin)
+            verdict = margins.applied(verdict, y, query.encoded_cost(y, x))
         return codes, verdict
 
     def _certified(self, codes: FloatArray) -> Certificates:
-        """What (n, p) codes are worth as answers."""
-        codes, verdict = self._asked_of_model(np.arange(len(codes)), codes)
+        """Certify (n, p) codes as answers, with the bounds of the exact answers."""
+        codes, verdict = self._ask(np.arange(len(codes)), codes)
         return certify(
             self._program,
             self.query.features.expand(codes),
@@ -325,24 +319,28 @@ class Unrounded:
         )
 
 
-def _magnitude(values: FloatArray) -> FloatArray:
-    """Of numbers the largest power of ten that is not above them."""
+def _exponent(values: FloatArray) -> FloatArray:
+    """The exponents of the largest powers of ten that are not above the sizes of numbers."""
     with np.errstate(divide="ignore"):
         return np.floor(np.log10(np.abs(values)))
 
 
 def _combinations(low: FloatArray, high: FloatArray) -> tuple[IntArray, FloatArray]:
-    """All ways to take each number of (m, p) rows from either: which row each is of, and codes."""
+    """Combine the two candidates of each number of (m, p) rows in all ways.
+
+    Return the row of each combination, and its codes.
+    """
     count = (low != high).sum(axis=1)
-    which, codes = list[IntArray](), list[FloatArray]()
+    owners, codes = list[IntArray](), list[FloatArray]()
     for k in np.unique(count).tolist():
         rows = np.flatnonzero(count == k)
+        # (r, 1, k) the columns of the k numbers of each row; (2^k, k) whether to take the upper one
         columns = np.nonzero(low[rows] != high[rows])[1].reshape(len(rows), 1, k)
-        bits = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1  # (2^k, k)
-        tried = np.repeat(low[rows][:, None, :], 1 << k, axis=1)
+        takes_upper = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1 == 1
+        combined = np.repeat(low[rows][:, None, :], 1 << k, axis=1)  # (r, 2^k, p)
         upper = np.take_along_axis(high[rows][:, None, :], columns, axis=2)
         lower = np.take_along_axis(low[rows][:, None, :], columns, axis=2)
-        np.put_along_axis(tried, columns, np.where(bits, upper, lower), axis=2)
-        which.append(np.repeat(rows, 1 << k))
-        codes.append(tried.reshape(-1, low.shape[1]))
-    return np.concatenate(which), np.concatenate(codes)
+        np.put_along_axis(combined, columns, np.where(takes_upper, upper, lower), axis=2)
+        owners.append(np.repeat(rows, 1 << k))
+        codes.append(combined.reshape(-1, low.shape[1]))
+    return np.concatenate(owners), np.concatenate(codes)

@@ -1,9 +1,9 @@
-"""Witnesses: rows of ``data=`` to which the model itself gives the target, moved towards a row.
+"""Witnesses are rows of ``data=`` to which the model itself gives the target.
 
-Every witness within a row's constraints is an answer, whatever a search says. The nearest ones,
-with changes taken back and numbers moved towards the row for as long as the model agrees, are where
-a search that takes long begins, and what is returned when its time runs out; a bound that excludes
-one is wrong.
+Every witness within a row's constraints is an answer, whatever a search says. The nearest ones are
+moved closer: changes are taken back, and numbers moved towards the row, for as long as the model
+agrees. A search that takes long begins with these, and they are returned when its time runs out; a
+bound that excludes one is wrong.
 """
 
 from __future__ import annotations
@@ -30,50 +30,47 @@ if TYPE_CHECKING:
 ROWS, CELLS = 10_000, 1 << 20
 """Rows that are kept of the data, and cells of them: 8 MiB. To compare a row with all of them takes
 1 ms."""
-NEAREST = 15
+KEPT = 15
 """Witnesses that are moved towards a row."""
 FIRST_TRIED, MOST_TRIED = 64, 512
 """How many of the nearest rows of data are moved into the constraints to find a witness: at first,
 and if none of those is one."""
-ASKED = 256
-"""About how many rows of data the model is asked at first."""
-CHUNKS = 32
-"""Changes are taken back one by one; more than so many, several at a time."""
+ASKED_FIRST = 256
+"""About how many rows of data the model is asked about at first."""
 SHARES = (0.0, 0.5, 0.8, 0.95, 0.99)
 """The shares of a number's change that are tried instead of it."""
-MOVES = 40
-"""How often one number of each witness is moved; after so many hardly any is."""
 
 Ask = Callable[[FloatArray], tuple[FloatArray, BoolArray]]
-"""(m, d) points → the same as they are returned, and (m,) whether the model gives the target."""
+"""Points (m, d) → the same as they are returned, and (m,) whether the model gives the target."""
 
 
 @final
 class Witnesses:
-    """Rows of the data, and what the model says of those that it was asked about."""
+    """Rows of the data, and the outputs of the model on those that it was asked about."""
 
     def __init__(self, model: ReadModel, data: Table) -> None:
-        count = min(len(data), ROWS, max(CELLS // max(len(model.features), 1), NEAREST))
+        count = min(len(data), ROWS, max(CELLS // max(len(model.features), 1), KEPT))
         spread = np.arange(count) * len(data) // max(count, 1)
         data = data if count == len(data) else data.take(spread)
         self.model = model
         self.data = match_columns(data, model.features, named=model.named)
-        self._answers: Memo[Any, dict[int, Any]] = Memo()
+        # what is asked (labels of a probability; None for predictions) → usable row → output
+        self._outputs: Memo[Any, dict[int, Any]] = Memo()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"model": self.model, "data": self.data}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._answers = Memo()
+        self._outputs = Memo()
 
     @cached_property
     def _usable(self) -> tuple[IntArray, FloatArray]:
-        """The rows in which no cell is missing for the model, and (m, d) what they are, encoded."""
+        """The m rows in which no cell is missing for the model, and (m, d) the same, encoded."""
         features = self.model.features
         encoded = encode(self.data, features, self.model.fills, self.model.unfilled)
-        native = [self.model.fills.get(name) == MISSING for name in features.names]
-        usable = ((encoded.missing == PRESENT) | native).all(axis=1)
+        takes_missing = [self.model.fills.get(name) == MISSING for name in features.names]
+        usable = ((encoded.missing == PRESENT) | takes_missing).all(axis=1)
         usable[list(encoded.problems)] = False
         rows = np.flatnonzero(usable)
         return rows, features.expand(encoded.codes[rows])
@@ -83,51 +80,55 @@ class Witnesses:
         """(m, d) the rows in which no cell is missing for the model, encoded."""
         return self._usable[1]
 
-    def _gives(self, target: Target, which: IntArray) -> BoolArray:
+    def _gives(self, target: Target, positions: IntArray) -> BoolArray:
         """(m,): whether the model gives the target at some of the usable rows.
 
-        It does nowhere if the model does not take the data. Each time it is asked about as many
-        rows as it has been asked about before, for a call takes long.
+        It does nowhere if the model does not take the data. Since a call takes long, the model is
+        each time asked about as many rows as before in all, further ones included.
         """
-        if not len(which):
+        if not len(positions):
             return np.zeros(0, dtype=bool)
-        required, (rows, x) = target.requirement, self._usable
-        key = required.labels if required.probable else None
-        outputs = self._answers.made(key, dict)
-        unknown = [k for k in which.tolist() if k not in outputs]
+        requirement, (rows, x) = target.requirement, self._usable
+        key = requirement.labels if requirement.probable else None
+        outputs = self._outputs.made(key, dict)
+        unknown = [k for k in positions.tolist() if k not in outputs]
         if unknown:
-            named, size = {*outputs, *unknown}, max(len(outputs), ASKED)
-            unasked = (k for k in range(len(rows)) if k not in named)
-            questioned = np.array(unknown + list(islice(unasked, max(size - len(unknown), 0))))
+            asked_or_known, size = {*outputs, *unknown}, max(len(outputs), ASKED_FIRST)
+            further = (k for k in range(len(rows)) if k not in asked_or_known)
+            asked = np.array(unknown + list(islice(further, max(size - len(unknown), 0))))
             try:
-                answers = target.outputs(self.model, self.data.take(rows[questioned]))
+                answers = target.outputs(self.model, self.data.take(rows[asked]))
             except InvalidInput:
-                return np.zeros(len(which), dtype=bool)
-            outputs.update(zip(questioned.tolist(), answers.tolist(), strict=True))
-        return target.satisfied(
-            self.model.form, x[which], np.array([outputs[k] for k in which.tolist()])
-        )
+                return np.zeros(len(positions), dtype=bool)
+            outputs.update(zip(asked.tolist(), answers.tolist(), strict=True))
+        known = np.array([outputs[k] for k in positions.tolist()])
+        return target.satisfied(self.model.form, x[positions], known)
 
     def inside(self, target: Target, program: Program, case: Batch, cutoff: float) -> FloatArray:
-        """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff."""
+        """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff.
+
+        The cheapest come first. A row is one only if nothing would move it into the constraints.
+        """
         _, x = self._usable
         cost = program.encoded_cost(x, np.broadcast_to(case.x, x.shape))
-        within = np.flatnonzero(cost < cutoff)
-        candidates = x[within]
-        within = within[((candidates >= case.low) & (candidates <= case.high)).all(axis=1)]
-        within = within[np.argsort(cost[within], kind="stable")][:ASKED]
-        within = within[(self._moved(x[within], program, case) == x[within]).all(axis=1)]
-        violation = program.violation(x[within], np.broadcast_to(case.x, x[within].shape))
-        within = within[violation <= VIOLATION]
-        return np.asarray(x[within[self._gives(target, within)]][:NEAREST])
+        rows = np.flatnonzero(cost < cutoff)
+        rows = rows[((x[rows] >= case.low) & (x[rows] <= case.high)).all(axis=1)]
+        rows = rows[np.argsort(cost[rows], kind="stable")][:ASKED_FIRST]
+        rows = rows[(self._moved(x[rows], program, case) == x[rows]).all(axis=1)]
+        violation = program.violation(x[rows], np.broadcast_to(case.x, x[rows].shape))
+        rows = rows[violation <= VIOLATION]
+        return np.asarray(x[rows[self._gives(target, rows)]][:KEPT])
 
     def nearest(self, target: Target, program: Program, case: Batch, most: int) -> FloatArray:
-        """(m, d) the witnesses nearest to a row, moved into the bounds on its columns."""
+        """(m, d) the witnesses nearest to a row, moved into the bounds on its columns.
+
+        The model is asked about rows of the data from the nearest on, ever more at a time.
+        """
         _, x = self._usable
         points = self._moved(x, program, case)
         cost = program.encoded_cost(points, np.broadcast_to(case.x, points.shape))
         order = np.argsort(cost, kind="stable")
-        nearest, start, size = np.zeros(0, dtype=np.intp), 0, ASKED
+        nearest, start, size = np.zeros(0, dtype=np.intp), 0, ASKED_FIRST
         while start < len(order) and len(nearest) < most:
             block = order[start : start + size]
             nearest = np.append(nearest, block[self._gives(target, block)])
@@ -136,16 +137,20 @@ class Witnesses:
 
     @staticmethod
     def _moved(points: FloatArray, program: Program, case: Batch) -> FloatArray:
-        """Points moved into the bounds of a row's columns, onto their steps and categories."""
-        x = case.x
+        """Move points into the bounds of a row's columns, onto their steps and categories.
+
+        A number that is missing on either side stays as in the row; so does a category that the row
+        may not take.
+        """
+        x, domain = case.x, program.domain
         points = np.where((points == MISSING) | (x == MISSING), x, points)
         points = np.minimum(np.maximum(points, case.low), case.high)
-        whole = np.flatnonzero(program.domain.steps)
-        steps = np.rint((points[:, whole] - x[:, whole]) / program.domain.steps[whole])
-        lattice = x[:, whole] + steps * program.domain.steps[whole]
-        lattice = np.minimum(np.maximum(lattice, case.low[:, whole]), case.high[:, whole])
-        points[:, whole] = np.where(steps == 0.0, x[:, whole], lattice)
-        for group in program.domain.groups:
+        whole = np.flatnonzero(domain.steps)
+        count = np.rint((points[:, whole] - x[:, whole]) / domain.steps[whole])
+        numbers = x[:, whole] + count * domain.steps[whole]
+        numbers = np.minimum(np.maximum(numbers, case.low[:, whole]), case.high[:, whole])
+        points[:, whole] = np.where(count == 0.0, x[:, whole], numbers)
+        for group in domain.groups:
             barred = points[:, group].sum(axis=1) != 1.0
             points[barred, group] = x[:, group]
         return points
@@ -172,55 +177,56 @@ def shortened(
     blocks
         The encoded columns of each feature.
     ask
-        What the model says of points.
+        Asks the model about points.
     end
         When to stop, by `clock`.
     """
-    state = _Shortening(program, case, ask)
+    witnesses = _MovedWitnesses(program, case, blocks, ask)
     for first, last in ((0, FIRST_TRIED), (FIRST_TRIED, MOST_TRIED)):
-        if state.begin(points[first:last]) or clock() > end:
+        if witnesses.begin(points[first:last]) or clock() > end:
             break
-    state.take_back(blocks, end)
-    state.move_closer(blocks, end)
-    state.keep()
-    return state.points
+    witnesses.take_back(end)
+    witnesses.move_closer(end)
+    return witnesses.answers()
 
 
 @final
-class _Shortening:
-    """Points that have the target and become cheaper; each round asks the model once."""
+class _MovedWitnesses:
+    """Points (k, d) that have the target and become cheaper; each round asks the model once.
 
-    def __init__(self, program: Program, case: Batch, ask: Ask) -> None:
-        self.program, self.case, self.ask = program, case, ask
+    Their ``cost`` and ``violation`` are (k,). A violation up to `VIOLATION` counts as that much, so
+    that rounding does not stand in the way of a move.
+    """
+
+    def __init__(self, program: Program, case: Batch, blocks: tuple[slice, ...], ask: Ask) -> None:
+        self.program, self.case, self.blocks, self.ask = program, case, blocks, ask
         self.points = np.empty((0, case.x.shape[1]))
         self.cost = self.violation = np.empty(0)
 
     def _measures(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         x = np.broadcast_to(self.case.x, points.shape)
-        return self.program.encoded_cost(points, x), np.maximum(
-            self.program.violation(points, x), VIOLATION
-        )
+        violation = np.maximum(self.program.violation(points, x), VIOLATION)
+        return self.program.encoded_cost(points, x), violation
 
     def begin(self, points: FloatArray) -> bool:
-        """Take the nearest points that have the target; whether there are any."""
+        """Take the nearest points that have the target; return whether there are any."""
         if not len(points):
             return False
         returned, valid = self.ask(points)
-        self.points = returned[valid][:NEAREST]
+        self.points = returned[valid][:KEPT]
         self.cost, self.violation = self._measures(self.points)
         return bool(valid.any())
 
-    def keep(self) -> None:
-        """Keep the points within the constraints, the cheapest first."""
+    def answers(self) -> FloatArray:
+        """The points within the constraints, the cheapest first."""
         order = np.argsort(self.cost, kind="stable")
-        order = order[self.violation[order] <= VIOLATION]
-        self.points, self.cost = self.points[order], self.cost[order]
-        self.violation = self.violation[order]
+        return self.points[order[self.violation[order] <= VIOLATION]]
 
     def _attempt(self, owner: IntArray, trials: FloatArray) -> bool:
-        """Replace points by their cheapest trials that the model confirms; whether there are any.
+        """Replace points by their cheapest trials that the model confirms; return whether any is.
 
-        Trials break no constraint by more than the points whose they are.
+        ``owner`` (t,) is the point that each trial (t, d) is to replace. A trial breaks no
+        constraint by more than that point does.
         """
         cost, violation = self._measures(trials)
         better = (cost < self.cost[owner]) & (violation <= self.violation[owner])
@@ -228,30 +234,19 @@ class _Shortening:
         if not len(owner):
             return False
         trials, valid = self.ask(trials)
-        cost, violation = self._measures(trials)
+        cost, violation = self._measures(trials)  # of the trials as they are returned
         valid &= (cost < self.cost[owner]) & (violation <= self.violation[owner])
         order = np.flatnonzero(valid)
         order = order[np.lexsort((cost[order], owner[order]))]
         changed, first = np.unique(owner[order], return_index=True)
-        chosen = order[first]
-        self.points[changed], self.cost[changed] = trials[chosen], cost[chosen]
-        self.violation[changed] = violation[chosen]
+        cheapest = order[first]
+        self.points[changed], self.cost[changed] = trials[cheapest], cost[cheapest]
+        self.violation[changed] = violation[cheapest]
         return bool(len(changed))
 
-    def take_back(self, blocks: tuple[slice, ...], end: float) -> None:
-        """Take changes back one by one, the dearest first."""
-        x, chunks = self.case.x[0], list[list[list[slice]]]()
-        for y in self.points:
-            changed = [block for block in blocks if (y[block] != x[block]).any()]
-            alone = np.tile(x, (len(changed), 1))
-            for k, block in enumerate(changed):
-                alone[k, block] = y[block]
-            dearest = np.argsort(
-                -self.program.encoded_cost(alone, np.broadcast_to(x, alone.shape)), kind="stable"
-            )
-            size = -(-len(changed) // CHUNKS) or 1
-            order = [changed[k] for k in dearest.tolist()]
-            chunks.append([order[k : k + size] for k in range(0, len(order), size)])
+    def take_back(self, end: float) -> None:
+        """Take back the changes of each point, the dearest first: each by itself, or 1 of 32."""
+        x, chunks = self.case.x[0], [self._chunks(y, 32) for y in self.points]
         for turn in range(max(map(len, chunks), default=0)):
             if clock() > end:
                 return
@@ -262,16 +257,32 @@ class _Shortening:
                     trial[block] = x[block]
             self._attempt(owner, trials)
 
-    def move_closer(self, blocks: tuple[slice, ...], end: float) -> None:
-        """Move one number of each point towards the row, or one category back, again and again."""
+    def _chunks(self, y: FloatArray, count: int) -> list[list[slice]]:
+        """The features in which a point differs from the row, the dearest first, in chunks."""
         x = self.case.x[0]
-        for _ in range(MOVES):
+        changed = [block for block in self.blocks if (y[block] != x[block]).any()]
+        alone = np.tile(x, (len(changed), 1))
+        for row, block in zip(alone, changed, strict=True):
+            row[block] = y[block]
+        cost = self.program.encoded_cost(alone, np.broadcast_to(x, alone.shape))
+        order = [changed[k] for k in np.argsort(-cost, kind="stable").tolist()]
+        size = -(-len(changed) // count) or 1
+        return [order[k : k + size] for k in range(0, len(order), size)]
+
+    def move_closer(self, end: float) -> None:
+        """Move one number of each point towards the row, or one category back, again and again.
+
+        After 40 rounds hardly any is moved.
+        """
+        x = self.case.x[0]
+        for _ in range(40):
             owner, trials = list[int](), list[FloatArray]()
             for k, y in enumerate(self.points):
-                for block in blocks:
+                for block in self.blocks:
                     if (y[block] == x[block]).all():
                         continue
-                    for share in SHARES if block.stop == block.start + 1 else SHARES[:1]:
+                    is_number = block.stop == block.start + 1
+                    for share in SHARES if is_number else SHARES[:1]:
                         trial = np.array(y)
                         trial[block] = self._between(block, y, share)
                         owner.append(k)
@@ -282,7 +293,7 @@ class _Shortening:
                 return
 
     def _between(self, block: slice, y: FloatArray, share: float) -> FloatArray:
-        """A feature with a share of its change, in whole steps if it has steps."""
+        """The values of a feature after a share of its change, in whole steps if it has steps."""
         x, step = self.case.x[0, block], self.program.domain.steps[block]
         if share == 0.0:
             return x

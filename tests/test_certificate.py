@@ -20,17 +20,17 @@ from strategies import Planted, multipliers, planted, seeds
 import counterpoint as cp
 from counterpoint.certificate import (
     MESSAGES,
+    NOT_PROMISED,
     ON_EDGE,
-    SURE,
+    PROMISE_NOT_FOUND,
+    PROMISED,
     TIMED_OUT,
-    UNFOUND,
-    UNSURE,
     Certificates,
     Comparison,
     certify,
     judge,
     lower_bounds,
-    said_of,
+    message_of,
 )
 from counterpoint.lvq import LGMLVQ
 from counterpoint.privacy import PrivateSVC
@@ -304,16 +304,19 @@ def test_sentences_promise_what_a_guarantee_is_about():
     """An answer says how sure it is; without one, none is as sure; a row that stays has no edge."""
 
     def text(status: cp.Status, guarantee: cp.Guarantee, *, found: bool = False) -> str:
-        return said_of(status, cp.Claim.NONE, guarantee, has_answer=found, on_edge=found)
+        return message_of(status, cp.Claim.NONE, guarantee, has_answer=found, on_edge=found)
 
     none, fixed = cp.Guarantee.NONE, cp.Guarantee.FIXED
     for status in (cp.Status.SUBOPTIMAL, cp.Status.LIMIT):
         assert text(status, none, found=True) == f"{MESSAGES[status]} {ON_EDGE}"
-        assert text(status, fixed, found=True) == f"{MESSAGES[status]} {SURE[fixed]} {ON_EDGE}"
+        assert text(status, fixed, found=True) == f"{MESSAGES[status]} {PROMISED[fixed]} {ON_EDGE}"
     assert text(cp.Status.LIMIT, fixed) == TIMED_OUT
     for guarantee in (none, fixed):
         assert text(cp.Status.ALREADY, guarantee, found=True) == MESSAGES[cp.Status.ALREADY]
-    for status, told in ((cp.Status.INFEASIBLE, UNSURE[fixed]), (cp.Status.UNPROVED, UNFOUND)):
+    for status, told in (
+        (cp.Status.INFEASIBLE, NOT_PROMISED[fixed]),
+        (cp.Status.UNPROVED, PROMISE_NOT_FOUND),
+    ):
         assert text(status, none) == MESSAGES[status]
         assert text(status, fixed) == told
 
@@ -322,7 +325,7 @@ def test_the_sentence_of_an_optimal_answer_says_what_it_is_the_best_of_and_how_s
     def text(claim: cp.Claim, *, gap: float = 1e-6, **batch: bool) -> str:
         comparison = Comparison.of(**({"is_cheapest": True, "is_tradeoff": False} | batch))
         sort = cp.Status.OPTIMAL, claim, cp.Guarantee.NONE
-        return said_of(*sort, has_answer=True, on_edge=False, comparison=comparison, gap=gap)
+        return message_of(*sort, has_answer=True, on_edge=False, comparison=comparison, gap=gap)
 
     proved, reported = cp.Claim.PROVED, cp.Claim.REPORTED
     assert text(proved) == "This is the cheapest possible change (proved)."

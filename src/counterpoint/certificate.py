@@ -1,6 +1,6 @@
-"""The certificate: what an answer is worth, recomputed from the answer and its multipliers alone.
+"""Certificates say what an answer is worth, recomputed from it and from its multipliers alone.
 
-It imports no solver. Validity comes from the model's own ``predict`` on the returned row; cost and
+No solver is imported. Validity comes from the model's own ``predict`` on the returned row; cost and
 violation from the program's formulas; the bound from weak duality, whatever the multipliers are.
 """
 
@@ -66,7 +66,7 @@ class Status(Word):
 
 @final
 class Comparison(Enum):
-    """What an optimal answer is the best of: in words, and beside one that would be better."""
+    """What an optimal answer is the best of: a phrase for it, and one for what would be better."""
 
     CHEAPEST = "the cheapest possible change", "possible change is more than {} cheaper"
     TRADEOFF = "the best possible trade-off", "possible trade-off is more than {} better"
@@ -78,7 +78,7 @@ class Comparison(Enum):
 
     @classmethod
     def of(cls, *, is_cheapest: bool, is_tradeoff: bool) -> Comparison:
-        """Return what answers to a target are compared with."""
+        """Return what an answer is compared with: a row's only answer, or one of several."""
         if is_tradeoff:
             return cls.TRADEOFF if is_cheapest else cls.TRADEOFF_OF_SEVERAL
         return cls.CHEAPEST if is_cheapest else cls.ALTERNATIVE
@@ -87,12 +87,12 @@ class Comparison(Enum):
         """Say that nothing better exists, up to the relative ``gap`` that was asked for."""
         best, better = self.value
         source = "as a solver reports" if claim is Claim.REPORTED else "proved"
-        if gap <= NEGLIGIBLE:
+        if gap <= NEGLIGIBLE_GAP:
             return f"This is {best} ({source})."
         return f"No {better.format(f'{100.0 * gap:.6g} %')} ({source})."
 
 
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE_GAP = 1e-6
 """The largest relative gap that a sentence leaves out: the default of `Explainer.explain`."""
 MESSAGES = {
     Status.ALREADY: "The model already gives the target; nothing has to change.",
@@ -103,29 +103,29 @@ MESSAGES = {
     Status.INVALID: "The row cannot be used.",
 }
 TIMED_OUT = "The time limit ran out before an answer was found."
-"""The message of a row that has none then."""
-LOCALLY = "This is a local optimum; a better answer may exist elsewhere."
+"""The message of a row without an answer, in the place of that for `Status.LIMIT`."""
+LOCAL_OPTIMUM = "This is a local optimum; a better answer may exist elsewhere."
 """The message of a suboptimal answer whose claim is local."""
 ANSWERED = (Status.OPTIMAL, Status.SUBOPTIMAL, Status.LIMIT)
-SURE = {
+PROMISED = {
     Guarantee.FIXED: "Its probability is that of a point fixed beforehand; this answer was chosen "
     "by looking at the weights, so it may hold less often.",
     Guarantee.SELECTION: "It was chosen by looking at the weights, so the promise is a share of "
     "all questions, and no probability for this answer.",
 }
-"""Added to the message of an answer to a `Robust`."""
-UNSURE = {
+"""Sentences that are added to the message of an answer to a `Robust`."""
+NOT_PROMISED = {
     Guarantee.FIXED: "No change within the constraints is as likely to hold as was asked for, with "
     "weights as uncertain as these.",
     Guarantee.SELECTION: "No change within the constraints can be certified, with weights as "
     "uncertain as these, for a point that is chosen by looking at them.",
 }
-"""The message of a row that has none."""
-UNFOUND = (
+"""The messages of infeasible rows for a `Robust`."""
+PROMISE_NOT_FOUND = (
     "No change was found that is as likely to hold as was asked for, with weights as uncertain as "
     "these, but it is not proved that none exists."
 )
-"""The message of a row where none was found."""
+"""The message of rows without an answer for a `Robust` that are not proved to be infeasible."""
 ON_EDGE = (
     "It leads by less than the rounding error of the model's own score, because the constraints "
     "leave no room for more: the model may decide differently in another batch, or on another "
@@ -134,7 +134,7 @@ ON_EDGE = (
 """Added to the message of such an answer, see `Certificate.on_edge`."""
 
 
-def said_of(  # noqa: PLR0913 (what a row's sentences depend on)
+def message_of(  # noqa: PLR0913 (what a row's sentences depend on)
     status: Status,
     claim: Claim,
     guarantee: Guarantee,
@@ -142,30 +142,30 @@ def said_of(  # noqa: PLR0913 (what a row's sentences depend on)
     has_answer: bool,
     on_edge: bool,
     comparison: Comparison = Comparison.CHEAPEST,
-    gap: float = NEGLIGIBLE,
+    gap: float = NEGLIGIBLE_GAP,
 ) -> str:
     """Return the sentences for a row, answered up to the relative ``gap`` that was asked for."""
     if status is Status.OPTIMAL:
         text = comparison.sentence(claim, gap)
     elif status is Status.SUBOPTIMAL and claim is Claim.LOCAL:
-        text = LOCALLY
+        text = LOCAL_OPTIMUM
     elif status is Status.LIMIT and not has_answer:
         text = TIMED_OUT
     elif status is Status.INFEASIBLE:
-        text = UNSURE.get(guarantee, MESSAGES[status])
-    elif status is Status.UNPROVED and guarantee in UNSURE:
-        text = UNFOUND
+        text = NOT_PROMISED.get(guarantee, MESSAGES[status])
+    elif status is Status.UNPROVED and guarantee in NOT_PROMISED:
+        text = PROMISE_NOT_FOUND
     else:
         text = MESSAGES[status]
-    sure = has_answer and status in ANSWERED and guarantee in SURE
-    text = f"{text} {SURE[guarantee]}" if sure else text
+    if has_answer and status in ANSWERED and guarantee in PROMISED:
+        text = f"{text} {PROMISED[guarantee]}"
     return f"{text} {ON_EDGE}" if on_edge and status is not Status.ALREADY else text
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What one answer is worth.
+    """The certificate of one answer: whether it is valid, and how much better one could be.
 
     Parameters
     ----------
@@ -229,19 +229,20 @@ class Certificate:
 
     @property
     def likely(self) -> str:
-        """The probability, as it goes on in a line of text; empty if there is none."""
+        """The probability, as it continues a line of text; empty if there is none."""
         if np.isnan(self.probability):
             return ""
-        text = f"{self.probability:.6g}"
-        digits = "above 0.999999" if text == "1" else text  # for nothing is certain
-        fixed = "" if self.guarantee is Guarantee.NONE else " if fixed beforehand"
-        return f", probability {digits}{fixed}"
+        digits = f"{self.probability:.6g}"
+        if digits == "1":
+            digits = "above 0.999999"  # for nothing is certain
+        condition = "" if self.guarantee is Guarantee.NONE else " if fixed beforehand"
+        return f", probability {digits}{condition}"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Certificates:
-    """The certificates of a batch, in columns of shape (n,)."""
+    """The certificates of a batch, in columns of shape (n,), see `Certificate`."""
 
     valid: BoolArray
     margin: FloatArray
@@ -257,13 +258,15 @@ class Certificates:
 
     @classmethod
     def blank(cls, n: int) -> Certificates:
-        """For n rows without an answer."""
-        margin, violation, cost, objective, probability, rounding = np.full((6, n), np.nan)
-        claim = np.full(n, Claim.NONE.code, np.int8)
-        guarantee = np.full(n, Guarantee.NONE.code, np.int8)
-        valid, bound = np.zeros(n, dtype=bool), np.zeros(n)
-        first = valid, margin, violation, cost, bound, claim, objective, probability
-        return cls(*first, guarantee, rounding)
+        """Make the certificates of n rows without an answer."""
+        blanks: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
+        return cls(
+            **blanks,
+            valid=np.zeros(n, dtype=bool),
+            bound=np.zeros(n),
+            claims=np.full(n, Claim.NONE.code, np.int8),
+            guarantees=np.full(n, Guarantee.NONE.code, np.int8),
+        )
 
     @property
     def claim(self) -> NDArray[np.object_]:
@@ -291,7 +294,7 @@ class Certificates:
         return self.valid & (self.violation <= self.resolution)
 
     def withheld(self, rows: BoolArray, promise: Guarantee) -> Certificates:
-        """The same, with nothing but the bound and a promise for rows whose answer is withheld."""
+        """Withhold the answers of some rows: only their bounds stay, and a promise instead."""
         blanks: dict[str, Any] = {
             name: np.where(rows, np.nan, getattr(self, name)) for name in NUMBERS
         }
@@ -304,7 +307,7 @@ class Certificates:
         other: Certificates,
         source: BoolArray | slice = slice(None),
     ) -> None:
-        """Write the certificates of some rows, or of a part of them."""
+        """Write other certificates, or a part of them, into some rows."""
         for name in COLUMNS:
             getattr(self, name)[rows] = getattr(other, name)[source]
 
@@ -345,27 +348,24 @@ def lower_bounds(
 ) -> tuple[FloatArray, WordArray]:
     """(n,) lower bounds over a union of programs, and the `Claim` of each: what it rests on.
 
-    The bound of a union is the least bound of its pieces; one that its multipliers refute is out,
-    and a row without any is infeasible, its bound infinite. Only a piece whose bound is below the
-    objectives that were ``reached`` (infinite without an answer) needs to be refuted. Up to a
-    relative ``gap`` a bound proves an answer optimal. Where the model's arithmetic is not ``exact``
-    but that of float32, searches ask for a margin that is felt, and what they report of points that
-    lead by it is no bound where nothing is claimed.
+    The bound of a union is the least bound of its pieces. A piece that its multipliers refute has
+    an infinite one, and so has a row all of whose pieces are refuted: it is infeasible. Only a
+    piece whose bound is below the objectives that were ``reached`` (infinite without an answer)
+    needs to be refuted. Up to a relative ``gap`` a bound proves an answer optimal. Where the
+    model's arithmetic is not ``exact`` but that of float32, searches ask for a margin that is felt,
+    and what they report of points that lead by it is no bound where nothing is claimed.
     """
-    proved, best = np.full((2, len(reached)), np.inf)
+    proved, best = np.full((2, len(reached)), np.inf)  # best: with what solvers reported
+    has_answer, local = np.isfinite(reached), np.zeros(len(reached), dtype=bool)
     # nothing refutes the only piece where there is an answer in it
-    alone = len(evidence) == 1 and isinstance(evidence[0], Evidence)
-    unproved = np.where(np.isfinite(reached), 0.0, reached) if alone else reached
-    local = np.zeros(len(reached), dtype=bool)
-    for bounding in evidence:
-        bound, reported_bound = bounding.bounds(unproved)
+    is_single = len(evidence) == 1 and isinstance(evidence[0], Evidence)
+    to_refute = np.where(has_answer, 0.0, reached) if is_single else reached
+    for piece in evidence:
+        is_local, (bound, reported_bound) = piece.is_local, piece.bounds(to_refute)
         proved, best = np.minimum(proved, bound), np.minimum(best, reported_bound)
-        if bounding.is_local:
-            local |= (
-                (relative_gap(reached, bound) > gap)
-                & (reported_bound <= bound)
-                & np.isfinite(reached)
-            )
+        if is_local:
+            leaves_gap = relative_gap(reached, bound) > gap
+            local |= has_answer & leaves_gap & (reported_bound <= bound)
     settled = np.isposinf(best) | (relative_gap(reached, best) <= gap)
     proves = np.isposinf(proved) | (relative_gap(reached, proved) <= gap)
     reported = settled & ~proves & (best > proved * (1.0 + 1e-12))  # by more than rounding
@@ -386,22 +386,22 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     gap: float = CLOSED,
     resolution: float = VIOLATION,
 ) -> Certificates:
-    """Certificates of (n, d) returned rows; the bound of one that does not hold is its row's.
+    """Certify (n, d) returned rows; a row whose answer does not hold keeps its bound.
 
-    The program is the cost over the actionable region, with what is charged, without what the
-    target demands; the verdict says what the model says of the points. The evidence bounds every
-    piece of the target from below; None for rows that stay, at no cost; certificates of other
-    answers to the same rows. An answer is optimal up to the ``gap``; violations up to the
-    ``resolution`` are rounding.
+    The program is the cost over the actionable region, with the objective term of the target and
+    without its demands; the verdict is the model's on the points. The evidence bounds every piece
+    of the target from below. It is None for rows that stay as they are, at no cost; certificates of
+    other answers to the same rows, if these answers are made of those. An answer is optimal up to
+    the ``gap``; violations up to the ``resolution`` are rounding.
     """
-    stays = evidence is None
-    objective = cost = np.zeros(len(points)) if stays else program.encoded_cost(points, cases.x)
+    n = len(points)
+    objective = cost = np.zeros(n) if evidence is None else program.encoded_cost(points, cases.x)
     violation = program.violation(points, cases.x)
     if LogLoss in program.condition_types:
         objective = program.objective(points, cases, cost)
     holds = verdict.valid & (violation <= resolution)
     if evidence is None:
-        bound, claim = np.zeros(len(points)), np.full(len(points), Claim.PROVED.code, np.int8)
+        bound, claim = np.zeros(n), np.full(n, Claim.PROVED.code, np.int8)
     elif isinstance(evidence, Certificates):
         bound, claim = _inherited(evidence, objective, gap)
     else:
@@ -425,10 +425,10 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
 def _inherited(
     certificates: Certificates, objective: FloatArray, gap: float
 ) -> tuple[FloatArray, WordArray]:
-    """(n,) the bounds of other answers to the same rows, and what is claimed of these answers.
+    """(n,) bounds and claims of answers, from the certificates of other answers to the same rows.
 
-    A claim stays where it still settles its row. What settles a row only now is not known to be
-    proved.
+    A claim stays where it still settles its row. A row that is settled only now, because this
+    answer is the better one, counts as reported: its bound may not be proved.
     """
     claims, bound = certificates.claims, np.minimum(certificates.bound, objective)
     settled = np.where(claims == Claim.PROVED.code, claims, np.int8(Claim.REPORTED.code))
@@ -437,11 +437,11 @@ def _inherited(
 
 
 def judge(certificates: Certificates, gap: float, limited: BoolArray) -> WordArray:
-    """(n,) `Status`: what became of rows that were searched; claims of those not settled go.
+    """(n,) `Status` of rows that were searched; the claims of those that are not settled go.
 
     An answer that holds is one, whatever else is known of its row; without one, an infinite bound
-    refutes the row. It is optimal if its gap is at most the ``gap`` asked for; the time of a
-    ``limited`` row may have run out after its refutation.
+    refutes the row, also if its time ran out afterwards (``limited``). An answer is optimal if its
+    gap is at most the ``gap`` that was asked for.
     """
     answered, infeasible = certificates.holds, np.isposinf(certificates.bound)
     optimal = answered & (certificates.gap <= gap)

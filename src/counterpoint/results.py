@@ -20,7 +20,7 @@ from counterpoint.certificate import (
     Comparison,
     Status,
     judge,
-    said_of,
+    message_of,
 )
 from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
 from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray, row_blocks
@@ -359,7 +359,7 @@ class Counterfactuals:
         if i in self.problems:
             return self.problems[i]
         status, c = self._status(i), self.certificates[i]
-        text = said_of(
+        text = message_of(
             status,
             c.claim,
             c.guarantee,
@@ -397,7 +397,7 @@ class Counterfactuals:
         code = np.zeros(np.prod(sizes), dtype=np.intp)
         for k in np.flatnonzero(np.bincount(np.delete(sort, single) if single else sort)).tolist():
             status, claim, guarantee, valid, on_edge, rounding = np.unravel_index(k, sizes)
-            text = said_of(
+            text = message_of(
                 [*Status][status],
                 [*Claim][claim],
                 [*Guarantee][guarantee],

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.certificate import Claim, Comparison, Status, lower_bounds, relative_gap, said_of
+from counterpoint.certificate import (
+    Claim,
+    Comparison,
+    Status,
+    lower_bounds,
+    message_of,
+    relative_gap,
+)
 from counterpoint.families.registry import families
 from counterpoint.numerics import BoolArray, FloatArray
 from counterpoint.problem.targets import Guarantee, Validation
@@ -175,7 +182,7 @@ def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
     messages = {}
     for key in {*keys}:  # of which there are few, and rows may be many
         status, claim, guarantee, answered, edge = key
-        messages[key] = said_of(
+        messages[key] = message_of(
             Status(status),
             Claim(claim),
             Guarantee(guarantee),

@@ -1,4 +1,8 @@
-"""`Alternatives`: several answers to each row that differ in what they change."""
+"""`Alternatives` are several answers to each row that differ in what they change.
+
+Each row has a search of its own, which asks for answers that leave some features alone; the
+searches of all rows run in step, so that each round is one batch.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,9 @@ class Alternatives:
         All answers below one another, m in all, those to one row together. A row without any has
         one entry, which says why.
     row
-        (m,) the position of the row that each answers.
+        (m,) the position of the row that each of them answers.
     rank
-        (m,) 0 for the cheapest of a row, 1 for the next, and so on.
+        (m,) 0 for the cheapest answer of a row, 1 for the next, and so on.
     exhausted
         (n,): whether it is certain that there are no more than these.
     """
@@ -112,58 +116,57 @@ class Alternatives:
 def alternatives_to(
     query: Query, tables: tuple[Table, Table], n: object, by: str, *, progress: bool | None
 ) -> Alternatives:
-    """Several answers to each row; see `diversify`."""
+    """Return several answers to each row; see `diversify`."""
     from counterpoint.search.answering import answers_to
 
     if not (isinstance(n, int | np.integer) and n >= 1):
         raise InvalidInput(f"Expected a count of at least 1 answer; got {shown(n)}.")
-    how = str(by)
-    if how not in (*SEARCHES, "piece"):
-        words = ", ".join(map(repr, (*SEARCHES, "piece")))
+    ways, way = (*SEARCHES, "piece"), str(by)
+    if way not in ways:
+        words = ", ".join(map(repr, ways))
         raise InvalidInput(f"Expected by to be one of {words}; got {shown(by)}.")
     most = int(n)
     batches: list[Counterfactuals] = []
 
     def ask(rows: IntArray, about: Query = query, held: BoolArray | None = None) -> list[Choice]:
         batches.append(answers_to(about, repeated(tables, rows), held=held))
-        return _choices(batches)
+        return _last_choices(batches)
 
     with track(len(tables[1]), show=progress) as advance:
         batches.append(answers_to(query, tables, advance))
-        first = _choices(batches)
-        if how == "piece":
-            chosen, exhausted = _one_a_piece(query, tables[1], ask, first, most)
+        first = _last_choices(batches)
+        if way == "piece":
+            chosen, exhausted = _one_per_piece(query, tables[1], ask, first, most)
         else:
-            width = len(query.features)
-            chosen, exhausted = _searched(
-                ask, width, [SEARCHES[how](choice, most) for choice in first]
-            )
+            searches = [SEARCHES[way](choice, most) for choice in first]
+            chosen, exhausted = _run_in_step(ask, len(query.features), searches)
+    # a row without an answer keeps its first choice, which says why
     choices = [row_choices or [choice] for row_choices, choice in zip(chosen, first, strict=True)]
     count = [len(row_choices) for row_choices in choices]
     row = np.repeat(np.arange(len(choices)), count)
     rank = np.concatenate([np.arange(k) for k in count]) if count else row
     flat = [choice for row_choices in choices for choice in row_choices]
-    whole = _gathered(repeated(tables, row)[0], batches, flat, query.effort.gap)
-    return Alternatives(whole, row, rank, np.array(exhausted, dtype=bool))
+    answers = _joined(repeated(tables, row)[0], batches, flat, query.effort.gap)
+    return Alternatives(answers, row, rank, np.array(exhausted, dtype=bool))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """One row's answer, and what is known of all that the row may still choose."""
+    """One answer that a row may have, and a bound on all that the row may still choose."""
 
     position: int  # of the answer in all batches
     found: bool  # whether it is one
     objective: float
     bound: float  # on the least objective of what is left to choose
-    claim: Claim  # what that rests on
+    claim: Claim  # what the bound rests on
     status: Status
     after: FloatArray  # (p,) codes of the answer
     changed: frozenset[int]  # the positions of the features that differ from the factual row
 
 
-def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
-    """The answers of the last batch with their own bounds."""
+def _last_choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
+    """The answers of the last batch, with their own bounds."""
     *before, last = batches
     c, start = last.certificates, sum(map(len, before))
     changed = [frozenset(np.flatnonzero(row).tolist()) for row in last.changed]
@@ -174,26 +177,30 @@ def _choices(batches: Sequence[Counterfactuals]) -> list[Choice]:
 
 Ask = Callable[..., list[Choice]]
 Search = Generator[list[frozenset[int]], list[Choice], tuple[list[Choice], bool]]
-"""One row's search: it yields features to hold, is sent what is found so, and returns the answers
-and whether there are certainly no more."""
+"""The search of one row.
+
+It yields sets of features that must stay, is sent the choice that each leaves, and returns the
+answers, and whether there are certainly no more.
+"""
 
 
 def _by_features(first: Choice, count: int) -> Search:
-    """Search answers of which none changes all features that an earlier one changes.
+    """Search for answers of which none changes all features that an earlier one changes.
 
     A tree of hitting sets, best first: each node holds some features as they are, and has the best
-    answer that does. Whatever is left to choose holds all that some open node holds.
+    answer that leaves them alone. All that is left to choose is in some open node, so the least
+    bound of these is one on it.
     """
     chosen: list[Choice] = []
-    nodes: list[tuple[float, int, frozenset[int], Choice]] = []
+    nodes: list[tuple[float, int, frozenset[int], Choice]] = []  # by objective, then by order
     order, visited = count_up(), {frozenset[int]()}
-    closed = (np.inf, Claim.PROVED)
+    closed = (np.inf, Claim.PROVED)  # the least bound of nodes without an answer, and its claim
     branches, replies = [frozenset[int]()], [first]
     while True:
         for held, choice in zip(branches, replies, strict=True):
             if choice.found:
                 heapq.heappush(nodes, (choice.objective, next(order), held, choice))
-            else:  # nothing found, which is no proof unless the bound is infinite
+            else:  # there may be an answer all the same, unless the bound is infinite
                 closed = _least([closed, (choice.bound, choice.claim)])
         branches = []
         while nodes and len(chosen) < count and not branches:
@@ -203,9 +210,9 @@ def _by_features(first: Choice, count: int) -> Search:
             )
             if covered is None:
                 bound, claim = _least([closed, *((node.bound, node.claim) for *_, node in nodes)])
-                proved = best.status is Status.OPTIMAL  # else its own search settled nothing
-                chosen.append(replace(best, bound=bound, claim=claim if proved else best.claim))
-            else:  # the best node in parts, each of which leaves one of these features alone
+                is_settled = best.status is Status.OPTIMAL  # else its own search settled nothing
+                chosen.append(replace(best, bound=bound, claim=claim if is_settled else best.claim))
+            else:  # split the best node: each part leaves one of these features alone
                 held = heapq.heappop(nodes)[2]
                 branches = [p for p in (held | {j} for j in sorted(covered)) if p not in visited]
                 visited.update(branches)
@@ -215,13 +222,14 @@ def _by_features(first: Choice, count: int) -> Search:
 
 
 def _disjoint(first: Choice, count: int) -> Search:
-    """Each answer holds whatever the earlier ones change."""
+    """Search for answers each of which leaves alone all that earlier ones change."""
     chosen, last = list[Choice](), first
     while last.found:
         chosen.append(last)
         if not last.changed or len(chosen) == count:
             break
         (last,) = yield [frozenset[int]().union(*(earlier.changed for earlier in chosen))]
+    # an answer that changes nothing leaves nothing to differ in
     return chosen, (last.found and not last.changed) or last.bound == np.inf
 
 
@@ -229,24 +237,23 @@ SEARCHES = {"features": _by_features, "disjoint": _disjoint}
 
 
 def _least(bounds_and_claims: Iterable[tuple[float, Claim]]) -> tuple[float, Claim]:
-    """The least of some bounds; it is proved if all of them are, for each could be the least."""
+    """Return the least of some bounds: proved if all of them are, for each could be the least."""
     bounds, claims = zip(*bounds_and_claims, strict=True)
     proved = all(claim is Claim.PROVED for claim in claims)
     return min(bounds), Claim.PROVED if proved else Claim.REPORTED
 
 
-def _searched(
+def _run_in_step(
     ask: Ask, width: int, searches: list[Search]
 ) -> tuple[list[list[Choice]], list[bool]]:
     """Run the searches of all rows in step: one batch in each round answers what all of them ask.
 
-    A search yields sets of features that must stay, and is sent a choice for each; it returns the
-    choices, and whether there are no others.
+    Return the answers of each row, and whether it certainly has no others; p is the ``width``.
     """
     ended: dict[int, tuple[list[Choice], bool]] = {}
     replies: dict[int, list[Choice] | None] = dict.fromkeys(range(len(searches)))
     while replies:
-        requests: list[tuple[int, frozenset[int]]] = []
+        requests: list[tuple[int, frozenset[int]]] = []  # rows, and the features they hold
         for i, reply in replies.items():
             search = searches[i]
             try:
@@ -267,10 +274,13 @@ def _searched(
     return [chosen for chosen, _ in results], [exhausted for _, exhausted in results]
 
 
-def _one_a_piece(
+def _one_per_piece(
     query: Query, inputs: Table, ask: Ask, first: list[Choice], count: int
 ) -> tuple[list[list[Choice]], list[bool]]:
-    """The cheapest answer in each piece, for rows that need a change."""
+    """Find the cheapest answer in each piece of the target, for rows that need a change.
+
+    Return the answers of each row, and whether it certainly has no others.
+    """
     chosen = [[choice] if choice.status is Status.ALREADY else [] for choice in first]
     exhausted = [choice.status is not Status.INVALID for choice in first]
     settled = (Status.ALREADY, Status.INVALID)
@@ -296,10 +306,13 @@ def _one_a_piece(
     return chosen, exhausted
 
 
-def _gathered(
+def _joined(
     table: Table, batches: Sequence[Counterfactuals], choices: Sequence[Choice], gap: float
 ) -> Counterfactuals:
-    """Answers from several batches as one; suboptimal where other choices leave too large a gap."""
+    """Join answers of several batches, with the bounds of their choices.
+
+    An optimal one is suboptimal then if other choices leave a gap that is too large.
+    """
     positions = np.array([choice.position for choice in choices], dtype=np.intp)
     certificates_each = [batch.certificates for batch in batches]
 

@@ -1,4 +1,4 @@
-"""Displays of answers, as scikit-learn's: made from an answer, drawn by ``plot``.
+"""Displays draw answers, as scikit-learn's do: made from an answer, drawn by ``plot``.
 
 ``plot(ax=None)`` returns the display, with the axes in ``ax_`` and the figure in ``figure_``; it
 raises `MissingExtra` without matplotlib.
@@ -22,11 +22,6 @@ from counterpoint.pictures.plots import COLOURS, INK, PALE, SMALL, axes_of, figu
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-MOST = 4
-"""Changes of other features that a title lists."""
-WIDTH = 76
-"""Letters in a line of a title, which is as wide as a picture of the size that is the default."""
 
 
 @final
@@ -63,21 +58,21 @@ class WaterfallDisplay:
         NoAnswer
             If the row has no answer.
         """
-        batch, i = _found(answer), answer.position
+        batch, i = _batch_of(answer), answer.position
         form, target = batch.query.model.form, batch.targets[i]
         before, after = batch.before[i], batch.after[i]
         changed = np.flatnonzero(before != after)
-        # Each change by itself, below the row as it is: for the order.
+        # The first point is the row as it is; each of the others has one change by itself.
         points = np.repeat(before[None, :], len(changed) + 1, axis=0)
         points[np.arange(1, len(changed) + 1), changed] = after[changed]
         scores = form.margin(batch.features.expand(points), target)
         changed = changed[np.argsort(-np.abs(scores[1:] - scores[0]), kind="stable")]
-        # Then all changes in this order, each added to those before.
+        # Now, in the order of their effect, each change is added to those before it.
         for step, j in enumerate(changed.tolist(), 1):
             points[step] = points[step - 1]
             points[step, j] = after[j]
         names = [batch.features.names[j] for j in changed.tolist()]
-        labels = [f"{short(n)}  {_pair(*answer.changes[n])}" for n in names]
+        labels = [f"{short(n)}  {_change_text(*answer.changes[n])}" for n in names]
         return cls(labels, np.asarray(form.margin(batch.features.expand(points), target)))
 
     def plot(self, ax: Any = None) -> Self:
@@ -87,13 +82,15 @@ class WaterfallDisplay:
         steps = np.diff(self.scores)
         colours = [COLOURS[0] if step >= 0 else COLOURS[1] for step in steps]
         axes.barh(range(1, count + 1), steps, left=self.scores[:-1], color=colours, height=0.62)
+        # a line at each score, from its bar down to the next one
         for k, score in enumerate(self.scores):
             axes.plot([score] * 2, [k - 0.31, k + (1.31 if k < count else 0.31)], color=INK, lw=1)
-        words = [f"{self.scores[0]:.3g}", *(f"{step:+.3g}" for step in steps)]
-        for k, word in enumerate(words):
+        texts = [f"{self.scores[0]:.3g}", *(f"{step:+.3g}" for step in steps)]
+        for k, text in enumerate(texts):
+            right_end = self.scores[max(k - 1, 0) : k + 1].max()  # of the bar
             axes.annotate(
-                word.replace("-", "−"),
-                (self.scores[max(k - 1, 0) : k + 1].max(), k),
+                text.replace("-", "−"),
+                (right_end, k),
                 (4, 0),
                 textcoords="offset points",
                 va="center",
@@ -142,7 +139,7 @@ class ChangesDisplay:
         rows = rows[np.argsort(answers.cost[rows], kind="stable")]
         if not len(rows):
             raise cp.NoAnswer("There is nothing to plot: no row has an answer.")
-        shares = _shares(answers, rows)
+        shares = _signed_costs(answers, rows)
         total = np.abs(shares).sum(axis=0)
         order = np.argsort(-total, kind="stable")[: max(int(features), 1)]
         order = order[total[order] > 0.0]
@@ -156,6 +153,7 @@ class ChangesDisplay:
         size = (10.5, 1.6 + 0.28 * max(len(self.names), 5))
         heat_map, *right = axes_of(ax, (2, 1), size, "Displays need")
         changed = np.abs(self.shares[self.shares != 0.0])
+        # a few dear changes leave the others their colours
         most = float(np.quantile(changed, 0.95, method="higher"))
         drawn = heat_map.imshow(
             self.shares.T, aspect="auto", cmap="PuOr", vmin=-most, vmax=most, interpolation="none"
@@ -209,12 +207,14 @@ class AlternativesDisplay:
         if not answers:
             raise cp.NoAnswer(f"There is nothing to plot: row {row} has no answer.")
         batch = alternatives.answers
-        shares = _shares(batch, np.array([answer.position for answer in answers])).T
+        shares = _signed_costs(batch, np.array([answer.position for answer in answers])).T
         changed = np.flatnonzero(shares.any(axis=1)).tolist()
         if not changed:
             raise cp.NoAnswer("There is nothing to plot: nothing changes.")
         names = [batch.features.names[j] for j in changed]
-        words = [[_pair(*a.changes[n]) if n in a.changes else "" for a in answers] for n in names]
+        words = [
+            [_change_text(*a.changes[n]) if n in a.changes else "" for a in answers] for n in names
+        ]
         costs = np.array([answer.cost for answer in answers])
         return cls([short(n) for n in names], words, shares[changed], costs)
 
@@ -223,6 +223,7 @@ class AlternativesDisplay:
         k, m = self.shares.shape
         (axes,) = axes_of(ax, (1,), (2.6 + 1.7 * m, 1.2 + 0.4 * k), "Displays need")
         most = float(np.abs(self.shares).max())
+        # pale colours, for words are written on them
         axes.imshow(self.shares, aspect="auto", cmap="PuOr", vmin=-3.0 * most, vmax=3.0 * most)
         for i, j in np.ndindex(k, m):
             axes.text(
@@ -302,22 +303,23 @@ class RegionsDisplay:
         NoAnswer
             If it is no answer.
         """
-        batch, i = _found(answer), answer.position
+        batch, i = _batch_of(answer), answer.position
         described = batch.features
         if features is None:
-            able = np.flatnonzero(described.is_numeric & ~_constant(described))
-            cost = np.abs(_shares(batch, np.array([i]))[0])
-            first = able[np.argsort(-cost[able], kind="stable")][:2].tolist()
+            able = np.flatnonzero(described.is_numeric & ~_is_constant(described))
+            cost = np.abs(_signed_costs(batch, np.array([i]))[0])
+            chosen = able[np.argsort(-cost[able], kind="stable")][:2].tolist()
         else:
-            first = [described.index(name) for name in features]
-        if len(set(first)) != 2 or not described.is_numeric[first].all():
+            chosen = [described.index(name) for name in features]
+        if len(set(chosen)) != 2 or not described.is_numeric[chosen].all():
             raise InvalidInput(
                 "Expected two features that are numbers; got "
-                f"{some([described.names[j] for j in first]) or 'a model with fewer'}."
+                f"{some([described.names[j] for j in chosen]) or 'a model with fewer'}."
             )
-        a, b = first
+        a, b = chosen
         before, after = batch.before[i], batch.after[i]
-        x, y = (_span(described.items[j], before[j], after[j], resolution) for j in (a, b))
+        x, y = (_grid(described.items[j], before[j], after[j], resolution) for j in (a, b))
+        # the row and its answer, and then the plane, which is as the answer in all else
         points = np.repeat(after[None, :], len(x) * len(y) + 2, axis=0)
         points[0] = before
         points[2:, a], points[2:, b] = (grid.ravel() for grid in np.meshgrid(x, y))
@@ -326,13 +328,14 @@ class RegionsDisplay:
         if not form.has_values:  # labels, also those that are floats
             predicted = predicted.astype(object)
         names = described.names[a], described.names[b]
+        others = [(n, pair) for n, pair in answer.changes.items() if n not in names]
         return cls(
             names,
             *(x, y, predicted[2:].reshape(len(y), len(x))),
             (float(before[a]), float(before[b])),
             (float(after[a]), float(after[b])),
             (predicted[0], predicted[1]),
-            [f"{short(n)} {_pair(*pair)}" for n, pair in answer.changes.items() if n not in names],
+            [f"{short(n)} {_change_text(*pair)}" for n, pair in others],
         )
 
     def plot(self, ax: Any = None) -> Self:
@@ -403,39 +406,40 @@ class RegionsDisplay:
         lead = (
             "Neither of these two changes; what does" if self.row == self.answer else "Also changed"
         )
-        lines = fill(f"{lead}: {some(self.changes, MOST, str)}", WIDTH)
+        # 76 letters are as wide as a picture of the default size
+        lines = fill(f"{lead}: {some(self.changes, 4, str)}", 76)
         return f"{lines}\nColours: what the model decides after these changes"
 
 
-def _found(answer: cp.Counterfactual) -> cp.Counterfactuals:
-    """The batch of an answer; of none, an error."""
+def _batch_of(answer: cp.Counterfactual) -> cp.Counterfactuals:
+    """Return the batch of an answer; raise if it is none."""
     all_of(cp.Counterfactual, (answer,), "one answer, such as answers[0]")
     answer.raise_for_status()
     return answer.batch
 
 
-def _pair(old: Any, new: Any) -> str:
+def _change_text(old: Any, new: Any) -> str:
     return f"{short(number(old))} → {short(number(new))}"
 
 
-def _shares(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
-    """(n, p) what each feature's change costs alone; negative where a number falls."""
+def _signed_costs(answers: cp.Counterfactuals, rows: IntArray) -> FloatArray:
+    """(n, p) the cost of each feature's change alone; negative where a number falls."""
     before, after = answers.before[rows], answers.after[rows]
     expand, starts = answers.features.expand, [b.start for b in answers.features.blocks]
-    paid = answers.query.encoded_cost.each(expand(after), expand(before))
-    out = np.add.reduceat(paid, starts, axis=1)
+    encoded = answers.query.encoded_cost.each(expand(after), expand(before))
+    cost = np.add.reduceat(encoded, starts, axis=1)
     falls = (after < before) & answers.features.is_numeric
-    return np.where(falls, -out, out)
+    return np.where(falls, -cost, cost)
 
 
-def _constant(features: cp.Features) -> Any:
+def _is_constant(features: cp.Features) -> Any:
     """(p,): which features show one value only."""
     ends = (feature.observed for feature in features)
     return np.array([seen is not None and len({*seen}) == 1 for seen in ends])
 
 
-def _span(feature: Any, before: float, after: float, resolution: int) -> FloatArray:
-    """Values over what was observed, and the way of an answer with room around it."""
+def _grid(feature: Any, before: float, after: float, resolution: int) -> FloatArray:
+    """Values of a feature over its observed range and the change of an answer, with room around."""
     low, high = sorted((before, after))
     room = 0.15 * (high - low)
     seen = feature.observed or (low - 1.0, high + 1.0)

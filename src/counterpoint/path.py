@@ -1,4 +1,4 @@
-"""`Path`: the answers to one target after the other, such as falling weights."""
+"""A `Path` holds the answers to one target after the other, such as falling weights."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Path:
     Parameters
     ----------
     targets
-        What was wanted, T targets in the order in which they were given.
+        The T targets, in the order in which they were given.
     answers
         The answers to each of them.
     measure
@@ -90,7 +90,10 @@ class Path:
 
     @property
     def varied(self) -> str | None:
-        """The number that the targets vary, such as ``weight``; None if they differ otherwise."""
+        """The number that the targets vary, such as ``weight``; None if they differ otherwise.
+
+        Targets that are all the same have one too, if there is only one that is finite.
+        """
         all_fields = [_fields(target) for target in self.targets]
         first = all_fields[0]
         if any(other.keys() != first.keys() for other in all_fields):
@@ -190,8 +193,8 @@ class Path:
         n, count = self.found.shape
         first, features = self.answers[0], self.features
         lines = np.repeat(np.arange(n), count)
-        columns: dict[str, Any] = {"row": lines}
-        columns |= {name: values * n for name, values in _wanted(self.targets).items()}
+        columns: dict[str, Any] = {"row": lines}  # n · T lines, those of a row together
+        columns |= {name: values * n for name, values in _target_columns(self.targets).items()}
         columns["status"] = [str(status) for status in self.status.ravel()]
         columns |= {name: getattr(self, name).ravel() for name in ("probability", "cost", "gap")}
         after = self.after.reshape(-1, len(features))
@@ -243,28 +246,28 @@ class Path:
         lines = [f"{size}: {', '.join(counts) or 'none'}", f"targets: {self._described()}"]
         if not self.found.any():
             return "\n".join(lines)
-        ends = np.flatnonzero(self.found.any(axis=0))[[0, -1]]
+        ends = np.flatnonzero(self.found.any(axis=0))[[0, -1]]  # the first and last with an answer
         for name in ("probability", "cost"):
             values = getattr(self, name)[:, ends]
             if not np.isnan(values).all(axis=0).any():
                 first, last = (f"{value:.4g}" for value in np.nanmedian(values, axis=0))
-                reached = first if count == 1 else f"{first} to {last}"
-                lines.append(f"{'median ' if n > 1 else ''}{name}: {reached}")
+                span = first if count == 1 else f"{first} to {last}"
+                lines.append(f"{'median ' if n > 1 else ''}{name}: {span}")
         lines.append(f"largest gap: {self.gap[self.found].max():.1e}")
-        size_of = np.abs(self.moved[self.found]).max(axis=0)
-        most = [j for j in np.argsort(-size_of, kind="stable")[:8] if size_of[j]]
+        largest = np.abs(self.moved[self.found]).max(axis=0)  # (p,)
+        most = [j for j in np.argsort(-largest, kind="stable")[:8] if largest[j]]
         names = [str(self.features.names[j]) for j in most]
         lines.append(f"moves most: {', '.join(names) or 'nothing'}")
         return "\n".join(lines)
 
     def _described(self) -> str:
-        """The number that varies, from where to where; else the first targets."""
+        """Say which number varies, from where to where; else name the first targets."""
         targets, varied = self.targets, self.varied
         if varied is None or len(targets) == 1:
             remainder = f"; and {len(targets) - 3} more" if len(targets) > 3 else ""
-            return "; ".join(map(_words, targets[:3])) + remainder
+            return "; ".join(map(_target_text, targets[:3])) + remainder
         first, last = getattr(targets[0], varied), getattr(targets[-1], varied)
-        return f"{_words(targets[0], varied)} with {varied} from {first:g} to {last:g}"
+        return f"{_target_text(targets[0], varied)} with {varied} from {first:g} to {last:g}"
 
     def __repr__(self) -> str:
         return f"<Path: {self.summary().splitlines()[0]}>"
@@ -284,12 +287,12 @@ def _fields(target: Target) -> dict[str, Any]:
     return values
 
 
-def _wanted(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
-    """Field → its value in each target: None or NaN where there is none."""
+def _target_columns(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
+    """Field of a target → its value in each (None or NaN where there is none), for a frame."""
     all_fields, columns = tuple(map(_fields, targets)), dict[str, list[Any]]()
     for name in LABELS:
         if any(name in target for target in all_fields):
-            columns[name] = _alike([target.get(name) for target in all_fields])
+            columns[name] = _labels_of_one_type([target.get(name) for target in all_fields])
     for name in NUMBERS:
         numbers = [float(target.get(name, np.nan)) for target in all_fields]
         if np.isfinite(numbers).any():  # the model's own probability is in a column of this name
@@ -297,18 +300,18 @@ def _wanted(targets: tuple[Target, ...]) -> dict[str, list[Any]]:
     return columns
 
 
-def _alike(labels: list[Any]) -> list[Any]:
-    """Labels of one type as they are; of several types, and sets of them, as text."""
+def _labels_of_one_type(labels: list[Any]) -> list[Any]:
+    """Return labels of one type as they are; those of several types, and sets, as text."""
     kinds = {type(label) for label in labels if label is not None}
     if len(kinds) <= 1 and tuple not in kinds:
         return labels
     return [None if label is None else ", ".join(map(str, Label(label).labels)) for label in labels]
 
 
-def _words(target: Target, without: str = "") -> str:
-    """A target as one would write it, but for fields that are as they always are."""
-    usual = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
-    values = {n: v for n, v in _fields(target).items() if n != without and v != usual[n]}
+def _target_text(target: Target, without: str = "") -> str:
+    """Write a target as Python does, without defaults, and ``without`` one more field."""
+    defaults = {f.name: f.default for f in fields(target)}  # type: ignore[arg-type]
+    values = {n: v for n, v in _fields(target).items() if n != without and v != defaults[n]}
     texts = (f"{n}={v:g}" if n in NUMBERS else f"{n}={v!r}" for n, v in values.items())
     return f"{type(target).__name__}({', '.join(texts)})"
 
@@ -333,24 +336,25 @@ def traced(
     for k, target in enumerate(targets):
         # Requirements that differ in weight compare equal; those without one stay by themselves.
         has_weight = target.requirement.weight is not None
-        groups.setdefault((target.requirement, -1 if has_weight else k), []).append(k)
+        groups.setdefault((target.requirement, None if has_weight else k), []).append(k)
     with track(n * len(targets), show=progress) as advance:
-        for places in groups.values():
-            batch_query = query.asking(target=targets[places[0]])
-            if len(places) == 1:
-                answers[places[0]] = answers_to(batch_query, tables, advance)
+        for positions in groups.values():
+            group_query = query.asking(target=targets[positions[0]])
+            if len(positions) == 1:
+                answers[positions[0]] = answers_to(group_query, tables, advance)
                 continue
-            weights = np.repeat([targets[k].requirement.weight for k in places], n)
-            copies = repeated(tables, np.tile(np.arange(n), len(places)))
-            batch = answers_to(batch_query, copies, advance, weight=weights)
-            for i, k in enumerate(places):
+            # all rows once for each target, target by target
+            weights = np.repeat([targets[k].requirement.weight for k in positions], n)
+            copies = repeated(tables, np.tile(np.arange(n), len(positions)))
+            batch = answers_to(group_query, copies, advance, weight=weights)
+            for i, k in enumerate(positions):
                 part = batch.part(slice(i * n, (i + 1) * n), tables[0])
                 answers[k] = replace(part, targets=np.full(n, targets[k], dtype=object))
     return Path(targets, tuple(answers[k] for k in range(len(targets))), cost)
 
 
 def checked_targets(targets: Any) -> tuple[Target, ...]:
-    """Return targets as a tuple; refuse what is no list of them in a sentence."""
+    """Return targets as a tuple; anything but a list of them is an `InvalidInput`."""
     if isinstance(targets, Mapping | Target) or not is_listed(targets):
         raise InvalidInput(
             f"Expected a list of targets; got {shown(targets)} ({type(targets).__name__}). "

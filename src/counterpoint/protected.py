@@ -1,4 +1,4 @@
-"""`influence`: what of a model's score and decision rests on columns that must not decide."""
+"""`influence` measures how far a score, and a decision, rest on columns that must not decide."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ import numpy as np
 
 import counterpoint as cp
 from counterpoint.errors import EXPLAINER, InvalidInput, all_of, some
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BLOCK, BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from counterpoint.models.form import Form
-
-POINTS = 4096
-"""Rows whose scores are asked for at once: enough to be quick, few enough to stay in the cache."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """What protected columns do to the score and to the decision of n rows; see `influence`.
+    """The effect of protected columns on the score and the decision of n rows; see `influence`.
 
     Parameters
     ----------
@@ -147,34 +144,34 @@ def influence(
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
     all_of(cp.Counterfactuals, (answers,), "the answers of an Explainer")
     names = protected_features(explainer) if features is None else (*dict.fromkeys(features),)
-    points = _checked(explainer, answers, names)
+    points = _checked_reference(explainer, answers, names)
     n, form = len(answers), answers.query.model.form
-    margin, contribution = np.full(n, np.nan), np.full(n, np.nan)
+    margin, contribution = np.full((2, n), np.nan)
     contributions = np.full((n, len(names)), np.nan)
     depends = np.zeros((n, len(names)), dtype=bool)
     decides, undecided = np.zeros(n, dtype=bool), np.ones(n, dtype=bool)
     nearest: dict[int, cp.Counterfactual] = {}
     blocks = [np.arange(answers.features.width)[answers.features.columns(j)] for j in names]
     usable = np.setdiff1d(np.arange(n) if rows is None else [*rows], [*answers.problems])
-    for target, which in targets_with_rows(answers):
-        at = np.intersect1d(which, usable)
-        if not len(at):
+    for target, rows_of_target in targets_with_rows(answers):
+        index = np.intersect1d(rows_of_target, usable)
+        if not len(index):
             continue
-        x, requirement = answers.features.expand(answers.before[at]), target.requirement
+        x, requirement = answers.features.expand(answers.before[index]), target.requirement
         # under noise: by the weights as they are known
-        wanted = cp.Label(requirement.labels) if requirement.chance is not None else target
+        plain = cp.Label(requirement.labels) if requirement.chance is not None else target
         noise = form.noise(x, answers.query.eps)
-        margin[at] = form.margin(x, wanted)
+        margin[index] = form.margin(x, plain)
         together = np.concatenate(blocks)
-        contribution[at], _ = _contribution(form, wanted, x, points, together, noise)
+        contribution[index], _ = _contribution(form, plain, x, points, together, noise)
         for k, block in enumerate(blocks):
-            contributions[at, k], depends[at, k] = _contribution(
-                form, wanted, x, points, block, noise
+            contributions[index, k], depends[index, k] = _contribution(
+                form, plain, x, points, block, noise
             )
-        alone = _alone(explainer, answers, at, wanted, names)
-        nearest |= {i: answer for i, answer in alone.items() if answer.found}
-        decides[at] = [i in alone and alone[i].found for i in at.tolist()]
-        undecided[at] = [not _is_settled(alone.get(i)) for i in at.tolist()]
+        by_columns = _explained_by_columns(explainer, answers, index, plain, names)
+        nearest |= {i: answer for i, answer in by_columns.items() if answer.found}
+        decides[index] = [i in nearest for i in index.tolist()]
+        undecided[index] = [not _is_settled(by_columns.get(i)) for i in index.tolist()]
     return Influence(
         names, margin, contribution, contributions, depends, decides, undecided, nearest
     )
@@ -186,10 +183,10 @@ def protected_features(explainer: cp.Explainer) -> tuple[Hashable, ...]:
     return (*dict.fromkeys(name for constraint in protected for name in constraint.features),)
 
 
-def _checked(
+def _checked_reference(
     explainer: cp.Explainer, answers: cp.Counterfactuals, names: tuple[Hashable, ...]
 ) -> FloatArray:
-    """Return the encoded rows of data; raise if there are none, or the call does not fit them."""
+    """Return the encoded rows of the data; raise if there are none, or the call makes no sense."""
     if not names:
         raise InvalidInput(
             "Expected columns that must not decide; there are none. Say which, as in "
@@ -225,35 +222,38 @@ def _contribution(
     columns: IntArray,
     noise: FloatArray,
 ) -> tuple[FloatArray, BoolArray]:
-    """Margin of each row minus its mean when columns are those of the points; whether any differs.
+    """Compare the margin of each row with its mean over points, from which it takes some columns.
 
-    Both have shape (n,). What is below the rounding error of a score is 0.
+    Return the difference (n,), and whether any of these margins differs from the row's. What is
+    below the rounding error ``noise`` (n,) of a score is 0.
     """
     values, counts = np.unique(points[:, columns], axis=0, return_counts=True)
     margin, total = form.margin(x, target), np.zeros(len(x))
     depends = np.zeros(len(x), dtype=bool)
-    size = max(1, POINTS // len(x))
+    size = max(1, BLOCK // len(x))  # so many rows' scores at once stay in the cache
     for start in range(0, len(values), size):
         block = values[start : start + size]
-        replaced = np.repeat(x[None], len(block), axis=0)
+        replaced = np.repeat(x[None], len(block), axis=0)  # (block, n, d)
         replaced[:, :, columns] = block[:, None, :]
         margins = form.margin(replaced.reshape(-1, x.shape[1]), target).reshape(len(block), -1)
-        total += counts[start : start + size] @ (margin - margins)
-        depends |= (np.abs(margin - margins) > noise).any(axis=0)
+        difference = margin - margins
+        total += counts[start : start + size] @ difference
+        depends |= (np.abs(difference) > noise).any(axis=0)
     mean = total / len(points)
     return np.where(np.abs(mean) <= noise, 0.0, mean), depends
 
 
-def _alone(
+def _explained_by_columns(
     explainer: cp.Explainer,
     answers: cp.Counterfactuals,
     rows: IntArray,
     target: cp.Target,
     names: tuple[Hashable, ...],
 ) -> dict[int, cp.Counterfactual]:
-    """Row → the answer to whether the target is gained or lost by these columns alone.
+    """Row → the answer with which it gains or loses the target by these columns alone.
 
-    A row that has a target without an opposite is left out.
+    Rows that lack the target are explained for it, those that have it for its opposite; a row that
+    has a target without an opposite is left out.
     """
     free = {*names}
     fixed = [name for name in answers.features.names if name not in free]
@@ -265,15 +265,15 @@ def _alone(
     searcher = cp.Explainer(
         explainer.model, features=[*answers.features], cost=cp.Manhattan(), constraints=rules
     )
-    cells = answers.table.select(answers.features.names)
+    inputs = answers.table.select(answers.features.names)
     out: dict[int, cp.Counterfactual] = {}
     for goal in (target, opposite(target, explainer)):
-        at = np.array([i for i in rows.tolist() if i not in out], dtype=np.intp)
-        if goal is None or not len(at):
+        remaining = np.array([i for i in rows.tolist() if i not in out], dtype=np.intp)
+        if goal is None or not len(remaining):
             continue
-        batch = searcher.explain(cells.take(at).native, goal, progress=False)
+        batch = searcher.explain(inputs.take(remaining).native, goal, progress=False)
         unmet = np.flatnonzero(batch.status != cp.Status.ALREADY)  # the others may lose it
-        out |= {int(at[k]): batch[k] for k in unmet.tolist()}
+        out |= {int(remaining[k]): batch[k] for k in unmet.tolist()}
     return out
 
 

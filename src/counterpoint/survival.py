@@ -1,4 +1,4 @@
-"""`survival`: the margin by which answers stay valid when the model is fitted anew."""
+"""`survival` finds the margin by which answers stay valid when the model is fitted anew."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def survival(
     share: float = 0.95,
     count: int = 40,
 ) -> Survival:
-    """The least margin at which answers stay valid on refits of the model, and what it costs.
+    """Find the least margin at which answers stay valid on refits of the model, and what it costs.
 
     The margin is chosen on every other refit: the least, to 2 %, at which the mean share of valid
     answers on refits like these is at least ``share`` with 95 % confidence (by Student's t). The
@@ -123,8 +123,8 @@ def survival(
     Upadhyay, Joshi & Lakkaraju (2021), Towards robust and reliable algorithmic recourse, NeurIPS.
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
-    wanted = as_target(target)
-    if not isinstance(wanted, cp.Label | cp.OtherLabel) or wanted.margin:
+    plain = as_target(target)
+    if not isinstance(plain, cp.Label | cp.OtherLabel) or plain.margin:
         raise InvalidInput(
             f"Expected a label, a Label or an OtherLabel without a margin; got {shown(target)}."
         )
@@ -139,17 +139,18 @@ def survival(
     import pandas as pd
     from scipy.stats import t as student_t
 
-    lines: list[dict[str, float]] = []
-    tried: dict[float, cp.Counterfactuals] = {}
+    seen, unseen = models[::2], models[1::2]
+    curve: list[dict[str, float]] = []
+    answers_at: dict[float, cp.Counterfactuals] = {}
 
-    def enough(margin: float) -> bool:
-        answers = tried[margin] = explainer.explain(X, replace(wanted, margin=margin))
-        shares = _shares(models[::2], explainer, X, answers, wanted)
+    def is_enough(margin: float) -> bool:
+        answers = answers_at[margin] = explainer.explain(X, replace(plain, margin=margin))
+        shares = _shares(seen, explainer, X, answers, plain)
         mean, error = shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
         at_least = mean - student_t.ppf(0.95, len(shares) - 1) * error
         cost = answers.cost[answers.found].mean() if answers.found.any() else np.nan
         numbers = {"margin": margin, "share": mean, "at_least": at_least, "cost": cost}
-        lines.append({**numbers, "found": int(answers.found.sum())})
+        curve.append({**numbers, "found": int(answers.found.sum())})
         if not answers.found.any():
             raise NoAnswer(
                 f"No answer leads by {margin:.3g} within the constraints, and with less, fewer "
@@ -158,22 +159,21 @@ def survival(
             )
         return bool(at_least >= share)
 
-    margin = _least(enough)
-    without, answers = tried[0.0], tried[margin]
-    both = without.found & answers.found
-    shares, before = (
-        _shares(models[1::2], explainer, X, outcome, wanted) for outcome in (answers, without)
-    )
+    margin = _least(is_enough)
+    answers, answers_without = answers_at[margin], answers_at[0.0]
+    have_both = answers_without.found & answers.found
+    shares = _shares(unseen, explainer, X, answers, plain)
+    shares_without = _shares(unseen, explainer, X, answers_without, plain)
     return Survival(
         margin,
         float(shares.mean()),
         shares,
-        float(before.mean()),
-        float(answers.cost[both].mean()),
-        float(without.cost[both].mean()),
-        int((without.found & ~answers.found).sum()),
+        float(shares_without.mean()),
+        float(answers.cost[have_both].mean()),
+        float(answers_without.cost[have_both].mean()),
+        int((answers_without.found & ~answers.found).sum()),
         answers,
-        pd.DataFrame(lines).sort_values("margin", ignore_index=True),
+        pd.DataFrame(curve).sort_values("margin", ignore_index=True),
     )
 
 
@@ -182,23 +182,29 @@ def _shares(
 ) -> FloatArray:
     """(r,) for each model, the share of the answers that it gives the target; NaN of none."""
     pairing = pairs(explainer, X, answers)
-    rows = pairing.after[pairing.answered]
-    factual = pairing.as_input(pairing.before[pairing.answered], explainer)
-    before = predicted_by(explainer, factual) if is_other(target) else None
-    valid = np.array([meets(m, target, pairing.as_input(rows, m), before) for m in models])
-    return valid.mean(axis=1) if len(rows) else np.full(len(models), np.nan)
+    after = pairing.after[pairing.answered]
+    if not len(after):
+        return np.full(len(models), np.nan)
+    # another label is one that differs from the prediction of the explained model, not of a refit
+    before = pairing.as_input(pairing.before[pairing.answered], explainer)
+    predicted = predicted_by(explainer, before) if is_other(target) else None
+    valid = [meets(m, target, pairing.as_input(after, m), predicted) for m in models]
+    return np.mean(valid, axis=1)
 
 
-def _least(enough: Callable[[float], bool]) -> float:
-    """The least margin that is enough, to 2 %: 0, or between doublings and halvings of 1."""
-    if enough(0.0):
+def _least(is_enough: Callable[[float], bool]) -> float:
+    """Find the least margin that is enough, to 2 %: 0, or between doublings and halvings of 1.
+
+    ``low`` is not enough, and ``high`` is, as soon as both were tried.
+    """
+    if is_enough(0.0):
         return 0.0
-    low, high = (0.5, 1.0) if enough(1.0) else (1.0, 2.0)
-    while high <= 1.0 and enough(low):
+    low, high = (0.5, 1.0) if is_enough(1.0) else (1.0, 2.0)
+    while high <= 1.0 and is_enough(low):
         low, high = low / 2.0, low
-    while low >= 1.0 and not enough(high):
+    while low >= 1.0 and not is_enough(high):
         low, high = high, 2.0 * high
     while high > 1.02 * low:
         middle = float(np.sqrt(low * high))
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high

@@ -26,11 +26,13 @@ from counterpoint.problem.constraints import (
 )
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.problem.targets import Guarantee, Target, Tradeoff, rounded_down
+from counterpoint.programs.losses import LogLoss
 from counterpoint.rows import lattice
 from counterpoint.rows.features import Categorical
 from counterpoint.search.feasibility import FeasibilityOracle
 from counterpoint.search.query import Query
-from counterpoint.search.search import highest_probability
+from counterpoint.search.search import search
+from counterpoint.solvers.base import DEFAULT_GAP, Effort
 
 SECONDS, IN_ALL = 0.8, 1.2
 """Seconds after which the search for the set ends, and that for all relaxations. They are those of
@@ -364,7 +366,8 @@ def _probability(oracle: FeasibilityOracle) -> tuple[float | None, list[Relaxati
         return None, []
     end = 0.5 * (thread_time() + oracle.end)  # the other half is for the relaxation
     if requirement.chance is None:
-        highest = _highest(query.asking(target=Tradeoff(requirement.labels[0], 1.0)), x, end)
+        tradeoff = Tradeoff(requirement.labels[0], 1.0)
+        highest = _highest_probability(query.asking(target=tradeoff), x, end)
     else:
         highest = requirement.chance.attainable(query, x, end)
     if highest is None:
@@ -388,16 +391,42 @@ def _probability(oracle: FeasibilityOracle) -> tuple[float | None, list[Relaxati
     return highest, [Relaxation(target, new, sentence, is_least)]
 
 
-def _highest(tradeoff: Query, x: FloatArray, end: float) -> float | None:
-    """Return the highest probability that points reach, or None.
+def _highest_probability(tradeoff: Query, x: FloatArray, end: float) -> float | None:
+    """Return the highest probability of a label that changes of one row x (1, d) reach, or None.
 
-    Probabilities that have steps, or bend, are not traded off: the target does not fit the model.
+    The target is a `Tradeoff`, whose objective is the weighted cost and −log of the label's
+    probability. Here the weight is so small that the cost hardly counts; it is not 0, because
+    without a cost the highest probability may be reached at infinity only. Each search weighs the
+    cost by the point of the one before. None if there is no point by ``end``, of `thread_time`, or
+    if the model's probabilities have steps or bend, so that they are not traded off.
     """
     try:
         union = tradeoff.union
     except InvalidInput:
         return None
-    return highest_probability(union, x, end)
+    program, searches = union[0].program, 3
+    losses = [term for term in program.couplings if isinstance(term, LogLoss)]
+    share = 1e-7  # of the cost in the objective
+    cases, weight, highest = program.cases(x), np.full(1, share), None
+    for _ in range(searches):
+        remaining = end - thread_time()
+        if remaining <= 0.0:
+            break
+        effort = Effort(DEFAULT_GAP, remaining / searches)
+        incumbent = search(union, cases.weighing(weight), effort)
+        if incumbent.piece[0] < 0:  # no point
+            break
+        y = incumbent.points
+        loss = float(sum(term.amount(y)[0] for term in losses))
+        probability = float(np.exp(-loss))
+        if highest is not None and probability <= highest * (1.0 + DEFAULT_GAP):
+            break
+        highest = probability
+        # The first weight takes no account of the units of the cost. With the next one, the cost of
+        # this point is about a ``share`` of its loss; the maxima keep out zeros.
+        cost = np.maximum(program.encoded_cost(y, x), share)
+        weight = share * max(loss, share) / cost
+    return highest
 
 
 def _relaxation_text(easier: str, now: str) -> str:

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any, final, overload
 
 import numpy as np
@@ -39,13 +39,11 @@ from counterpoint.programs.program import Program, relaxed
 from counterpoint.programs.region import Batch, Domain, LazyUnion, Region
 from counterpoint.search.combinations import BoxTrees
 from counterpoint.solvers import Solver, all_solvers, applicable, lack
-from counterpoint.solvers.base import DEFAULT_GAP, Effort, Optimality, Outcome, Solution
+from counterpoint.solvers.base import Effort, Optimality, Outcome, Solution
 from counterpoint.solvers.halfspace import NearestHalfSpace
 
 LISTED = 2048
 """A lazy union is listed if all its regions together have at most this many rows."""
-COST_SHARE = 1e-7
-"""The share of the cost in the objective, relative to −log of a probability to be maximised."""
 
 
 @final
@@ -493,39 +491,6 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
             listed.solve_exhaustively(i)
     incumbent.evidence = listed.evidence
     return incumbent
-
-
-def highest_probability(union: Union, x: FloatArray, end: float) -> float | None:
-    """Return the highest probability of a label that changes of one row x (1, d) reach, or None.
-
-    The union is that of a `Tradeoff`, whose objective is the weighted cost and −log of the label's
-    probability. Here the weight is so small that the cost hardly counts; it is not 0, because
-    without a cost the highest probability may be reached at infinity only. Each search weighs the
-    cost by the point of the one before. Stops at ``end`` of `thread_time`; None if there is no
-    point by then.
-    """
-    program, searches = union[0].program, 3
-    losses = [term for term in program.couplings if isinstance(term, LogLoss)]
-    cases, weight, highest = program.cases(x), np.full(1, COST_SHARE), None
-    for _ in range(searches):
-        remaining = end - thread_time()
-        if remaining <= 0.0:
-            break
-        effort = Effort(DEFAULT_GAP, remaining / searches)
-        incumbent = search(union, cases.weighing(weight), effort)
-        if incumbent.piece[0] < 0:  # no point
-            break
-        y = incumbent.points
-        loss = float(sum(term.amount(y)[0] for term in losses))
-        probability = float(np.exp(-loss))
-        if highest is not None and probability <= highest * (1.0 + DEFAULT_GAP):
-            break
-        highest = probability
-        # The first weight takes no account of the units of the cost. With the next one, the cost of
-        # this point is about `COST_SHARE` of its loss; the maxima keep out zeros.
-        cost = np.maximum(program.encoded_cost(y, x), COST_SHARE)
-        weight = COST_SHARE * max(loss, COST_SHARE) / cost
-    return highest
 
 
 @final

@@ -24,7 +24,7 @@ from sklearn.preprocessing import (
 
 import counterpoint as cp
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.additive.curves import Bends, Curve, sizes_of
+from counterpoint.families.additive.curves import Curve, MergedCurves, sizes_of
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.program import Program
@@ -212,7 +212,7 @@ def test_sizes_bound_by_how_much_rounding_moves_a_curve():
 
 def test_the_least_of_a_column_is_lowered_by_its_rounding():
     rows, curve = np.array([[0.0, 1.0]]), Curve.polynomial([1.0, 0.3, 0.7, 0.1], 0.3)
-    bends = Bends.of(rows, ((0, curve),))
+    bends = MergedCurves.of(rows, ((0, curve),))
     region = Region((LinearBounds(np.ones((1, 1)), np.zeros(1), np.full(1, np.inf)),))
     program = Program(EncodedCost(np.ones(1), np.zeros(1)), region)
     x = np.linspace(-1.0, 2.0, 7)[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterpoint.families.additive.curves import Bends, Curve
+from counterpoint.families.additive.curves import Curve, MergedCurves
 from counterpoint.families.additive.sums import SumBounds, lifted
 from counterpoint.problem.costs import EncodedCost
 from counterpoint.programs.conditions import AtMost, Box, LinearBounds, Whole
@@ -102,8 +102,8 @@ def test_merged_pieces_are_the_sums_of_the_functions(seed):
     demands = program.region.conditions[0]
     twice = (*demands.curves, (1, Curve.polynomial([0.5, -1.0, 0.25, 2.0], 0.3)))
     matrix = np.hstack([demands.rows.matrix, rng.normal(size=(len(demands.rows.matrix), 1))])
-    bends = Bends.of(matrix, twice)
+    bends = MergedCurves.of(matrix, twice)
     y, weights = x + rng.normal(size=(50, 3)), rng.normal(size=(50, len(matrix)))
-    found = bends.here(y, weights)[0].sum(axis=1)
+    found = bends.weighted_at(y, weights)[0].sum(axis=1)
     expected = np.einsum("nm,nm->n", weights, lifted(twice, y) @ matrix.T)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

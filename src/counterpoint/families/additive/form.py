@@ -35,11 +35,15 @@ from counterpoint.programs.region import Condition, Region
 @final
 @dataclass(frozen=True, eq=False)
 class Additive(Form):
-    """A linear form over the columns and functions of single columns."""
+    """A linear form over the columns and functions of single columns.
 
-    inner: Form  # over d columns and the outputs of the curves, in this order
+    It stands over the d columns; its inner form over these and, after them, the curves' outputs.
+    """
+
+    inner: Form
     curves: tuple[tuple[int, Curve], ...]  # (column, curve); several may see one column
-    otherwise: Form | None = None  # the same model, for what is not searched for as a sum
+    # another form of the same model, for targets whose conditions are not linear in the scores
+    otherwise: Form | None = None
 
     def __post_init__(self) -> None:
         if any(not 0 <= j < self.width for j, _ in self.curves):
@@ -110,6 +114,8 @@ class Additive(Form):
         )
 
     def through(self, before: AffineMap) -> Form:
+        # A curve stays one of a single column, which has to come as it is; the outputs of curves
+        # pass the map by.
         matrix, curves = sparse.csr_array(before.matrix), []
         for j, curve in self.curves:
             row = matrix[[j]]
@@ -120,8 +126,8 @@ class Additive(Form):
                     "others. Give this step the raw column."
                 )
             curves.append((int(row.indices[0]), curve))
-        both = sparse.block_diag([matrix, sparse.eye_array(self._outputs)])
+        lifted_matrix = sparse.block_diag([matrix, sparse.eye_array(self._outputs)])
         offset = np.append(before.offset, np.zeros(self._outputs))
-        inner = self.inner.through(AffineMap(both.toarray(), offset))
-        other = None if self.otherwise is None else self.otherwise.through(before)
-        return replace(self, inner=inner, curves=tuple(curves), otherwise=other)
+        inner = self.inner.through(AffineMap(lifted_matrix.toarray(), offset))
+        otherwise = None if self.otherwise is None else self.otherwise.through(before)
+        return replace(self, inner=inner, curves=tuple(curves), otherwise=otherwise)

@@ -1,9 +1,10 @@
-"""Programs over columns that are free of each other, as knapsacks: changes that cost and gain.
+"""Programs with a separable cost and few linear rows, as knapsacks: changes that cost and gain.
 
-A *demand* is one side of a row: what changes gain is to be at least what is missing. Numeric
-columns change by numbers of their units (steps, or feature units). A *table* is a one-hot group, of
-which one option is chosen, or a column with a curve of constant pieces, of which one is. For
-multipliers λ of the demands, the Lagrangian
+A *demand* is one side of a linear row: changes have to *gain* at least what is *missing* for the
+row to hold. Numeric columns change by multiples of their *unit*, a step of whole columns and 1 for
+the others. A *table* has options, of which one is chosen: a one-hot group has its categories, and a
+column with a curve of constant pieces has these pieces. *Features* are the numeric columns and then
+the tables. For multipliers λ of the demands, the Lagrangian
 
     min over the domain of  cost(δ) − λ · gain(δ)  +  λ · missing
 
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.families.additive.curves import Bends
+from counterpoint.families.additive.curves import MergedCurves
 from counterpoint.families.additive.sums import SumDuality
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.programs import arrays
@@ -30,11 +31,11 @@ from counterpoint.rows import lattice
 
 @final
 class Boxes(NamedTuple):
-    """Boxes of m nodes within the domains of their rows."""
+    """Boxes of m nodes: what is left of the domains of their rows."""
 
-    row: IntArray  # (m,) whose nodes they are
+    row: IntArray  # (m,) positions of their rows
     low: FloatArray  # (m, c) least changes of the c numeric columns, in their units
-    high: FloatArray
+    high: FloatArray  # (m, c) largest ones
     option_cost: FloatArray  # (m, t, k) of the options of tables; infinite for those left out
     forced: BoolArray  # (m, c + t) features that count as changed; (m, 0) if none are counted
 
@@ -51,39 +52,44 @@ class Candidates(NamedTuple):
 
 @final
 class Terms(NamedTuple):
-    """The least terms of Lagrangians of m boxes, feature by feature, against staying."""
+    """The terms cost − λ · gain of the features of m boxes, at their least."""
 
     total: FloatArray  # (m,) their sum
     slope: FloatArray  # (m, c) λ · gain of a unit
-    numbers: FloatArray  # (m, c)
-    options: FloatArray  # (m, t, k) of all options
-    tables: FloatArray  # (m, t) of the best options
+    numbers: FloatArray  # (m, c) of numeric columns
+    options: FloatArray  # (m, t, k) of all options of tables
+    tables: FloatArray  # (m, t) of the best option of each
 
 
 @final
 class Knapsack:
-    """A program over whole steps, categories and numbers at a separable cost, without the rows."""
+    """A program as a knapsack, without the rows that it is solved for: s demands on c + t features.
+
+    Columns with curves are tables if all their pieces are constant, else *smooth* numeric columns.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program, cost, steps = program, program.encoded_cost, program.domain.steps
         sums = program.duality.nonconvex
         self.sums = sums if isinstance(sums, SumDuality) else None
-        # columns with curves: tables, if all pieces are constant, and smooth numeric columns
-        self.tabulated: Bends | None = None
-        self.smooth: Bends | None = None
-        self.bent = smooth = np.zeros(0, dtype=np.intp)
+        self.tabulated: MergedCurves | None = None
+        self.smooth: MergedCurves | None = None
+        self.tabulated_columns = smooth = np.zeros(0, dtype=np.intp)  # the encoded columns of both
         affine = program.affine
         if self.sums is not None:
-            self.tabulated = self.sums.bends.some(self.sums.tabulated)
-            self.bent = self.tabulated.columns
+            self.tabulated = self.sums.merged.take(self.sums.tabulated)
+            self.tabulated_columns = self.tabulated.columns
             if not self.sums.tabulated.all():
-                self.smooth = self.sums.bends.some(~self.sums.tabulated)
+                self.smooth = self.sums.merged.take(~self.sums.tabulated)
                 smooth = self.smooth.columns
             affine = affine.stacked(replace(self.sums.rows, matrix=self.sums.linear))
-        self.affine = affine  # all rows, those of sums last
+        self.affine = affine  # all linear rows, those of sums last
 
-        # (c,) of the numeric columns
-        self.numbers = numbers = np.setdiff1d(np.flatnonzero(program.domain.numeric), self.bent)
+        # numeric columns: encoded column, whether it is whole, unit and cost, (c,) each; and
+        # positions among them, of columns with smooth curves and of others with costs by level
+        self.numbers = numbers = np.setdiff1d(
+            np.flatnonzero(program.domain.numeric), self.tabulated_columns
+        )
         self.whole = steps[numbers] > 0.0
         self.units = np.where(self.whole, steps[numbers], 1.0)
         absolute, curvature = cost.absolute[numbers], cost.quadratic[numbers]
@@ -94,31 +100,33 @@ class Knapsack:
         levels = [level.column for level in cost.levels]
         self.levelled = np.setdiff1d(np.flatnonzero(np.isin(numbers, levels)), self.smooth_columns)
 
-        # (s,) each demand's row, 1 for its lower bound and −1 for its upper one, and limit
+        # demands: the row of each, 1 for its lower bound and −1 for its upper one, the limit, (s,)
+        # each; and its normal (s, d)
         below, above = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
         self.rows = np.append(below, above)
         self.signs = np.repeat([1.0, -1.0], [len(below), len(above)])
         self.limits = np.concatenate([affine.low[below], -affine.high[above]])
-        self.normals = affine.matrix[self.rows] * self.signs[:, None]  # (s, d)
-        # (s, c) what a unit of each column gains, beside its curve
+        self.normals = affine.matrix[self.rows] * self.signs[:, None]
+        # (s, c) gain of a unit of each numeric column, without that of its curve
         self.gains = np.ascontiguousarray(self.normals[:, numbers] * self.units)
 
-        # (t, k) the encoded columns of each group, padded; which are no padding; what they gain
+        # groups, padded to the largest: encoded columns of options, and which are no padding (t, k)
         groups = program.domain.groups
         ends = np.array([(g.start, g.stop) for g in groups], dtype=np.intp).reshape(-1, 2, 1)
         columns = ends[:, 0] + np.arange(np.diff(ends, axis=1).max(initial=0))
         self.is_option = columns < ends[:, 1]
         self.options = np.where(self.is_option, columns, ends[:, 0])
         self.table_gains = np.ascontiguousarray(self.normals[:, self.options])  # (s, t, k)
-        self.tables = len(groups) + len(self.bent)
+        self.tables = len(groups) + len(self.tabulated_columns)
         self.at_most = None if program.domain.at_most is None else program.domain.at_most.count
 
-        # (c,) columns that may change without end, and gain so: points of mixtures must not. Of a
-        # single demand, only columns that bend make up mixtures
-        bends = np.isin(np.arange(len(numbers)), self.smooth_columns)
+        # (c,) columns without an end for which the least of a Lagrangian may be at infinity, which
+        # is no point of a mixture. With a single demand, multipliers are capped instead, see
+        # `dual._steepest`; but a curve has no greatest slope.
+        is_smooth = np.isin(np.arange(len(numbers)), self.smooth_columns)
         several = self.gains.any(axis=0) & ~self.nonlinear & (len(self.gains) > 1)
         open_ended = ~(program.domain.box.below & program.domain.box.above)[numbers]
-        self.endless = open_ended & (bends | several)
+        self.endless = open_ended & (is_smooth | several)
 
     def multipliers(self, of_demands: FloatArray) -> FloatArray:
         """Return multipliers of the program's rows (n, size) from those of the demands (n, s)."""
@@ -144,17 +152,22 @@ class Knapsack:
 
 @final
 class KnapsackRows:
-    """The knapsacks of n rows: their domains, what options cost and gain, and what is missing."""
+    """The knapsacks of n rows: their domains, what options cost and gain, and what is missing.
+
+    ``missing`` (n, s) is the gain that each demand asks for, ``factual`` (n, t) the option of each
+    table in the row, and ``boxes`` holds the whole domain of each row.
+    """
 
     def __init__(self, knapsack: Knapsack, cases: Batch) -> None:
         self.knapsack, self.cases = knapsack, cases
         k, n, program = knapsack, len(cases), knapsack.program
         self.x = x = cases.x[:, k.numbers]
-        gains = x[:, None, :] * k.normals[:, k.numbers]
+        at_x = x[:, None, :] * k.normals[:, k.numbers]
         closed_in = k.affine.closed_in(cases.margin)[:, k.rows]
-        # (n, s) what changes must gain, with the gains of tables as they are
-        self.missing = k.limits + closed_in - gains.sum(axis=2) * (1.0 - k.affine.of_change[k.rows])
-        size = np.abs(gains).sum(axis=2) + np.abs(k.limits)
+        # Numbers gain by their change, so that what they have at x is subtracted, unless the row
+        # is one of changes. Options gain by what they are, and are not.
+        self.missing = k.limits + closed_in - at_x.sum(axis=2) * (1.0 - k.affine.of_change[k.rows])
+        size = np.abs(at_x).sum(axis=2) + np.abs(k.limits)  # of the terms that are rounded
         size += np.abs(k.table_gains).max(axis=2, initial=0.0).sum(axis=1)
 
         low, high = cases.low[:, k.numbers], cases.high[:, k.numbers]
@@ -163,28 +176,29 @@ class KnapsackRows:
             high = np.where(k.whole, lattice.last(x, high, k.units), high - x)
         else:
             low, high = low - x, high - x
-        mask, self.factual = self._groups()
+        permitted, self.factual = self._groups()
         cost = program.duality.diagonal.entered(cases.x)[:, k.options]
-        # (n, s, t, k) what options gain, if that is not the same for all rows; and for tabulated
-        # columns (3, n, b, k): values of options, and the least and largest of their pieces
+        # (n, s, t, k) what options gain, if that is not the same for all rows, see
+        # `Knapsack.table_gains`; and for b tabulated columns (3, n, b, k) the values of options,
+        # and the least and largest value of their pieces
         self.gain: FloatArray | None = None
         self.values = np.zeros((3, n, 0, 0))
-        if k.tabulated is not None and len(k.bent):
+        if k.tabulated is not None and len(k.tabulated_columns):
             possible, paid, factual, gain = self._tabulate_curves(k.tabulated)
-            mask, cost = _one_below_other(mask, possible), _one_below_other(cost, paid)
+            permitted, cost = _one_below_other(permitted, possible), _one_below_other(cost, paid)
             groups = np.broadcast_to(k.table_gains, (n, *k.table_gains.shape))
             self.gain = _one_below_other(groups, gain)
             self.factual = np.hstack([self.factual, factual])
             size += k.tabulated.roundings * np.abs(self.gain).max(axis=3).sum(axis=2)
-        if k.smooth is not None:  # (n, k, s) what smooth columns add as they are
+        if k.smooth is not None:  # their curves, too, gain by the change from x
             self.added = k.of_demands(k.smooth.added(x[:, k.smooth_columns, None])[:, :, 0])
             self.missing -= self.added.sum(axis=1)
             size += k.smooth.roundings * np.abs(self.added).sum(axis=1)
-        self.slack = 4.0 * EPS * size  # (n, s) by how much that may be missed: rounding
+        self.slack = 4.0 * EPS * size  # (n, s) rounding error of what is missing
         self.is_endless = bool(np.isinf(low).any() or np.isinf(high).any())
         features = 0 if k.at_most is None else len(k.numbers) + k.tables
         forced = np.zeros((n, features), dtype=bool)
-        cost = np.where(mask, cost, np.inf)
+        cost = np.where(permitted, cost, np.inf)
         self.boxes = Boxes(np.arange(n), low, high, cost, forced)
         self._tabulate_levels()
 
@@ -201,40 +215,47 @@ class KnapsackRows:
         return mask & (demanded | ~demanded.any(axis=2, keepdims=True)), factual
 
     def _tabulate_levels(self) -> None:
-        """Tabulate columns whose cost is by level: (n, l, p) increasing changes and their costs.
+        """Set ``level_changes`` and ``level_costs`` of the l columns whose cost is by level.
 
-        Costs are linear between two of them.
+        Both are (n, l, p): increasing changes, and what they cost. Costs are linear in between.
         """
         k, n = self.knapsack, len(self.cases)
         cost, low, high = k.program.encoded_cost, self.boxes.low, self.boxes.high
-        by_column = {level.column: level for level in cost.levels}
+        level_of = {level.column: level for level in cost.levels}
         tables = []
         for j in k.levelled.tolist():
             column = int(k.numbers[j])
             step = float(k.program.domain.steps[column])
-            at, rise = by_column[column].table(self.x[:, j], low[:, j], high[:, j], step)
-            order = np.argsort(at, axis=1, kind="stable")
+            change, rise = level_of[column].table(self.x[:, j], low[:, j], high[:, j], step)
+            order = np.argsort(change, axis=1, kind="stable")
             paid = cost.absolute[column] * np.abs(rise)
-            tables.append([np.take_along_axis(v, order, axis=1) for v in (at, paid)])
-        width = max((at.shape[1] for at, _ in tables), default=0)
+            tables.append([np.take_along_axis(v, order, axis=1) for v in (change, paid)])
+        width = max((change.shape[1] for change, _ in tables), default=0)
+        # padded by the last change and its cost, which add nothing to choose from
         padded = [[np.pad(v, ((0, 0), (0, width - v.shape[1])), "edge") for v in t] for t in tables]
         both = np.array(padded).reshape(len(tables), 2, n, width).transpose(1, 2, 0, 3)
         self.level_changes, self.level_costs = both
 
-    def _tabulate_curves(self, bends: Bends) -> tuple[BoolArray, FloatArray, IntArray, FloatArray]:
-        """Return the options of tabulated columns: of each piece its value nearest to the row.
+    def _tabulate_curves(
+        self, curves: MergedCurves
+    ) -> tuple[BoolArray, FloatArray, IntArray, FloatArray]:
+        """Return the options of b tabulated columns; their values are set as ``values``.
 
-        Which of them are possible, (n, b, k), and their costs; at which one a column stays or moves
-        least, (n, b); what they gain, (n, s, b, k). Where changes are counted, a column that cannot
-        stay has an impossible option on the side of its row, at which it would.
+        Each piece is an option: its value nearest to the row. Returned are which options are
+        possible and what they cost, (n, b, k); the factual option, (n, b), or the nearest one if a
+        column cannot stay; and what the options gain, (n, s, b, k).
+
+        Where changes are counted, the factual option of a column that cannot stay is not possible:
+        it is one more before the first or after the last piece, on the side on which x lies.
         """
         k, cases, program = self.knapsack, self.cases, self.knapsack.program
-        x, columns, cost = cases.x[:, bends.columns, None], bends.columns, program.encoded_cost
-        low, high = bends.reachable(cases, program.domain.steps)
+        columns, cost = curves.columns, program.encoded_cost
+        x = cases.x[:, columns, None]
+        low, high = curves.reachable(cases, program.domain.steps)
         below, above = x < cases.low[:, columns, None], x > cases.high[:, columns, None]
-        counted = program.domain.at_most is not None and bool((below | above).any())
-        if counted:
-            end = np.full(below.shape, np.inf)
+        is_counted = program.domain.at_most is not None and bool((below | above).any())
+        if is_counted:
+            end = np.full(below.shape, np.inf)  # from ∞ to −∞: no value
             low = np.concatenate([end, low, end], axis=2)
             high = np.concatenate([-end, high, -end], axis=2)
         possible = low <= high
@@ -242,25 +263,26 @@ class KnapsackRows:
         distance = cost.distances(columns, *(np.moveaxis(v, 1, 2) for v in (y, x)))
         distance = np.moveaxis(distance, 1, 2)
         paid = cost.absolute[columns, None] * distance + cost.quadratic[columns, None] * distance**2
-        # not by what it costs: where ranks are equal, values beside x cost nothing either
+        # not the cheapest option: where ranks are equal, values beside x cost nothing either
         factual = np.where(possible, np.abs(y - x), np.inf).argmin(axis=2)
-        if counted:
-            side = np.where(above[..., 0], possible.shape[2] - 1, 0)
-            factual = np.where((below | above)[..., 0], side, factual)
+        if is_counted:
+            outside = np.where(above[..., 0], possible.shape[2] - 1, 0)
+            factual = np.where((below | above)[..., 0], outside, factual)
         linear = y[..., None] * k.normals[:, columns].T[:, None]
+        gain = np.moveaxis(k.of_demands(curves.added(y)) + linear, 3, 1)
         self.values = np.stack([y, low, high])
-        return possible, paid, factual, np.moveaxis(k.of_demands(bends.added(y)) + linear, 3, 1)
+        return possible, paid, factual, gain
 
     def points(self, boxes: Boxes, points: Candidates) -> FloatArray:
         """Return points in encoded columns, (m, d)."""
         k, cases = self.knapsack, self.cases.take(boxes.row)
-        y, every = np.array(cases.x), np.arange(len(boxes.row))
+        y, point = np.array(cases.x), np.arange(len(boxes.row))
         y[:, k.numbers] = lattice.number(self.x[boxes.row], points.change, k.units)
         y[:, k.numbers] = np.clip(y, cases.low, cases.high)[:, k.numbers]
         for t, (group, is_option) in enumerate(zip(k.options, k.is_option, strict=True)):
             y[:, group[is_option]] = 0.0
-            y[every, group[points.choice[:, t]]] = 1.0
-        for t, column in enumerate(k.bent.tolist()):
+            y[point, group[points.choice[:, t]]] = 1.0
+        for t, column in enumerate(k.tabulated_columns.tolist()):
             y[:, column] = self.values[0, boxes.row, t, points.choice[:, len(k.options) + t]]
         return y
 
@@ -273,9 +295,10 @@ class KnapsackLagrangian:
         self.rows, self.knapsack = rows, rows.knapsack
         self.cost, self.scale = rows.knapsack.cost, 1.0
         self.missing, self.slack = rows.missing[boxes.row], rows.slack[boxes.row]
-        self.enough = self.missing - self.slack  # gains from which on demands are met
+        self.enough = self.missing - self.slack  # (m, s) gains from which on demands are met
         self.factual = rows.factual[boxes.row]
         self.gain = None if rows.gain is None else rows.gain[boxes.row]
+        # (box, table), to be followed by the option, as an index of arrays (m, t, k)
         self.index = np.arange(len(boxes.row))[:, None], np.arange(self.knapsack.tables)
         self.narrow(boxes)
 
@@ -291,11 +314,11 @@ class KnapsackLagrangian:
 
     def without_cost(self) -> KnapsackLagrangian:
         """Return the Lagrangian of the same boxes if changes cost nothing."""
-        nothing = np.where(np.isinf(self.boxes.option_cost), np.inf, 0.0)
-        inside = self.within(self.boxes._replace(option_cost=nothing))
+        option_cost = np.where(np.isinf(self.boxes.option_cost), np.inf, 0.0)
+        free = self.within(self.boxes._replace(option_cost=option_cost))
         zero = np.zeros_like(self.cost.absolute)
-        inside.cost, inside.scale = Diagonal(zero, zero), 0.0
-        return inside
+        free.cost, free.scale = Diagonal(zero, zero), 0.0
+        return free
 
     # --- points ---
 
@@ -320,10 +343,10 @@ class KnapsackLagrangian:
         if cost.levels:
             x = self.rows.x[self.boxes.row]
             distance = cost.distances(k.numbers, lattice.number(x, change, k.units), x) / k.units
-        distance *= self.cost.absolute
+        paid = distance * self.cost.absolute
         if self.cost.is_curved:
-            distance += change * change * self.cost.curvature
-        return distance
+            paid += change * change * self.cost.curvature
+        return paid
 
     def chosen(self, values: FloatArray, choice: IntArray) -> FloatArray:
         """Return the value of the chosen option of each table, (m, t) of (m, t, k)."""
@@ -356,7 +379,10 @@ class KnapsackLagrangian:
         return np.hstack([points.change != 0.0, points.choice != self.factual])
 
     def narrow(self, boxes: Boxes) -> None:
-        """Go on with narrower boxes, and with the features (m, c + t) that must change in them."""
+        """Set the boxes and, if changes are counted, the features that ``must`` change, (m, c + t).
+
+        Those are the ones that count as changed, and those that cannot stay as they are.
+        """
         self.boxes = boxes
         if self.knapsack.at_most is not None:
             tables = np.isinf(self.chosen(boxes.option_cost, self.factual))
@@ -365,7 +391,10 @@ class KnapsackLagrangian:
 
     @property
     def empty(self) -> BoolArray:
-        """Return which boxes have no value left for some feature, or too many that must change."""
+        """Return which boxes are empty, (m,), or have too many features that must change.
+
+        Of a table that has no option left, the least term is infinite, and so is the bound.
+        """
         empty = (self.boxes.low > self.boxes.high).any(axis=1)
         if self.knapsack.at_most is not None:
             empty |= self.must.sum(axis=1) > self.knapsack.at_most
@@ -374,7 +403,7 @@ class KnapsackLagrangian:
     # --- minima ---
 
     def least(self, multipliers: FloatArray) -> tuple[FloatArray, Candidates]:
-        """Return the least cost less λ · gain of each box that is not empty, (m,), and where."""
+        """Return the least cost − λ · gain of each box that is not empty, (m,), and its point."""
         k, slope = self.knapsack, self.knapsack.slopes(multipliers)
         change, options = self._changes(slope, multipliers), self.option_values(multipliers)
         choice = options.argmin(axis=2) if k.tables else self.factual
@@ -385,7 +414,7 @@ class KnapsackLagrangian:
             choice = np.where(changing[:, len(k.numbers) :], choice, self.factual)
         points = self.points(change, choice)
         value = points.cost - (multipliers * points.gain).sum(axis=1)
-        if self.rows.is_endless:  # a column gains more than it costs, without end
+        if self.rows.is_endless:  # a column that changes without end gains more than it costs
             value[np.isinf(change).any(axis=1)] = -np.inf
         return value, points
 
@@ -410,7 +439,10 @@ class KnapsackLagrangian:
     def _against_staying(
         self, multipliers: FloatArray, slope: FloatArray, change: FloatArray, options: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the least terms of features (m, c + t), less those of factual options (m, t)."""
+        """Return how features' least terms differ from those of staying, (m, c + t).
+
+        Numbers that stay have terms of 0. The second array has those of factual options, (m, t).
+        """
         k, numbers = self.knapsack, self.paid(change) - slope * change
         numbers[np.isinf(change) & (slope != 0.0)] = -np.inf
         if k.smooth is not None:
@@ -424,10 +456,11 @@ class KnapsackLagrangian:
         return np.hstack([numbers, options.min(axis=2) - staying]), staying
 
     def terms(self, multipliers: FloatArray) -> Terms:
-        """Return the least terms, and what each feature takes at least of the total.
+        """Return the least terms: the total, and the part of it that each feature has at least.
 
-        Where changes are counted, a feature that takes another value may change at the expense of
-        one that then has to stay.
+        A value whose own term exceeds its feature's part by more than the total may rise cannot
+        occur. Where changes are counted, a feature that changes may take the place of the one that
+        gains least of those that change: its part is at most what that one gains.
         """
         k, slope = self.knapsack, self.knapsack.slopes(multipliers)
         change, options = self._changes(slope, multipliers), self.option_values(multipliers)
@@ -435,52 +468,59 @@ class KnapsackLagrangian:
         total = terms.sum(axis=1)
         if k.at_most is not None:
             total = np.where(best_changes(terms, self.must, k.at_most), terms, 0.0).sum(axis=1)
-            gains = np.sort(np.where(self.must, 0.0, np.minimum(terms, 0.0)), axis=1)
+            optional = np.sort(np.where(self.must, 0.0, np.minimum(terms, 0.0)), axis=1)
             last = np.clip(k.at_most - self.must.sum(axis=1), 1, terms.shape[1]) - 1
-            last_gain = np.take_along_axis(gains, last[:, None], axis=1)
-            terms = np.where(self.must, terms, np.minimum(terms, last_gain))
+            replaceable = np.take_along_axis(optional, last[:, None], axis=1)
+            terms = np.where(self.must, terms, np.minimum(terms, replaceable))
         numbers, tables = np.split(terms, [len(k.numbers)], axis=1)
         return Terms(total + staying.sum(axis=1), slope, numbers, options, tables + staying)
 
     def _choose_levels(self, slope: FloatArray, change: FloatArray) -> None:
-        """Write the least of columns whose cost is by level into ``change``: a level or an end."""
+        """Write the minimizers of columns whose cost is by level into ``change`` (m, c).
+
+        Their terms are linear between tabulated changes, so that one of these is least, or an end
+        of the box; of equally good ones the smallest change.
+        """
         columns, row = self.knapsack.levelled, self.boxes.row
-        low, high, ends = self.boxes.low[:, columns], self.boxes.high[:, columns], np.array(change)
-        changes = [self.rows.level_changes[row]]
-        paid = self.rows.level_costs[row] * self.scale
-        values = [paid - slope[:, columns, None] * changes[0]]
-        values[0][(changes[0] < low[..., None]) | (changes[0] > high[..., None])] = np.inf
+        low, high = self.boxes.low[:, columns, None], self.boxes.high[:, columns, None]
+        slopes, tabulated = slope[:, columns, None], self.rows.level_changes[row]
+        value = self.rows.level_costs[row] * self.scale - slopes * tabulated
+        value[(tabulated < low) | (tabulated > high)] = np.inf
+        changes, values, trial = [tabulated], [value], np.array(change)
         for end in (low, high):
-            ends[:, columns] = end
-            changes.append(end[..., None])
-            values.append((self.paid(ends)[:, columns] - slope[:, columns] * end)[..., None])
-        every, value = np.concatenate(changes, axis=2), np.concatenate(values, axis=2)
-        least = value == value.min(axis=2, keepdims=True)
-        best = np.where(least, np.abs(every), np.inf).argmin(axis=2)[..., None]
-        change[:, columns] = np.take_along_axis(every, best, axis=2)[..., 0]
+            trial[:, columns] = end[..., 0]
+            changes.append(end)
+            values.append(self.paid(trial)[:, columns, None] - slopes * end)
+        every_change, value = np.concatenate(changes, axis=2), np.concatenate(values, axis=2)
+        is_least = value == value.min(axis=2, keepdims=True)
+        best = np.where(is_least, np.abs(every_change), np.inf).argmin(axis=2)[..., None]
+        change[:, columns] = np.take_along_axis(every_change, best, axis=2)[..., 0]
 
     def _smooth_changes(self, slope: FloatArray, multipliers: FloatArray) -> FloatArray:
-        """Return the changes (m, k) of smooth columns at which their terms are least."""
-        k, bends, cases = self.knapsack, self.knapsack.smooth, self.rows.cases
-        assert bends is not None  # noqa: S101 (asked by the caller)
-        at, columns, cases = k.smooth_columns, bends.columns, cases.take(self.boxes.row)
-        x, units, ends = cases.x[:, columns], k.units[k.smooth_columns], self.boxes[1:3]
-        low, high, pull = np.array(cases.low), np.array(cases.high), np.zeros(cases.x.shape)
-        for bounds, end in ((low, ends[0]), (high, ends[1])):
-            bounds[:, columns] = lattice.number(x, end[:, at], units)
-        pull[:, columns] = -slope[:, at] / units
+        """Return the changes (m, k) of smooth columns at which their terms are least.
+
+        `MergedCurves.least` finds the values y; they are expressed in units of change from x.
+        """
+        k, curves, cost = self.knapsack, self.knapsack.smooth, self.knapsack.program.encoded_cost
+        assert curves is not None  # noqa: S101 (asked by the caller)
+        smooth, columns = k.smooth_columns, curves.columns
+        units, whole = k.units[smooth], k.whole[smooth]
+        cases = self.rows.cases.take(self.boxes.row)
+        x, least, most = cases.x[:, columns], self.boxes.low[:, smooth], self.boxes.high[:, smooth]
+        low, high, slopes = np.array(cases.low), np.array(cases.high), np.zeros(cases.x.shape)
+        low[:, columns] = lattice.number(x, least, units)
+        high[:, columns] = lattice.number(x, most, units)
+        slopes[:, columns] = -slope[:, smooth] / units  # λ · gain per feature unit, without curves
         weights = k.multipliers(multipliers)[:, k.program.affine.size :]
-        cost = k.program.encoded_cost
         costs = self.scale * cost.absolute, self.scale * cost.quadratic
         inside = replace(cases, low=low, high=high)
-        y = bends.least(inside, weights, pull, costs, k.program.domain.steps)[1]
-        change = np.where(k.whole[at], np.rint((y - x) / units), (y - x) / units)
+        y = curves.least(inside, weights, slopes, costs, k.program.domain.steps)[1]
+        change = np.where(whole, np.rint((y - x) / units), (y - x) / units)
         rounded = lattice.number(x, change, units)
-        # what was found at the end of a piece is not to be rounded into the next one
-        beyond = ~k.whole[at] & (bends.piece(rounded)[1] != bends.piece(y)[1])
+        # y may be the last value of a piece, and x + change must not be rounded into the next one
+        beyond = ~whole & (curves.piece(rounded)[1] != curves.piece(y)[1])
         nearer = np.nextafter(change + (y - rounded), np.copysign(np.inf, y - rounded))
-        change = np.where(beyond, nearer, change)
-        return np.clip(change, ends[0][:, at], ends[1][:, at])
+        return np.clip(np.where(beyond, nearer, change), least, most)
 
 
 def _one_below_other(first: Any, second: Any) -> Any:

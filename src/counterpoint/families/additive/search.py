@@ -399,7 +399,7 @@ def _proof(
         out = (mask[:, t] & ~record.mask[:, t])[:, : len(is_option)][:, is_option]
         high[:, columns] = np.where(out, 0.0, high[:, columns])
     every = np.arange(len(row))
-    for b, column in enumerate(k.bent.tolist()):
+    for b, column in enumerate(k.tabulated_columns.tolist()):
         least, most = rows.values[1:, row, b]
         (first, last), (begin, end) = (
             _ends(options[:, len(k.options) + b, : least.shape[1]])
@@ -410,7 +410,7 @@ def _proof(
     forced = np.zeros(low.shape, dtype=bool)
     if k.at_most is not None:
         starts = np.array([group.start for group in k.program.domain.groups], dtype=np.intp)
-        forced[:, np.concatenate([k.numbers, starts, k.bent])] = record.forced
+        forced[:, np.concatenate([k.numbers, starts, k.tabulated_columns])] = record.forced
     multipliers, solved = k.multipliers(record.multipliers), np.flatnonzero(~stuck)
     refuted = np.isposinf(tree.bound)
     boxes = SearchedBoxes(row, low, high, forced, multipliers, tree.children, refuted)

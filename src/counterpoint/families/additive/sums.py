@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from counterpoint.families.additive.curves import Bends, Curve
+from counterpoint.families.additive.curves import Curve, MergedCurves
 from counterpoint.numerics import TINY, BoolArray, FloatArray, Sizes, dots, gamma
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.duality import NonConvexDuality
@@ -18,7 +18,7 @@ from counterpoint.programs.separable import Diagonal
 
 
 def lifted(curves: tuple[tuple[int, Curve], ...], y: FloatArray) -> FloatArray:
-    """(n, d) points → (n, d + outputs), with what the curves make of them."""
+    """Return points (n, d) with the outputs of all curves after their columns, (n, d + outputs)."""
     return np.hstack([y, *(curve(y[:, j]) for j, curve in curves)])
 
 
@@ -48,27 +48,28 @@ class SumBounds(NonConvex):
 @final
 @dataclass(frozen=True, eq=False)
 class SumDuality(NonConvexDuality):
-    """What multipliers of all such rows prove of a program: its Lagrangian, column by column.
+    """Lower bounds from multipliers of all rows of `SumBounds` in a program.
 
-    Multipliers are signed as those of `LinearBounds`. Given them, the price and the weighed rows
-    are a sum over columns; each is least where `Bends.least` finds it.
+    Multipliers are signed as those of `LinearBounds`. Given them, the Lagrangian, which is the cost
+    plus the weighed rows, is a sum over columns, and each column's minimum is known: of one with
+    curves by `MergedCurves.least`, of any other by the program's domain.
     """
 
     program: Program
     rows: LinearBounds  # over the columns, and then the outputs of all curves
-    bends: Bends
+    merged: MergedCurves  # of those rows
 
     @classmethod
     def of(cls, program: Program) -> SumDuality | None:
-        """None if the price of a column depends on the others."""
-        conditions = [c for c in program.region if isinstance(c, SumBounds)]
-        curves = conditions[0].curves  # of one form
+        """Return the duality of a program; None if the cost of a column depends on the others."""
         if program.encoded_cost.quadratic.ndim == 2:
             return None
-        rows = conditions[0].rows
-        for other in conditions[1:]:
+        first, *others = (c for c in program.region if isinstance(c, SumBounds))
+        rows = first.rows
+        for other in others:  # they are of one form and have the same curves
             rows = rows.stacked(other.rows)
-        return cls(program, rows, Bends.of(rows.matrix, curves, program.encoded_cost.levels))
+        levels = program.encoded_cost.levels
+        return cls(program, rows, MergedCurves.of(rows.matrix, first.curves, levels))
 
     @property
     def size(self) -> int:
@@ -76,21 +77,21 @@ class SumDuality(NonConvexDuality):
 
     @cached_property
     def tabulated(self) -> BoolArray:
-        """(k,) which columns with curves add constants alone, piece by piece."""
-        columns = self.bends.columns
-        return np.asarray(self.bends.flat & ~self.program.affine.matrix[:, columns].any(axis=0))
+        """(k,) which columns with curves are in no linear row, and have constant pieces alone."""
+        columns = self.merged.columns
+        return np.asarray(self.merged.flat & ~self.program.affine.matrix[:, columns].any(axis=0))
 
     @cached_property
     def linear(self) -> FloatArray:
-        """(m, d) what the rows are over columns without curves."""
+        """(m, d) the rows' matrix over columns without curves, 0 in those with curves."""
         matrix = np.array(self.rows.matrix[:, : self.program.width])
-        matrix[:, self.bends.columns] = 0.0
+        matrix[:, self.merged.columns] = 0.0
         return matrix
 
     @property
     def columns(self) -> BoolArray:
         moved = np.array(self.linear.any(axis=0), dtype=bool)
-        moved[self.bends.columns] = self.bends.coefficients.any(axis=(1, 2, 3))
+        moved[self.merged.columns] = self.merged.coefficients.any(axis=(1, 2, 3))
         return moved
 
     def tightened(self, margin: FloatArray) -> Region:
@@ -100,48 +101,56 @@ class SumDuality(NonConvexDuality):
     def bound(
         self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
-        value, rounding, _ = self._value(cases, multipliers, cut, priced=True)
+        value, rounding, _ = self._least(cases, multipliers, cut, with_cost=True)
         return np.maximum(np.where(np.isnan(value), 0.0, value - rounding), 0.0)
 
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        value, rounding, size = self._value(cases, multipliers, cut, priced=False)
+        value, rounding, size = self._least(cases, multipliers, cut, with_cost=False)
         with np.errstate(invalid="ignore"):
+            # a row that is refuted gets no answer, so a share of the terms is granted beside
             return np.asarray(value > rounding + 1e-12 * size)
 
-    def _value(
-        self, cases: Batch, multipliers: FloatArray, cut: Cut, *, priced: bool
+    def _least(
+        self, cases: Batch, multipliers: FloatArray, cut: Cut, *, with_cost: bool
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n,) the Lagrangian, by how much it may be too high, and the size of its terms."""
+        """Return the least value of the Lagrangian (n,), its rounding error, and its terms' size.
+
+        The Lagrangian is cost + normal · y + weighed curves − offset. Its convex part is the
+        ``cut``. Without the cost, a least value above 0 shows that no point meets all conditions.
+        """
         program, zero = self.program, np.zeros(self.program.width)
-        diagonal = program.duality.diagonal if priced else Diagonal(zero, zero)
+        cost = program.duality.diagonal if with_cost else Diagonal(zero, zero)
         weights, offsets = self.rows.cut_weights(multipliers)
         normal = cut.normal + weights @ self.linear
         terms = cut.weights @ cut.normals + np.abs(weights) @ np.abs(self.linear)
         sizes = Sizes(terms, None, cut.roundings + self.rows.size + 2)
-        offset, doubt = cut.offset + offsets.sum(axis=1), cut.doubt
-        factor = program.duality.shrinking(normal, sizes, cases) if priced else None
+        offset, offset_error = cut.offset + offsets.sum(axis=1), cut.doubt
+        # Columns without ends and without curvature must not gain more than they cost. Smaller
+        # multipliers are multipliers, too.
+        factor = program.duality.shrinking(normal, sizes, cases) if with_cost else None
         if factor is not None:
             normal = normal * factor[:, None]
             weights = weights * factor[:, None]
             sizes = sizes.scaled(factor)
-            offset, doubt, offsets = offset * factor, doubt * factor, offsets * factor[:, None]
-        x, columns = cases.x, self.bends.columns
-        encoded_cost = (diagonal.absolute, diagonal.curvature)
-        slope = np.array(normal)
+            offset, offset_error = offset * factor, offset_error * factor
+            offsets = offsets * factor[:, None]
+
+        x, columns, merged = cases.x, self.merged.columns, self.merged
+        factual, factual_size = merged.weighted_at(x, weights)
+        slope = np.array(normal)  # of the columns without curves
         slope[:, columns] = 0.0
-        staying, tall = self.bends.here(x, weights)
         with np.errstate(over="ignore", invalid="ignore"):
-            least = (
-                self.bends.least(cases, weights, normal, encoded_cost, program.domain.steps)[0]
-                - staying
-            )
-            piece_rounding = gamma(self.bends.roundings) * (2.0 * tall + np.abs(least)).sum(axis=1)
+            # All minima are of changes from x: the factual values are added in the end.
+            costs, steps = (cost.absolute, cost.curvature), program.domain.steps
+            change = merged.least(cases, weights, normal, costs, steps)[0] - factual
+            curve_error = 2.0 * factual_size + np.abs(change)
+            curve_error = gamma(merged.roundings) * curve_error.sum(axis=1)
             sizes = Sizes(np.where(slope == 0.0, 0.0, sizes.each), None, sizes.count)
-            total, rounding = program.domain.lower(
-                diagonal, slope, cases, sizes, (columns, least.T)
-            )
+            total, rounding = program.domain.lower(cost, slope, cases, sizes, (columns, change.T))
             size = dots(terms, np.abs(x)) + np.abs(offsets).sum(axis=1) + np.abs(cut.offset)
-            size = size + np.abs(np.where(np.isfinite(total), total, 0.0)) + tall.sum(axis=1)
-            value = total + dots(normal, x) + staying.sum(axis=1) - offset
-            rounding = rounding + piece_rounding + doubt + sizes.rounding(len(zero), 12) * size
+            size = size + np.abs(np.where(np.isfinite(total), total, 0.0))
+            size = size + factual_size.sum(axis=1)
+            value = total + dots(normal, x) + factual.sum(axis=1) - offset
+            rounding = rounding + curve_error + offset_error
+            rounding = rounding + sizes.rounding(len(zero), 12) * size
         return value, rounding + TINY, size

@@ -1,10 +1,11 @@
 """Multipliers of knapsacks: the highest Lagrangian bound of many boxes at once, by Dantzig–Wolfe.
 
 A basis holds one column more than there are demands: points, what a demand has too much of, and
-what it has too little of, at a high price. It gives multipliers; the point that is least by these
-enters it, until none improves on it. For one demand, these are secants of a concave function.
+what it has too little of, at a high cost. It gives multipliers; the point at which their Lagrangian
+is least enters it, until none improves on it. For one demand, these are secants of a concave
+function.
 
-Points that miss a demand are mended by replacing one feature, as cheaply as can be.
+Points that miss a demand are repaired by replacing one feature, as cheaply as can be.
 """
 
 from __future__ import annotations
@@ -17,52 +18,51 @@ from counterpoint.families.additive.knapsack import Candidates, KnapsackLagrangi
 from counterpoint.numerics import STEP_SLACK, BoolArray, FloatArray, IntArray
 from counterpoint.programs import arrays
 
-STEPS = 60
-"""How many multipliers are tried for a box, at most; some four do."""
-CLOSE, NEAR = 1e-12, 1e-9
-"""A bound is the highest if no point is this much below the basis, relative to the terms of both;
-or if it is this near to what a mixture of points costs."""
-RAISES, DEARER = 6, 64.0
-"""How often a missing demand is made so many times as dear before a box is left as it is."""
-SHY = 1.0 - 1e-13
-"""By how much less than its cost a column without an end may gain, for its least to be finite."""
-HALVINGS = 36
-"""How closely a column with a curve is taken back: its change, over 2 to the power of so many."""
+NEAR = 1e-9
+"""A bound is the highest if it is this near, relatively, to the cost of a mixture of points."""
 POINT, SURPLUS, MISSING = 0, 1, 2
-"""What a column of a basis stands for."""
+"""Kinds of columns of a basis."""
 
 
 @final
 class Basis(NamedTuple):
-    """The bases of m boxes for s demands, and the bounds that they led to, written in place."""
+    """The bases of m boxes for s demands, and the highest bounds so far; arrays change in place.
 
-    matrix: FloatArray  # (m, s + 1, s + 1) what each column adds to demands, and to the mixture
-    target: FloatArray  # (m, s + 1) what they are to add up to
+    A basis is one of a linear program: the cheapest mixture of points that meets the demands. Its
+    s + 1 columns are points, *surplus* of a demand, which costs nothing, or what is *missing* of a
+    demand, which costs more than it would to gain that.
+    """
+
+    # (m, s + 1, s + 1) what each column adds to the s demands, and to the sum of points' weights
+    matrix: FloatArray
+    target: FloatArray  # (m, s + 1) what these have to be: the missing gains, and 1
     cost: FloatArray  # (m, s + 1) of each column
     kind: IntArray  # (m, s + 1)
-    points: Candidates  # (m, s + 1) those that columns stand for
-    shares: FloatArray  # (m, s + 1) how much of each column it takes
+    points: Candidates  # (m, s + 1) those that columns of the kind POINT stand for
+    shares: FloatArray  # (m, s + 1) amounts of the columns: matrix · shares = target
     multipliers: FloatArray  # (m, s) those of the highest bound so far
     bound: FloatArray  # (m,) infinite where a box has no point
-    raises: IntArray  # (m,)
+    raises: IntArray  # (m,) how often the cost of what is missing was raised
     done: BoolArray  # (m,)
     ceiling: FloatArray  # (m,) bounds from there on are as good as the highest
-    steepest: FloatArray  # (m,) from which multiplier on a column without an end runs away
+    cap: FloatArray  # (m,) the largest multiplier, see `_caps`
 
     @property
     def weights(self) -> FloatArray:
-        """(m, s + 1) of each point in the mixture that reaches the bound."""
+        """(m, s + 1) the weight of each point in the mixture; 0 for the other kinds."""
         return np.where(self.kind == POINT, np.clip(self.shares, 0.0, 1.0), 0.0)
 
 
 def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
-    """Return the highest bounds; or any, from the ceilings on.
+    """Return the bases of the highest bounds; or of any that are as high as the ceilings (m,).
 
-    ``start`` (m, s) are multipliers to begin with; zeros for any.
+    ``start`` (m, s) are multipliers to begin with. It is the simplex method with columns that are
+    generated: the multipliers of a basis bound a box, and the point at which its Lagrangian is
+    least then enters the basis.
     """
-    basis, empty = _first(boxes, start, ceiling), boxes.empty
+    basis, empty = _initial_basis(boxes, start, ceiling), boxes.empty
     basis.done[:] |= empty | (basis.bound >= ceiling)
-    for _ in range(STEPS):
+    for _ in range(60):  # four steps do, for most boxes
         if basis.done.all():
             break
         _improve(boxes, basis)
@@ -71,100 +71,118 @@ def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatAr
     return basis
 
 
-def _first(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
-    """Return the first bases: the least point of each box at the start, and a column for demands.
+def _initial_basis(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
+    """Return bases of the least point of each box at the start, and of one column for each demand.
 
-    A demand that the point meets has a column for its surplus, which is free; any other has one for
-    what is missing, at a cost above that of the dearest change that could gain it.
+    If the point meets a demand, that is its surplus, else what it misses.
     """
     (n, s), k = start.shape, boxes.knapsack
-    value, first = boxes.least(start)
+    value, point = boxes.least(start)
+    # What is missing costs more, per gain, than the dearest change does that gains most.
     costs, tables = boxes.boxes.option_cost, k.table_gains if boxes.gain is None else boxes.gain
-    gain = np.abs(tables).max(axis=(-2, -1), initial=0.0)  # the largest for each demand
-    gain = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), gain)
-    gain = np.maximum(np.abs(boxes.missing), gain)  # what missing it costs stays within bounds
-    gain[gain == 0.0] = 1.0  # nothing gains anything
+    most = np.abs(tables).max(axis=(-2, -1), initial=0.0)  # the largest gain for each demand
+    most = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), most)
+    most = np.maximum(np.abs(boxes.missing), most)  # so that costs stay within bounds
+    most[most == 0.0] = 1.0  # nothing gains anything
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
-    dearest += first.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
-    dearest[dearest == 0.0] = 1.0  # nothing is left to choose, and what is missing is not free
-    is_met, demand = first.gain >= boxes.missing, np.arange(s)
+    dearest += point.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
+    dearest[dearest == 0.0] = 1.0  # nothing is left to choose, but what is missing is not free
+    is_met, demand = point.gain >= boxes.missing, np.arange(s)
     matrix, cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
-    matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = first.gain, 1.0, first.cost
+    matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = point.gain, 1.0, point.cost
     matrix[:, demand, demand + 1] = np.where(is_met, -1.0, 1.0)
-    cost[:, 1:] = np.where(is_met, 0.0, np.maximum(4.0 * start, dearest[:, None] / gain))
+    cost[:, 1:] = np.where(is_met, 0.0, np.maximum(4.0 * start, dearest[:, None] / most))
     kind, shares = np.full((n, s + 1), POINT), np.zeros((n, s + 1))
     kind[:, 1:], shares[:, 0] = np.where(is_met, SURPLUS, MISSING), 1.0
-    points = Candidates._make([np.repeat(v[:, None], s + 1, axis=1) for v in first])
-    target, multipliers = np.hstack([boxes.missing, np.ones((n, 1))]), np.array(start)
-    bound = value + (start * boxes.missing).sum(axis=1)
-    done, raises = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.intp)
-    columns = matrix, target, cost, kind, points, shares
-    return Basis(*columns, multipliers, bound, raises, done, ceiling, _steepest(boxes))
+    return Basis(
+        matrix=matrix,
+        target=np.hstack([boxes.missing, np.ones((n, 1))]),
+        cost=cost,
+        kind=kind,
+        points=Candidates._make([np.repeat(v[:, None], s + 1, axis=1) for v in point]),
+        shares=shares,
+        multipliers=np.array(start),
+        bound=value + (start * boxes.missing).sum(axis=1),
+        raises=np.zeros(n, dtype=np.intp),
+        done=np.zeros(n, dtype=bool),
+        ceiling=ceiling,
+        cap=_caps(boxes),
+    )
 
 
-def _steepest(boxes: KnapsackLagrangian) -> FloatArray:
-    """Return the multipliers, (m,), up to which no column without an end runs away.
+def _caps(boxes: KnapsackLagrangian) -> FloatArray:
+    """Return the largest multipliers (m,) for which every column's least term is finite.
 
-    Where there are several demands, all columns have ends.
+    From there on a column without an end gains at least what it costs. With several demands no
+    column is without an end, see `Knapsack.endless`.
     """
     k = boxes.knapsack
     if not boxes.rows.is_endless or len(k.gains) > 1:
         return np.full(len(boxes.missing), np.inf)
-    sensitive = ~k.nonlinear & (k.gains[0] != 0.0)
-    steep = np.where(sensitive, k.cost.absolute / np.abs(k.gains[0]), np.inf)
-    end = np.where(k.gains[0] > 0.0, boxes.boxes.high, -boxes.boxes.low)
-    steepest = np.where(np.isposinf(end), steep, np.inf).min(axis=1, initial=np.inf)
-    return np.asarray(steepest * SHY)
+    gains = k.gains[0]
+    is_linear = ~k.nonlinear & (gains != 0.0)
+    ratio = np.where(is_linear, k.cost.absolute / np.abs(gains), np.inf)
+    end = np.where(gains > 0.0, boxes.boxes.high, -boxes.boxes.low)
+    cap = np.where(np.isposinf(end), ratio, np.inf).min(axis=1, initial=np.inf)
+    return np.asarray(cap * (1.0 - 1e-13))  # the term must not be at infinity by rounding
 
 
 def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
-    """Bound all boxes by the multipliers of their bases, and let a column enter each.
+    """Do one step of the simplex method: bound all boxes, and let a column enter their bases.
 
-    It changes nothing for boxes that are done, whose last multipliers are tried again.
+    A box is done if its bound is the highest, or no column can enter. If the highest bound still
+    pays for missing gains, either these cannot be had at all, and the box has no point, or their
+    cost is raised. Boxes that are done do not change; their last multipliers are tried again.
     """
     s, inverse = basis.multipliers.shape[1], inverted(basis.matrix)
     duals = (basis.cost[:, None] @ inverse)[:, 0]
     basis.shares[:] = (inverse @ basis.target[:, :, None])[:, :, 0]
-    lam, height = duals[:, :s], duals[:, s]
+    # the basis prices a demand at its multiplier, and a point at cost − λ · gain = threshold
+    lam, threshold = duals[:, :s], duals[:, s]
     in_cost = lam * np.abs(basis.matrix[:, :s]).max(axis=2)
-    surplus = in_cost.argmin(axis=1)
-    loose = in_cost.min(axis=1) < -NEAR * np.abs(basis.cost).max(axis=1)
-    lam = np.minimum(np.maximum(lam, 0.0), basis.steepest[:, None])
+    surplus = in_cost.argmin(axis=1)  # where a multiplier is negative, surplus lowers the cost
+    is_negative = in_cost.min(axis=1) < -NEAR * np.abs(basis.cost).max(axis=1)
+    lam = np.minimum(np.maximum(lam, 0.0), basis.cap[:, None])
     value, points = boxes.least(lam)
     bound = value + (lam * boxes.missing).sum(axis=1)
-    better = bound > basis.bound
-    np.copyto(basis.bound, bound, where=better)
-    np.copyto(basis.multipliers, lam, where=better[:, None])
+    is_higher = bound > basis.bound
+    np.copyto(basis.bound, bound, where=is_higher)
+    np.copyto(basis.multipliers, lam, where=is_higher[:, None])
 
-    size = np.abs(points.cost) + (lam * np.abs(points.gain)).sum(axis=1) + np.abs(height)
+    # No bound is higher if no point has less than the threshold, by more than rounding, or if the
+    # bound comes to the cost of the mixture.
+    size = np.abs(points.cost) + (lam * np.abs(points.gain)).sum(axis=1) + np.abs(threshold)
     tolerance = 2e-11 * np.abs(basis.target).max(axis=1, keepdims=True)
-    missed = ((basis.kind == MISSING) & (basis.shares > tolerance)).any(axis=1)
-    mixed = (basis.cost * basis.shares).sum(axis=1)
-    optimal = ~loose & (value >= height - CLOSE * size)
-    optimal |= ~missed & (mixed - basis.bound <= NEAR * np.abs(mixed))
-    # no multiplier is higher: the column without an end goes as far as it has to
-    capped = ~basis.done & (lam[:, 0] >= basis.steepest)
-    if capped.any():
-        capped &= ~boxes.satisfied(points)
-    if capped.any():
-        index = np.flatnonzero(capped)
+    is_missing = ((basis.kind == MISSING) & (basis.shares > tolerance)).any(axis=1)
+    mixture_cost = (basis.cost * basis.shares).sum(axis=1)
+    is_highest = ~is_negative & (value >= threshold - 1e-12 * size)
+    is_highest |= ~is_missing & (mixture_cost - basis.bound <= NEAR * np.abs(mixture_cost))
+
+    # At the cap, a column without an end is to go as far as it has to: its point is repaired, and
+    # enters the basis last.
+    is_capped = ~basis.done & (lam[:, 0] >= basis.cap)
+    if is_capped.any():
+        is_capped &= ~boxes.satisfied(points)
+    if is_capped.any():
+        index = np.flatnonzero(is_capped)
         arrays.put(points, index, repaired(boxes.pick(index), arrays.pick(points, index)))
-    basis.done[:] |= (optimal & ~missed & ~capped) | (basis.bound >= basis.ceiling)
-    dearer = optimal & missed & ~capped & ~basis.done
-    entering = np.flatnonzero(~basis.done & ~dearer)
+
+    basis.done[:] |= (is_highest & ~is_missing & ~is_capped) | (basis.bound >= basis.ceiling)
+    is_short = is_highest & is_missing & ~is_capped & ~basis.done
+    entering = np.flatnonzero(~basis.done & ~is_short)
     if len(entering):
-        _enter(basis, entering, points, np.where(loose & ~capped, surplus, -1), inverse)
-    basis.done[:] |= capped
-    if dearer.any():
-        refuted = dearer & _is_ray(boxes, lam)
-        basis.bound[refuted], basis.multipliers[refuted] = np.inf, lam[refuted]
-        basis.raises[:] += dearer
-        basis.done[:] |= refuted | (basis.raises > RAISES)
-        basis.cost[:] *= np.where(dearer[:, None] & (basis.kind == MISSING), DEARER, 1.0)
+        _enter(basis, entering, points, np.where(is_negative & ~is_capped, surplus, -1), inverse)
+    basis.done[:] |= is_capped
+    if is_short.any():
+        is_refuted = is_short & _is_ray(boxes, lam)
+        basis.bound[is_refuted], basis.multipliers[is_refuted] = np.inf, lam[is_refuted]
+        basis.raises[:] += is_short
+        basis.done[:] |= is_refuted | (basis.raises > 6)  # then the bound stays as it is
+        basis.cost[:] *= np.where(is_short[:, None] & (basis.kind == MISSING), 64.0, 1.0)
 
 
 def _is_ray(boxes: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
-    """Return whether demands weighed by multipliers ask for more than can be gained, (m,)."""
+    """Return whether demands, weighed by λ (m, s), ask for more than any point gains, (m,)."""
     value, _ = boxes.without_cost().least(lam)
     size = (lam * (boxes.slack + np.abs(boxes.missing))).sum(axis=1)
     return np.asarray(value + (lam * boxes.missing).sum(axis=1) > 1e-9 * size)
@@ -173,29 +191,30 @@ def _is_ray(boxes: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
 def _enter(
     basis: Basis, rows: IntArray, points: Candidates, surplus: IntArray, inverse: FloatArray
 ) -> None:
-    """Let a column enter the bases of some boxes; those that it cannot enter are done.
+    """Let a column enter the bases of some boxes (``rows``); those that it cannot enter are done.
 
-    That is the surplus of a demand where one is named, and not −1; else a point.
+    It is the surplus of the demand that ``surplus`` (m,) names, or the box's point where that is
+    −1. By the ratio test the column leaves that is used up first.
     """
-    loose, every = surplus[rows] >= 0, np.arange(len(rows))
-    new = np.hstack([points.gain[rows], np.ones((len(rows), 1))])
-    new[loose] = 0.0
-    new[loose, surplus[rows][loose]] = -1.0
-    direction = (inverse[rows] @ new[:, :, None])[:, :, 0]
-    big = np.abs(direction).max(axis=1, keepdims=True)
+    is_surplus, demand = surplus[rows] >= 0, surplus[rows]
+    entering = np.hstack([points.gain[rows], np.ones((len(rows), 1))])
+    entering[is_surplus] = 0.0
+    entering[is_surplus, demand[is_surplus]] = -1.0
+    direction = (inverse[rows] @ entering[:, :, None])[:, :, 0]
+    size = np.abs(direction).max(axis=1, keepdims=True)
     shares = np.maximum(basis.shares[rows], 0.0)
-    ratio = np.where(direction > 1e-11 * big, shares / direction, np.inf)
-    # of equal ratios, a missing demand leaves first
-    tied = (basis.kind[rows] == MISSING) & (ratio <= ratio.min(axis=1, keepdims=True))
-    ratio = np.where(tied, -1.0, ratio)
-    out = ratio.argmin(axis=1)
-    fits = np.isfinite(ratio[every, out])
+    ratio = np.where(direction > 1e-11 * size, shares / direction, np.inf)
+    # of equal ratios, what is missing leaves first
+    is_tied = (basis.kind[rows] == MISSING) & (ratio <= ratio.min(axis=1, keepdims=True))
+    ratio = np.where(is_tied, -1.0, ratio)
+    leaving = ratio.argmin(axis=1)
+    fits = np.isfinite(ratio[np.arange(len(rows)), leaving])
     basis.done[rows[~fits]] = True
-    rows, out, loose = rows[fits], out[fits], loose[fits]
-    basis.matrix[rows, :, out] = new[fits]
-    basis.cost[rows, out] = np.where(loose, 0.0, points.cost[rows])
-    basis.kind[rows, out] = np.where(loose, SURPLUS, POINT)
-    arrays.put(basis.points, (rows, out), arrays.pick(points, rows))
+    rows, leaving, is_surplus = rows[fits], leaving[fits], is_surplus[fits]
+    basis.matrix[rows, :, leaving] = entering[fits]
+    basis.cost[rows, leaving] = np.where(is_surplus, 0.0, points.cost[rows])
+    basis.kind[rows, leaving] = np.where(is_surplus, SURPLUS, POINT)
+    arrays.put(basis.points, (rows, leaving), arrays.pick(points, rows))
 
 
 def inverted(matrix: FloatArray) -> FloatArray:
@@ -218,97 +237,98 @@ def inverted(matrix: FloatArray) -> FloatArray:
 def repaired(boxes: KnapsackLagrangian, points: Candidates) -> Candidates:
     """Replace one feature of each point, as cheaply as can be, so that all demands are met.
 
-    A point stays as it is if that cannot be done, or if it meets them already and none is cheaper.
+    A point stays as it is if no single feature does that, or if it meets them and none is cheaper.
     """
-    k, every = boxes.knapsack, np.arange(len(points.cost))
+    k, numbers, point = boxes.knapsack, len(boxes.knapsack.numbers), np.arange(len(points.cost))
     missing = boxes.missing - points.gain
-    counted = full = None
-    if k.at_most is not None:
-        counted = boxes.changed(points)
-        full = counted.sum(axis=1) >= k.at_most
     change = _least_changes(boxes, points, missing)
     possible = np.isfinite(change)
     change = np.where(possible, change, 0.0)
     increase = np.where(possible, boxes.paid(change) - boxes.paid(points.change), np.inf)
-    if counted is not None and full is not None:
-        increase[(change != 0.0) & ~counted[:, : len(k.numbers)] & full[:, None]] = np.inf
-    if k.tables:
-        swaps = _swaps(boxes, points, missing)
-        if counted is not None and full is not None:
-            new = full[:, None] & ~counted[:, len(k.numbers) :]
-            swaps[new[:, :, None] & (boxes.boxes.option_cost > 0.0)] = np.inf
-        increase = np.hstack([increase, swaps.reshape(len(swaps), -1)])
-    item = increase.argmin(axis=1)
-    best = increase[every, item]
-    helps = np.isfinite(best) & (~boxes.satisfied(points) | (best < 0.0))
+    option_increase = _option_increases(boxes, points, missing)
+    if k.at_most is not None:  # where as many are changed as may be, no other feature changes
+        changed = boxes.changed(points)
+        is_fixed = ~changed & (changed.sum(axis=1) >= k.at_most)[:, None]
+        increase[(change != 0.0) & is_fixed[:, :numbers]] = np.inf
+        is_change = boxes.boxes.option_cost > 0.0  # to stay costs nothing
+        option_increase[is_fixed[:, numbers:, None] & is_change] = np.inf
+    # columns: the numbers, and then the options of the first table, of the second, …
+    increase = np.hstack([increase, option_increase.reshape(len(point), -1)])
+    best = increase.argmin(axis=1)
+    least = increase[point, best]
+    helps = np.isfinite(least) & (~boxes.satisfied(points) | (least < 0.0))
     changes, choice = np.array(points.change), np.array(points.choice)
-    number = np.flatnonzero(helps & (item < len(k.numbers)))
-    changes[number, item[number]] = change[number, item[number]]
-    swap = np.flatnonzero(helps & (item >= len(k.numbers)))
-    if len(swap):
-        table, option = np.divmod(item[swap] - len(k.numbers), boxes.boxes.option_cost.shape[2])
-        choice[swap, table] = option
+    of_number = np.flatnonzero(helps & (best < numbers))
+    changes[of_number, best[of_number]] = change[of_number, best[of_number]]
+    of_option = np.flatnonzero(helps & (best >= numbers))
+    if len(of_option):
+        table, option = np.divmod(best[of_option] - numbers, option_increase.shape[2])
+        choice[of_option, table] = option
     return boxes.points(changes, choice)
 
 
 def _least_changes(
     boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> FloatArray:
-    """Return the change (m, c) of each column nearest to none that meets all demands alone.
+    """Return the change (m, c) of each column nearest to 0 that alone makes up for what is missing.
 
-    NaN where there is none.
+    NaN where there is none. ``missing`` (m, s) is relative to the points; negative where they gain
+    more than they have to.
     """
-    k, (low, high) = boxes.knapsack, boxes.boxes[1:3]
-    possible = np.ones(points.change.shape, dtype=bool)
+    k, box = boxes.knapsack, boxes.boxes
+    low, high, possible = box.low, box.high, np.ones(points.change.shape, dtype=bool)
     for r, gains in enumerate(k.gains):
-        need = points.change + missing[:, r, None] / gains
-        low = np.where(gains > 0.0, np.maximum(low, need), low)
-        high = np.where(gains < 0.0, np.minimum(high, need), high)
+        needed = points.change + missing[:, r, None] / gains
+        low = np.where(gains > 0.0, np.maximum(low, needed), low)
+        high = np.where(gains < 0.0, np.minimum(high, needed), high)
         possible &= (gains != 0.0) | (missing[:, r] <= boxes.slack[:, r])[:, None]
     low = np.where(k.whole, np.ceil(low - STEP_SLACK), low)
     high = np.where(k.whole, np.floor(high + STEP_SLACK), high)
     change = np.minimum(np.maximum(low, 0.0), high)
     possible &= (low <= change) & (change <= high)
     if k.smooth is not None:
-        at, (low, high) = k.smooth_columns, boxes.boxes[1:3]
-        change[:, at], possible[:, at] = _taken_back(boxes, points, missing)
-        possible[:, at] &= ((low <= change) & (change <= high))[:, at]
+        smooth = k.smooth_columns
+        change[:, smooth], possible[:, smooth] = _smooth_least_changes(boxes, points, missing)
+        possible[:, smooth] &= ((box.low <= change) & (change <= box.high))[:, smooth]
     return np.where(possible & np.isfinite(change), change, np.nan)
 
 
-def _taken_back(
+def _smooth_least_changes(
     boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return changes (m, k) of smooth columns, each the least for which met demands stay met.
+    """Return smaller changes (m, k) of single smooth columns that keep the demands met.
 
-    Also returns where all demands are met by that. Each change is a share of the one before, found
-    by bisection, while other columns stay as they are.
+    The second array says where all demands are met. A change is a share of the point's own, found
+    by bisection; it is not the least if the curve rises and falls in between.
     """
-    k, at = boxes.knapsack, boxes.knapsack.smooth_columns
-    change, linear = points.change[:, at], k.gains[:, at].T
-    enough = (missing - boxes.slack)[:, None]
-    held = change[:, :, None] * linear + boxes.smooth_gains(change)
+    k, smooth = boxes.knapsack, boxes.knapsack.smooth_columns
+    change, linear = points.change[:, smooth], k.gains[:, smooth].T
+    needed = (missing - boxes.slack)[:, None]
+    gain_of_points = change[:, :, None] * linear + boxes.smooth_gains(change)
 
     def gain(changes: FloatArray) -> FloatArray:
-        return changes[:, :, None] * linear + boxes.smooth_gains(changes) - held
+        return changes[:, :, None] * linear + boxes.smooth_gains(changes) - gain_of_points
 
     low, high = np.zeros(change.shape), np.ones(change.shape)  # shares of the change
-    for _ in range(HALVINGS):
+    for _ in range(36):  # to 11 digits
         middle = 0.5 * (low + high)
-        meets = ((gain(middle * change) >= enough) | (enough > 0.0)).all(axis=2)
+        # a demand that the point itself misses cannot be kept
+        meets = ((gain(middle * change) >= needed) | (needed > 0.0)).all(axis=2)
         high, low = np.where(meets, middle, high), np.where(meets, low, middle)
     changes = high * change
-    away = np.copysign(np.ceil(np.abs(changes)), change)
-    changes = np.where(k.whole[at], away, changes)
-    return changes, np.asarray((gain(changes) >= enough).all(axis=2))
+    whole = np.copysign(np.ceil(np.abs(changes)), change)  # away from 0, where demands are met
+    changes = np.where(k.whole[smooth], whole, changes)
+    return changes, np.asarray((gain(changes) >= needed).all(axis=2))
 
 
-def _swaps(boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray) -> FloatArray:
-    """Return what it costs more to choose another option (m, t, k); infinite if demands stay."""
+def _option_increases(
+    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+) -> FloatArray:
+    """Return what each option costs above the chosen one, (m, t, k); infinite if demands stay."""
     cost = boxes.boxes.option_cost
     increase = cost - boxes.chosen(cost, points.choice)[:, :, None]
     for r in range(len(boxes.knapsack.gains)):
-        gain = boxes.chosen_gains(points.choice, r)
-        enough = missing[:, r, None] + gain - boxes.slack[:, r, None]
-        increase = np.where(boxes.gains_of(r) >= enough[:, :, None], increase, np.inf)
+        chosen = boxes.chosen_gains(points.choice, r)
+        needed = missing[:, r, None] + chosen - boxes.slack[:, r, None]
+        increase = np.where(boxes.gains_of(r) >= needed[:, :, None], increase, np.inf)
     return increase

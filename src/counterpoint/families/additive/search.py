@@ -1,8 +1,8 @@
 """Branch and bound over knapsacks, for whole batches, with a tree that proves the answer.
 
-What is done for a row does not depend on the others. A node is closed by its bound; before it is
-split, options are fixed that its multipliers exclude. Points come from replacing one feature of
-what the bounds were reached by. Ties are broken by order: the first point that turns up, the lowest
+A row is searched in the same way alone and in any batch. A node is closed by its bound; before it
+is split, its box loses what its multipliers exclude. Answers come from repairing the points of the
+mixtures that reach the bounds. Ties are broken by order: the first point that turns up, the lowest
 column index, the smallest change of a column.
 """
 
@@ -30,32 +30,30 @@ from counterpoint.solvers.base import Effort, Outcome, Solution
 from counterpoint.solvers.branch_and_bound import BranchingProblem, SearchTree, branch_and_bound
 from counterpoint.solvers.proof_trees import SearchedBoxes
 
-SPARE = 1e-10
+PRUNING_SLACK = 1e-10
 """Relative margin above the incumbent when pruning; it exceeds the rounding of bounds."""
-STEEP = 1e-9
-"""Share of its cost that a column takes a unit, beyond which it may be bounded by that."""
-ANY = 1e-6
+DISAGREEMENT = 1e-6
 """Weight of disagreement between the mixture's points, relative to fractionality, when choosing the
-branching column."""
+branching column; its square is the weight of a column that has several values at all."""
 
 
 @final
 class KnapsackNodes(NamedTuple):
-    """Boxes with the multipliers to begin with; then those, and mixtures, that bound them best."""
+    """Boxes of m nodes, each with the multipliers and the mixture of points that bound it."""
 
     boxes: Boxes
-    multipliers: FloatArray  # (m, s)
-    weights: FloatArray  # (m, q) of the points in the mixtures; q is 0 before they are bounded
-    points: Candidates  # (m, q) of them
+    multipliers: FloatArray  # (m, s) those of the parents, before the nodes are bounded
+    weights: FloatArray  # (m, q) of the points in the mixtures; q is 0 before
+    points: Candidates  # (m, q)
 
 
 @final
 class NodeRecord(NamedTuple):
-    """What the trees remember of nodes."""
+    """The parts of m nodes that their proof needs: box and multipliers, see `Boxes`."""
 
     low: FloatArray
     high: FloatArray
-    mask: BoolArray  # (m, t, k) options that are not left out
+    mask: BoolArray  # (m, t, k) options that are left
     forced: BoolArray
     multipliers: FloatArray
 
@@ -66,54 +64,61 @@ def search_knapsacks(
     cases: Batch,
     effort: Effort,
     cutoff: FloatArray | None,
-    most: int,
+    most_nodes: int,
     domain: Batch | None = None,
 ) -> Solution:
     """Search each row with at most so many nodes; rows share their time.
 
-    Points are of use only if they cost less than the cutoff (n,). If the cases are only part of a
-    domain, the cost alone is to exclude what lies beyond.
+    Points are of use only if they cost less than the cutoff (n,). The cases may be only the part of
+    a ``domain`` that points below the cutoff are in; the proof then is of the domain.
     """
     end = np.inf if effort.seconds is None else clock() + effort.seconds * len(cases)
-    reached = np.full(len(cases), np.inf) if cutoff is None else cutoff
-    problem = KnapsackProblem(KnapsackRows(knapsack, cases), reached, effort.gap, most, end)
-    tree, ceiling = branch_and_bound(problem), problem.best.cost * problem.share
-    stuck = tree.unfinished | (tree.least < problem.cutoff)
+    costs = np.full(len(cases), np.inf) if cutoff is None else cutoff
+    problem = KnapsackProblem(KnapsackRows(knapsack, cases), costs, effort.gap, most_nodes, end)
+    tree = branch_and_bound(problem)
+    claim = problem.best.cost * problem.share  # infinite if there is neither a point nor a cutoff
+    is_unproved = tree.unfinished | (tree.least < problem.cutoff)
     out, solved = Solution.blank(len(cases), knapsack.program), np.flatnonzero(problem.improved)
     boxes = arrays.pick(problem.rows.boxes, solved)
     out.points[solved] = problem.rows.points(boxes, arrays.pick(problem.best, solved))
     out.outcomes[solved] = Outcome.FOUND
-    out.outcomes[~stuck & np.isposinf(ceiling)] = Outcome.INFEASIBLE
-    out.outcomes[stuck] = Outcome.LIMIT
-    out.reported[:] = np.where(stuck, 0.0, ceiling)
+    out.outcomes[~is_unproved & np.isposinf(claim)] = Outcome.INFEASIBLE
+    out.outcomes[is_unproved] = Outcome.LIMIT
+    out.reported[:] = np.where(is_unproved, 0.0, claim)
     out.multipliers[:] = knapsack.multipliers(tree.record.multipliers[: len(cases)])
-    return replace(out, proof=_proof(problem.rows, domain or cases, tree, stuck, ceiling))
+    proof = _proof(problem.rows, domain or cases, tree, np.flatnonzero(~is_unproved), claim)
+    return replace(out, proof=proof)
 
 
 @final
 class KnapsackProblem(BranchingProblem[KnapsackNodes]):
-    """The trees of n rows, with the best points so far."""
+    """Knapsacks of n rows as a problem of branch and bound, with the best points so far.
+
+    A node is closed if it has no point that costs less than ``share`` of the best one. A row stops
+    after ``most_nodes`` nodes, or at the time ``end`` by `clock`.
+    """
 
     def __init__(
-        self, rows: KnapsackRows, reached: FloatArray, gap: float, most: int, end: float
+        self, rows: KnapsackRows, cutoff: FloatArray, gap: float, most_nodes: int, end: float
     ) -> None:
-        n, k, low = len(reached), rows.knapsack, rows.boxes.low
-        self.rows, self.knapsack, self.share, self.most, self.end = rows, k, 1.0 - gap, most, end
-        none = np.zeros(low.shape), np.array(rows.factual)
-        self.best = Candidates(*none, np.array(reached), np.zeros(rows.missing.shape))
-        self.improved = np.zeros(n, dtype=bool)  # whether that is a point
-        self.count = np.zeros(n, dtype=np.intp)  # of nodes
+        self.rows, self.knapsack = rows, rows.knapsack
+        self.share, self.most_nodes, self.end = 1.0 - gap, most_nodes, end
+        # until a point is found, only the cost counts, which is the cutoff
+        nothing = np.zeros(rows.boxes.low.shape), np.array(rows.factual)
+        self.best = Candidates(*nothing, np.array(cutoff), np.zeros(rows.missing.shape))
+        self.improved = np.zeros(len(cutoff), dtype=bool)  # whether a point was found
+        self.node_count = np.zeros(len(cutoff), dtype=np.intp)
 
     @property
     def cutoff(self) -> FloatArray:
-        return np.asarray(self.best.cost * self.share * (1.0 + SPARE))
+        return np.asarray(self.best.cost * self.share * (1.0 + PRUNING_SLACK))
 
     @property
     def exhausted(self) -> BoolArray:
-        return np.asarray((self.count > self.most) | (clock() > self.end))
+        return np.asarray((self.node_count > self.most_nodes) | (clock() > self.end))
 
     def roots(self) -> KnapsackNodes:
-        rows, n = self.rows, len(self.count)
+        rows, n = self.rows, len(self.node_count)
         empty = np.zeros((n, 0))
         c, t, s = (v.shape[1] for v in (rows.boxes.low, rows.factual, rows.missing))
         choice = np.zeros((n, 0, t), dtype=np.intp)
@@ -121,7 +126,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         return KnapsackNodes(rows.boxes, np.zeros(rows.missing.shape), empty, points)
 
     def bound(self, nodes: KnapsackNodes, row: IntArray) -> tuple[KnapsackNodes, FloatArray]:
-        self.count += np.bincount(row, minlength=len(self.count))
+        self.node_count += np.bincount(row, minlength=len(self.node_count))
         boxes = KnapsackLagrangian(self.rows, nodes.boxes)
         dual = maximize_dual(boxes, nodes.multipliers, self.cutoff[row])
         self._improve(boxes, dual)
@@ -143,7 +148,7 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         """
         before = nodes.boxes
         lagrangian = KnapsackLagrangian(self.rows, before)
-        boxes = _fixed(lagrangian, nodes.multipliers, self.cutoff[row])
+        boxes = _narrowed(lagrangian, nodes.multipliers, self.cutoff[row])
         first, second, has_children = _split(lagrangian.within(boxes), nodes)
         # A box that was narrowed and cannot be split goes on as two equal children: its bound may
         # rise when it is computed again.
@@ -160,25 +165,22 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         return *children, has_children
 
     def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
-        """Keep better points: where the dual is least, and mixtures of these, rounded and repaired.
-
-        Repairing replaces features by others until the demands are met.
-        """
-        live = dual.bound < self.best.cost[boxes.boxes.row]
-        used = live[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
-        which, index = np.nonzero(used.T)
-        change, choice = dual.points.change[index, which], dual.points.choice[index, which]
+        """Keep better points: those of the mixtures, and the rounded mixtures, all repaired."""
+        is_open = dual.bound < self.best.cost[boxes.boxes.row]
+        used = is_open[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
+        column, box = np.nonzero(used.T)
+        change, choice = dual.points.change[box, column], dual.points.choice[box, column]
+        # The two points of a single demand mostly differ in one feature, which repairing replaces
+        # anyway: beside tables, their mixture is not rounded.
         if not self.knapsack.tables or dual.weights.shape[1] > 2:
-            middle = np.flatnonzero(live)
-            mixed = _rounded(boxes, dual)
-            change, choice = (
-                np.concatenate([v, w[middle]]) for v, w in zip((change, choice), mixed, strict=True)
-            )
-            index = np.append(index, middle)
-        if not len(index):
-            return
-        candidates = boxes.pick(index)
-        self._keep(candidates, repaired(candidates, candidates.points(change, choice)))
+            rounded_box = np.flatnonzero(is_open)
+            rounded_change, rounded_choice = _rounded(boxes, dual)
+            change = np.concatenate([change, rounded_change[rounded_box]])
+            choice = np.concatenate([choice, rounded_choice[rounded_box]])
+            box = np.append(box, rounded_box)
+        if len(box):
+            candidates = boxes.pick(box)
+            self._keep(candidates, repaired(candidates, candidates.points(change, choice)))
 
     def _keep(self, boxes: KnapsackLagrangian, points: Candidates) -> None:
         """Keep the cheapest point of each row, if it meets all demands and is better."""
@@ -192,9 +194,9 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
 
 
 def _rounded(boxes: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArray]:
-    """Return mixtures, rounded, as changes and choices; of each table the heaviest option.
+    """Return rounded mixtures: changes (m, c), and the choices (m, t) of their heaviest points.
 
-    Several demands are met by no fewer continuous columns than they are.
+    Several demands may need as many continuous columns to change, which no single point does.
     """
     k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
     change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)
@@ -202,91 +204,115 @@ def _rounded(boxes: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArr
     choice = points.choice[np.arange(len(weights)), dual.weights.argmax(axis=1)]
     if k.at_most is not None:  # a mixture may change more than its points, and more than may change
         changes = np.hstack([change != 0.0, choice != boxes.factual]).sum(axis=1)
-        several = (changes > k.at_most)[:, None]
-        change = np.where(several, points.change[:, 0], change)
-        choice = np.where(several, points.choice[:, 0], choice)
+        too_many = (changes > k.at_most)[:, None]
+        change = np.where(too_many, points.change[:, 0], change)
+        choice = np.where(too_many, points.choice[:, 0], choice)
     return change, choice
 
 
-def _fixed(boxes: KnapsackLagrangian, multipliers: FloatArray, ceiling: FloatArray) -> Boxes:
-    """Return boxes without what their multipliers exclude."""
+def _narrowed(boxes: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatArray) -> Boxes:
+    """Return boxes without values that, by multipliers (m, s), cost more than the cutoff (m,).
+
+    The Lagrangian with one feature at a value, and the others at their least, bounds the cost of
+    all points with that value. So a feature's term may exceed its least by the ``room`` that is
+    between the Lagrangian's least and the cutoff.
+    """
     k, box = boxes.knapsack, boxes.boxes
     if k.sums is not None:
-        return box
+        return box  # terms of curves are not of this form
     terms = boxes.terms(multipliers)
     total = terms.total + (multipliers * boxes.missing).sum(axis=1)
-    room = np.where(total > 0.0, ceiling * (1.0 + SPARE) - total, np.inf)[:, None]
-    limit = terms.numbers + np.maximum(room, 0.0)
-    ends = []
-    for sign, end in ((1.0, box.high), (-1.0, -box.low)):  # how far it may rise, and fall
-        # what a unit takes, in this direction and the other
-        up, down = k.cost.absolute - sign * terms.slope, k.cost.absolute + sign * terms.slope
-        reach = np.where(up > STEEP * k.cost.absolute, limit / up, np.inf)
-        # beyond the end to which a column is pulled, where nothing else is allowed
-        reach = np.where((limit < 0.0) & (down < 0.0), limit / -down, reach)
-        if k.cost.is_curved:
-            bend = np.where(k.nonlinear, k.cost.curvature, 1.0)
-            middle = terms.slope / (2.0 * bend)
-            bent = sign * middle + np.sqrt(np.maximum(limit / bend + middle * middle, 0.0))
-            reach = np.where(k.nonlinear, bent, reach)
-        reach = reach * (1.0 + SPARE)
-        reach[:, k.levelled] = np.inf  # these are not convex
-        if k.at_most is not None:  # no change is no part of what is counted
-            reach = np.where(boxes.must[:, : len(k.numbers)], reach, np.maximum(reach, 0.0))
-        ends.append(np.where(k.whole, np.minimum(end, np.floor(reach + STEP_SLACK)), end))
-    high, low = ends[0], -ends[1]
+    room = np.where(total > 0.0, cutoff * (1.0 + PRUNING_SLACK) - total, np.inf)[:, None]
+    limit = terms.numbers + np.maximum(room, 0.0)  # the most that a term of a number may be
+    # largest rises, and then largest falls
+    rise, fall = (
+        _reach(boxes, slope, limit, end)
+        for slope, end in ((terms.slope, box.high), (-terms.slope, -box.low))
+    )
     if not k.tables:
-        return box._replace(low=low, high=high)
+        return box._replace(low=-fall, high=rise)
     fits = terms.options <= (terms.tables + room)[:, :, None]
-    if k.at_most is not None:
-        may = ~boxes.must[:, len(k.numbers) :]
-        fits |= may[:, :, None] & (np.arange(fits.shape[2]) == boxes.factual[:, :, None])
-    cost = np.where(fits, box.option_cost, np.inf)
-    return box._replace(low=low, high=high, option_cost=cost)
+    if k.at_most is not None:  # the factual option is no change, and takes no other's place
+        may_stay = ~boxes.must[:, len(k.numbers) :, None]
+        fits |= may_stay & (np.arange(fits.shape[2]) == boxes.factual[:, :, None])
+    option_cost = np.where(fits, box.option_cost, np.inf)
+    return box._replace(low=-fall, high=rise, option_cost=option_cost)
 
 
 def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxes, BoolArray]:
-    """Return two parts of each box, and whether there are two, (m,)."""
-    k, box, every = boxes.knapsack, boxes.boxes, np.arange(len(nodes.weights))
+    """Return two parts of each box, and whether there are two, (m,).
+
+    A feature is split by whether it changes, or else by its values, see `KnapsackProblem.split`.
+    """
+    k, box, count = boxes.knapsack, boxes.boxes, len(boxes.knapsack.numbers)
+    index = np.arange(len(nodes.weights))
     score, cut = _scores(boxes, nodes)
     feature = score.argmax(axis=1)
-    fits, counted = np.asarray(score[every, feature] > 0.0), np.zeros(len(every), dtype=bool)
+    has_parts, by_change = np.asarray(score[index, feature] > 0.0), np.zeros(len(index), dtype=bool)
     if k.at_most is not None:
         points = nodes.points
-        moved = np.concatenate([points.change != 0.0, points.choice != boxes.factual[:, None]], 2)
-        changed = (nodes.weights[:, :, None] * moved).sum(axis=1)
-        share = np.where(boxes.must, 0.0, np.minimum(changed, 1.0 - changed))
-        counted = share.max(axis=1) > 1e-9
-        feature = np.where(counted, share.argmax(axis=1), feature)
-        fits |= counted
-    first, second = arrays.pick(box, every), arrays.pick(box, every)  # copies
-    numeric = feature < len(k.numbers)
-    rows = np.flatnonzero(fits & ~counted & numeric)
+        changes = np.concatenate([points.change != 0.0, points.choice != boxes.factual[:, None]], 2)
+        share = (nodes.weights[:, :, None] * changes).sum(axis=1)  # of the mixture that changes it
+        disagreement = np.where(boxes.must, 0.0, np.minimum(share, 1.0 - share))
+        by_change = disagreement.max(axis=1) > 1e-9
+        feature = np.where(by_change, disagreement.argmax(axis=1), feature)
+        has_parts |= by_change
+    first, second = arrays.pick(box, index), arrays.pick(box, index)  # copies
+    is_number, by_value = feature < count, has_parts & ~by_change
+
+    rows = np.flatnonzero(by_value & is_number)
     j = feature[rows]
     first.high[rows, j] = cut[rows, j]
     second.low[rows, j] = cut[rows, j] + k.whole[j]
-    rows = np.flatnonzero(fits & ~counted & ~numeric)
+    rows = np.flatnonzero(by_value & ~is_number)
     if len(rows):
-        t = feature[rows] - len(k.numbers)
+        t = feature[rows] - count
         upper = _upper_options(boxes.pick(rows), arrays.pick(nodes, rows), t)
         first.option_cost[rows, t] = np.where(upper, np.inf, box.option_cost[rows, t])
         second.option_cost[rows, t] = np.where(upper, box.option_cost[rows, t], np.inf)
-    rows = np.flatnonzero(counted & numeric)
+
+    rows = np.flatnonzero(by_change & is_number)
     first.low[rows, feature[rows]] = first.high[rows, feature[rows]] = 0.0
-    rows = np.flatnonzero(counted & ~numeric)
-    t = feature[rows] - len(k.numbers)
-    changed = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
-    first.option_cost[rows, t] = np.where(changed, np.inf, box.option_cost[rows, t])
-    rows = np.flatnonzero(counted)
+    rows = np.flatnonzero(by_change & ~is_number)
+    t = feature[rows] - count
+    is_change = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
+    first.option_cost[rows, t] = np.where(is_change, np.inf, box.option_cost[rows, t])
+    rows = np.flatnonzero(by_change)
     second.forced[rows, feature[rows]] = True
-    return first, second, fits
+    return first, second, has_parts
+
+
+def _reach(
+    boxes: KnapsackLagrangian, slope: FloatArray, limit: FloatArray, end: FloatArray
+) -> FloatArray:
+    """Return how far numbers may rise (m, c) within limits (m, c) of their terms and up to an end.
+
+    The term of δ >= 0 units is absolute δ + curvature δ² − slope δ, where ``slope`` is λ · gain. Of
+    falls, this is asked with the opposite slopes.
+    """
+    k = boxes.knapsack
+    uphill, other_way = k.cost.absolute - slope, k.cost.absolute + slope  # a unit's term, each way
+    # Where the term is almost flat, a quotient by it would be all rounding.
+    reach = np.where(uphill > 1e-9 * k.cost.absolute, limit / uphill, np.inf)
+    # A limit below 0 asks for a change; the other way gains it, from some distance on.
+    reach = np.where((limit < 0.0) & (other_way < 0.0), limit / -other_way, reach)
+    if k.cost.is_curved:  # curvature δ² − slope δ <= limit, by its larger root
+        curvature = np.where(k.nonlinear, k.cost.curvature, 1.0)
+        middle = slope / (2.0 * curvature)
+        root = middle + np.sqrt(np.maximum(limit / curvature + middle * middle, 0.0))
+        reach = np.where(k.nonlinear, root, reach)
+    reach = reach * (1.0 + PRUNING_SLACK)
+    reach[:, k.levelled] = np.inf  # these terms are not convex
+    if k.at_most is not None:  # no change takes no other feature's place
+        reach = np.where(boxes.must[:, : len(k.numbers)], reach, np.maximum(reach, 0.0))
+    return np.where(k.whole, np.minimum(end, np.floor(reach + STEP_SLACK)), end)
 
 
 def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray, FloatArray]:
-    """Return how much it helps to split each feature, (m, c + t), and where numbers are cut.
+    """Return scores for splitting each feature, (m, c + t), and where numbers are cut, (m, c).
 
-    It helps where the points of a mixture differ: most, where the mixture is far from whole, or
-    torn between options. Features that have several values but do not differ come last.
+    A score is 0 for a feature with a single value. It is high where the points of a mixture differ,
+    and highest where the mixture is half-way between whole numbers, or torn between options.
     """
     k, box, points = boxes.knapsack, boxes.boxes, nodes.points
     weights = nodes.weights[:, :, None]
@@ -296,127 +322,138 @@ def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray
     high = np.where(used, points.change, -np.inf).max(axis=1)
     inside = np.clip(mean, box.low, box.high)
     cut, fraction = np.floor(inside), np.abs(inside - np.rint(inside))
-    cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)
+    cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)  # both parts have values
     can_split, differs = (box.low < box.high) & k.whole, low != high
     levelled = k.levelled[~k.whole[k.levelled]]
     if len(levelled):
-        cut[:, levelled], can_split[:, levelled] = _bends_between(boxes, low, high, mean)
+        cut[:, levelled], can_split[:, levelled] = _level_cuts(boxes, low, high, mean)
     if k.smooth is not None:
         smooth = k.smooth_columns
         middle = 0.5 * (np.where(differs, low, box.low) + np.where(differs, high, box.high))
         cut[:, smooth] = np.where(k.whole, np.floor(middle), middle)[:, smooth]
         can_split[:, smooth] |= ((cut > box.low) & (cut < box.high))[:, smooth]
         can_split &= np.isfinite(cut)  # there is no middle of a range without ends
-        fraction[:, smooth] = _jumps(boxes, nodes, low, high)
-    score = np.where(can_split, np.where(differs, ANY + fraction, ANY * ANY), 0.0)
+        fraction[:, smooth] = _smooth_scores(boxes, nodes, low, high)
+    several = DISAGREEMENT * DISAGREEMENT  # the score of several values on which all points agree
+    score = np.where(can_split, np.where(differs, DISAGREEMENT + fraction, several), 0.0)
     if not k.tables:
         return score, cut
     share = np.where(points.choice != points.choice[:, :1], weights, 0.0).sum(axis=1)
     has_options = np.isfinite(box.option_cost).sum(axis=2) > 1
-    options = np.where(has_options, ANY * ANY + np.minimum(share, 1.0 - share), 0.0)
+    options = np.where(has_options, several + np.minimum(share, 1.0 - share), 0.0)
     return np.hstack([score, options]), cut
 
 
-def _jumps(
+def _smooth_scores(
     boxes: KnapsackLagrangian, nodes: KnapsackNodes, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """Return half the gain between the ends of each smooth column, (m, k), relative to the largest.
+    """Return half the weighed gain of each smooth column's curve between the points, (m, k).
 
-    That is the largest of any feature that the mixture splits: a column that bends is not worth a
-    split where it gains by far less than others. ``low`` and ``high`` are where the points are.
+    ``low`` and ``high`` (m, c) are the least and largest changes of the mixture's points. Gains are
+    relative to the largest of any feature that the mixture splits: a curve that gains by far less
+    than others is not worth a split.
     """
     k, smooth, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
-    gains = np.abs(boxes.smooth_gains(high[:, smooth]) - boxes.smooth_gains(low[:, smooth]))
-    gains = (gains * multipliers[:, None]).sum(axis=2)
-    jumps = np.where((low != high)[:, smooth], gains, 0.0)
-    linear, distance = np.array(k.whole), high - low
-    linear[smooth] = False
-    distance = np.where(linear & np.isfinite(distance), distance, 0.0)
-    numbers = np.abs(k.slopes(multipliers) * distance)
+    curve_gain = np.abs(boxes.smooth_gains(high[:, smooth]) - boxes.smooth_gains(low[:, smooth]))
+    curve_gain = (curve_gain * multipliers[:, None]).sum(axis=2)
+    curve_gain = np.where((low != high)[:, smooth], curve_gain, 0.0)
+    is_linear, distance = np.array(k.whole), high - low  # linear columns that may be split
+    is_linear[smooth] = False
+    distance = np.where(is_linear & np.isfinite(distance), distance, 0.0)
+    number_gain = np.abs(k.slopes(multipliers) * distance)
     used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
     options = -boxes.without_cost().option_values(multipliers)
-    gains = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
-    tables = np.where(used, gains, -np.inf).max(axis=1) - np.where(used, gains, np.inf).min(axis=1)
-    most = np.hstack([jumps, numbers, tables]).max(axis=1, initial=0.0, keepdims=True)
-    return 0.5 * np.divide(jumps, most, out=np.zeros(jumps.shape), where=most > 0.0)
+    chosen = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
+    table_gain = np.where(used, chosen, -np.inf).max(axis=1)
+    table_gain = table_gain - np.where(used, chosen, np.inf).min(axis=1)
+    largest = np.hstack([curve_gain, number_gain, table_gain])
+    largest = largest.max(axis=1, initial=0.0, keepdims=True)
+    zero = np.zeros(curve_gain.shape)
+    return 0.5 * np.divide(curve_gain, largest, out=zero, where=largest > 0.0)
 
 
-def _bends_between(
+def _level_cuts(
     boxes: KnapsackLagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return where costs by level of continuous columns bend between two changes, (m, l); if so.
+    """Return where to cut continuous columns with costs by level, (m, l), and whether to cut them.
 
-    That is the place nearest to the mean.
+    A cut is a change at which the cost bends, between the least and the largest change of the
+    mixture's points, ``low`` and ``high`` (m, c); of several the one nearest to the mean.
     """
     k = boxes.knapsack
     continuous = ~k.whole[k.levelled]
     columns = k.levelled[continuous]
-    at = boxes.rows.level_changes[boxes.boxes.row][:, continuous]
-    inside = (at > low[:, columns, None]) & (at < high[:, columns, None])
-    distance = np.where(inside, np.abs(at - mean[:, columns, None]), np.inf)
+    bend = boxes.rows.level_changes[boxes.boxes.row][:, continuous]
+    inside = (bend > low[:, columns, None]) & (bend < high[:, columns, None])
+    distance = np.where(inside, np.abs(bend - mean[:, columns, None]), np.inf)
     nearest = distance.argmin(axis=2)[..., None]
-    return np.take_along_axis(at, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
+    return np.take_along_axis(bend, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
 
 
 def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray) -> BoolArray:
-    """Return the options of a table (m, k) that gain more, between two that a mixture chooses.
+    """Return the upper part (m, k) of the options of one table of each box, t (m,).
 
-    Values of a column with curves are split by their order.
+    Those gain more than half-way between the options that the mixture chooses. Pieces of a curve
+    are parted by their order instead, so that both parts are intervals.
     """
-    every, groups = np.arange(len(t)), len(boxes.knapsack.options)
-    mask = np.isfinite(boxes.boxes.option_cost[every, t])
+    index, groups = np.arange(len(t)), len(boxes.knapsack.options)
+    mask = np.isfinite(boxes.boxes.option_cost[index, t])
     order = np.broadcast_to(np.arange(mask.shape[1], dtype=np.float64), mask.shape)
     gain = np.zeros(mask.shape)
     for r in range(len(boxes.knapsack.gains)):
-        gains = np.broadcast_to(boxes.gains_of(r), boxes.boxes.option_cost.shape)[every, t]
+        gains = np.broadcast_to(boxes.gains_of(r), boxes.boxes.option_cost.shape)[index, t]
         gain += nodes.multipliers[:, r, None] * gains
-    gain = np.where((t >= groups)[:, None], order, gain)
-    choice, used = nodes.points.choice[every, :, t], nodes.weights > 0.0
-    chosen = gain[every[:, None], choice]
+    rank = np.where((t >= groups)[:, None], order, gain)
+    choice, used = nodes.points.choice[index, :, t], nodes.weights > 0.0
+    chosen = rank[index[:, None], choice]
     most = np.where(used, chosen, -np.inf).max(axis=1)
     least = np.where(used, chosen, np.inf).min(axis=1)
-    upper = mask & (gain > (0.5 * (most + least))[:, None])
-    flat = ~upper.any(axis=1) | (upper == mask).all(axis=1)
-    # equally good options: the first that is chosen, and the others
-    first = np.where(mask[every, choice[:, 0]], choice[:, 0], mask.argmax(axis=1))
+    upper = mask & (rank > (0.5 * (most + least))[:, None])
+    # of options of one rank, the first that is chosen is parted from the others
+    is_trivial = ~upper.any(axis=1) | (upper == mask).all(axis=1)
+    first = np.where(mask[index, choice[:, 0]], choice[:, 0], mask.argmax(axis=1))
     alone = np.arange(mask.shape[1]) == first[:, None]
-    return np.asarray(np.where(flat[:, None], alone, upper))
+    return np.asarray(np.where(is_trivial[:, None], alone, upper))
 
 
 def _proof(
-    rows: KnapsackRows, domain: Batch, tree: SearchTree, stuck: BoolArray, ceiling: FloatArray
+    rows: KnapsackRows, domain: Batch, tree: SearchTree, proved: IntArray, claim: FloatArray
 ) -> ProofTrees:
-    """Return the trees of rows that are not stuck, in encoded columns."""
+    """Return the proof trees of ``proved`` rows, which claim a bound (n,) each.
+
+    Boxes are translated into bounds on encoded columns. An end that was not moved keeps the bound
+    of the row, so that no split is needed for it.
+    """
     k, cases, row, record = rows.knapsack, rows.cases, tree.row, tree.record
     root = arrays.pick(rows.boxes, row)
     low, high = cases.low[row], cases.high[row]
-    for bounds, ends, whole in ((low, record.low, root.low), (high, record.high, root.high)):
+    for bounds, ends, root_ends in ((low, record.low, root.low), (high, record.high, root.high)):
         number = lattice.number(rows.x[row], ends, k.units)
-        bounds[:, k.numbers] = np.where(ends != whole, number, bounds[:, k.numbers])
-    mask = np.isfinite(root.option_cost)
+        bounds[:, k.numbers] = np.where(ends != root_ends, number, bounds[:, k.numbers])
+    permitted = np.isfinite(root.option_cost)
     for t, (group, is_option) in enumerate(zip(k.options, k.is_option, strict=True)):
         columns = group[is_option]
-        out = (mask[:, t] & ~record.mask[:, t])[:, : len(is_option)][:, is_option]
-        high[:, columns] = np.where(out, 0.0, high[:, columns])
-    every = np.arange(len(row))
+        removed = (permitted[:, t] & ~record.mask[:, t])[:, : len(is_option)][:, is_option]
+        high[:, columns] = np.where(removed, 0.0, high[:, columns])
+    node = np.arange(len(row))
     for b, column in enumerate(k.tabulated_columns.tolist()):
-        least, most = rows.values[1:, row, b]
-        (first, last), (begin, end) = (
+        least, most = rows.values[1:, row, b]  # of each piece
+        (first, last), (root_first, root_last) = (
             _ends(options[:, len(k.options) + b, : least.shape[1]])
-            for options in (record.mask, mask)
+            for options in (record.mask, permitted)
         )
-        low[:, column] = np.where(first > begin, least[every, first], low[:, column])
-        high[:, column] = np.where(last < end, most[every, last], high[:, column])
+        low[:, column] = np.where(first > root_first, least[node, first], low[:, column])
+        high[:, column] = np.where(last < root_last, most[node, last], high[:, column])
     forced = np.zeros(low.shape, dtype=bool)
     if k.at_most is not None:
         starts = np.array([group.start for group in k.program.domain.groups], dtype=np.intp)
         forced[:, np.concatenate([k.numbers, starts, k.tabulated_columns])] = record.forced
-    multipliers, solved = k.multipliers(record.multipliers), np.flatnonzero(~stuck)
     refuted = np.isposinf(tree.bound)
+    multipliers = k.multipliers(record.multipliers)
     boxes = SearchedBoxes(row, low, high, forced, multipliers, tree.children, refuted)
-    return boxes.proof_trees(k.program, domain, solved, ceiling[solved])
+    return proof_trees(k.program, domain, boxes, proved, claim[proved])
 
 
 def _ends(mask: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return the first and last of the options (m, k) that are not left out."""
+    """Return the first and the last option (m,) of masks (m, k)."""
     return mask.argmax(axis=1), mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1)

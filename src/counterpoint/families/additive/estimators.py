@@ -44,41 +44,42 @@ BOOSTED = ("ExplainableBoostingClassifier", "ExplainableBoostingRegressor")
 @by_name("interpret", *BOOSTED, question=finish)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     name = type(fitted(model, columns.where)).__name__
-    names = list(model.feature_names_in_)
+    inputs, classes = len(model.feature_names_in_), getattr(model, "classes_", None)
     _require_a_sum(model)
-    if len(columns) != len(names):
-        raise InvalidInput(f"Expected {len(names)} inputs for {name}; got {len(columns)} columns.")
-    tables = {
-        term[0]: np.asarray(model.term_scores_[t]) for t, term in enumerate(model.term_features_)
-    }
-    count = np.size(model.intercept_)
+    if len(columns) != inputs:
+        raise InvalidInput(f"Expected {inputs} inputs for {name}; got {len(columns)} columns.")
+    terms = [term for (term,) in model.term_features_]  # the input of each
+    tables = dict(zip(terms, model.term_scores_, strict=True))
 
-    def of(j: int) -> Curve:
+    def curve_of(j: int) -> Curve:
         if model.feature_types_in_[j] != "continuous":
             raise columns.refusal(
                 model,
                 f"it takes categories, but {columns.label(j)} holds numbers. Describe it as "
                 "Categorical.",
             )
-        cuts, scores = np.asarray(model.bins_[j][0]), tables[j].reshape(len(tables[j]), -1)
+        scores = np.asarray(tables[j])
+        cuts, scores = np.asarray(model.bins_[j][0]), scores.reshape(len(scores), -1)
         if not (np.diff(cuts) > 0.0).all() or not np.isfinite(scores).all():
             raise columns.refusal(
                 model, f"the bins of {columns.label(j)} do not increase, or have no finite scores."
             )
-        return Curve.steps(np.append(-np.inf, cuts), scores[1:-1])  # missing, …, unknown
+        # the first and the last score are those of missing and of unknown values
+        return Curve.steps(np.append(-np.inf, cuts), scores[1:-1])
 
-    owner = np.repeat([term[0] for term in model.term_features_], count)
+    # Each table has a score for each output of the model, which adds up the tables' scores.
+    outputs = np.size(model.intercept_)
+    owner = np.repeat(terms, outputs)
     described = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
-    after = through_curves(model, described, owner, of, method="eval_terms")
-    matrix = np.tile(np.eye(count), len(model.term_features_))
+    after = through_curves(model, described, owner, curve_of, method="eval_terms")
+    matrix = np.tile(np.eye(outputs), len(terms))
     offset = dense(np.atleast_1d(model.intercept_))
     form: LinearScores | LinearRegressor
-    if hasattr(model, "classes_"):
+    if classes is not None:
         form = LinearScores.of(matrix, offset, classes_of(model), link=Link.SOFTMAX)
     else:
         form = LinearRegressor(matrix, offset, model.link_ == "log")
-    note = f"{name} as {len(tables)} tables"
-    return form.through(after.map()), after.noted(note)
+    return form.through(after.map()), after.noted(f"{name} as {len(tables)} tables")
 
 
 def _require_a_sum(model: Any) -> None:
@@ -131,7 +132,7 @@ def _(process: Any, columns: Columns) -> Columns:
         dense(variable.splits) if variable.dtype == "numerical" else np.zeros(0)
         for variable in binned
     ]
-    step = copy(process)
+    step = copy(process)  # which is to take the columns by these names
     step.feature_names_in_ = names
     owner = process.get_support(indices=True)
     described = columns.filled(dict.fromkeys(range(len(columns)), Fill(why_not=OWN)))
@@ -159,11 +160,16 @@ def _(model: Any) -> Inputs | None:
 
 # --- Gaussian naive Bayes: a parabola for each column and class ---
 
-PLAIN = finish.dispatch(GaussianNB)
+LINEAR_OR_QUADRATIC = finish.dispatch(GaussianNB)
+"""The reader of Gaussian naive Bayes as a linear or quadratic form, which takes any of them."""
 
 
-def _parabolas(means: FloatArray, variances: FloatArray) -> list[Curve]:
-    """Return the logarithms of the classes' densities, a curve for each column."""
+def _log_densities(means: FloatArray, variances: FloatArray) -> list[Curve]:
+    """Return the logarithms of the densities of classes (k, m), a curve for each column.
+
+    Each is −(y − mean)² / (2 variance), in powers of the distance from a center that all classes
+    share. Their normalization is left out.
+    """
     weights, centers = -0.5 / variances, means.mean(axis=0)
     shift = means - centers
     terms = np.stack([weights * shift**2, -2.0 * weights * shift, weights], axis=2)
@@ -172,20 +178,18 @@ def _parabolas(means: FloatArray, variances: FloatArray) -> list[Curve]:
 
 @finish.register(GaussianNB)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Of two classes also a sum of parabolas, unless inputs are mixed or the sum is linear.
+    """Read two classes as a sum of parabolas, unless inputs are mixed or the sum is linear.
 
     On the values of a category a parabola is as good as any function.
     """
     classes = classes_of(fitted(model, columns.where))
-    plain, after = PLAIN(model, columns)
+    form, after = LINEAR_OR_QUADRATIC(model, columns)
     variances, priors = dense(model.var_), dense(model.class_prior_)
-    bends = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
-    if not (bends and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
-        return plain, after
-    curves, owner = (
-        _parabolas(dense(model.theta_), variances),
-        np.repeat(np.arange(len(columns)), 2),
-    )
+    is_curved = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
+    if not (is_curved and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
+        return form, after
+    curves = _log_densities(dense(model.theta_), variances)
+    owner = np.repeat(np.arange(len(columns)), 2)
 
     def densities(rows: FloatArray) -> FloatArray:
         return np.hstack([curve(rows[:, j]) for j, curve in enumerate(curves)])
@@ -193,10 +197,10 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     try:
         step = SimpleNamespace(transform=densities)
         bent = through_curves(step, columns, owner, curves.__getitem__)
-    except UnsupportedModel:
-        return plain, after
+    except UnsupportedModel:  # a column is a mix of several
+        return form, after
     offset = np.log(priors) - 0.5 * np.log(2.0 * np.pi * variances).sum(axis=1)
-    matrix = np.tile(np.eye(2), len(columns))
-    form = LinearScores(matrix, offset, classes, link=Link.SOFTMAX).through(bent.map())
-    lift = partial(Additive, otherwise=plain)
-    return form, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(bent.curves)} parabolas")
+    matrix = np.tile(np.eye(2), len(columns))  # each class adds up its own parabolas
+    scores = LinearScores(matrix, offset, classes, link=Link.SOFTMAX).through(bent.map())
+    lift = partial(Additive, otherwise=form)
+    return scores, replace(bent, lift=lift).noted(f"GaussianNB as {2 * len(bent.curves)} parabolas")

@@ -1,7 +1,7 @@
 """Readers of steps that bin or bend numbers column by column: each number through a curve.
 
-What a step is made of says where the pieces of its curves start; what it does there it says itself,
-by being run on points of each piece. Columns of categories are run as by any other reader.
+The attributes of a fitted step say where the pieces of its curves start; its values there are found
+by running it on points of each piece. Columns of categories are run as by any other reader.
 """
 
 from __future__ import annotations
@@ -31,20 +31,11 @@ from counterpoint.models.dispatch import read_step
 from counterpoint.models.transformers import SAME, by_running, run
 from counterpoint.numerics import EPS, FloatArray, IntArray, first_float
 
-WITHIN = 0.5
-"""A number that every function that is read here takes."""
-NO_POLYNOMIAL = (
-    "it bends {} by a function that is no polynomial, along which answers are not searched for. "
-    "Use SplineTransformer, KBinsDiscretizer or uniform quantiles there, or transform the column "
-    "in the data before fitting."
-)
-"""Why a step is refused, and what to do."""
-
-PLAIN = {
+AFFINE = {
     kind: read_step.dispatch(kind)
     for kind in (FunctionTransformer, MaxAbsScaler, MinMaxScaler, PolynomialFeatures)
 }
-"""Readers of steps that are affine, or of columns of categories alone."""
+"""Readers of these steps where they are affine, or take columns of categories alone."""
 
 
 # --- steps that bin ---
@@ -52,7 +43,6 @@ PLAIN = {
 
 @read_step.register(KBinsDiscretizer)
 def _(binner: Any, columns: Columns) -> Columns:
-    count = np.array([len(edges) - 1 for edges in binner.bin_edges_])
     for j in numbers_in(columns):
         edges = np.asarray(binner.bin_edges_[j])
         if not (np.diff(edges) > 0.0).all():
@@ -60,9 +50,10 @@ def _(binner: Any, columns: Columns) -> Columns:
                 binner,
                 f"the edges of the bins of {columns.label(j)} do not increase. Fit it again.",
             )
-    owner = np.repeat(np.arange(len(count)), 1 if binner.encode == "ordinal" else count)
-    inner = [np.asarray(edges)[1:-1] for edges in binner.bin_edges_]
-    return by_pieces(binner, columns, owner, inner, degree=0)
+    outputs = [len(edges) - 1 for edges in binner.bin_edges_]  # one column a bin, if not ordinal
+    owner = np.repeat(np.arange(len(outputs)), 1 if binner.encode == "ordinal" else outputs)
+    starts = [np.asarray(edges)[1:-1] for edges in binner.bin_edges_]
+    return by_pieces(binner, columns, owner, starts, degree=0)
 
 
 @read_step.register(Binarizer)
@@ -90,7 +81,9 @@ def _(splines: Any, columns: Columns) -> Columns:
         )
     starts = []
     for spline in splines.bsplines_:
-        knots = np.unique(spline.t[spline.k : len(spline.t) - spline.k])
+        knots = np.unique(spline.t[spline.k : len(spline.t) - spline.k])  # without boundary knots
+        # the last knot still belongs to the piece below it; beyond it another piece starts, unless
+        # the last polynomial continues
         ends = [] if splines.extrapolation == "continue" else [np.nextafter(knots[-1], np.inf)]
         starts.append(np.append(knots, ends))
     outputs = splines.bsplines_[0].c.shape[1] - (not splines.include_bias)
@@ -101,10 +94,11 @@ def _(splines: Any, columns: Columns) -> Columns:
 @read_step.register(MaxAbsScaler | MinMaxScaler)
 def _(scaler: Any, columns: Columns) -> Columns:
     if not (getattr(scaler, "clip", False) and len(numbers_in(columns))):
-        return PLAIN[type(scaler)](scaler, columns)
+        return AFFINE[type(scaler)](scaler, columns)
     low, high = getattr(scaler, "feature_range", (-1.0, 1.0))
     shift = getattr(scaler, "min_", np.zeros(len(columns)))
     scale = scaler.scale_ if isinstance(scaler, MinMaxScaler) else 1.0 / scaler.scale_
+    # inputs at which the scaled number reaches an end of the range, where it is clipped
     starts = [(np.array([low, high]) - b) / a for a, b in zip(scale, shift, strict=True)]
     return by_pieces(scaler, columns, np.arange(len(columns)), starts, degree=1, blurred=True)
 
@@ -116,9 +110,11 @@ def _(quantiles: Any, columns: Columns) -> Columns:
     starts = []
     for values in quantiles.quantiles_.T:
         knots, count = np.unique(values, return_counts=True)
-        count[[0, -1]] = 2  # whose values at the ends are set
-        alone = np.nextafter(knots[count > 1], np.inf)
-        starts.append(np.unique(np.append(knots, alone)))
+        # A quantile that is repeated is a jump: its own value is a piece of one number. So are both
+        # ends, at which values are set to the ends of the output.
+        count[[0, -1]] = 2
+        after = np.nextafter(knots[count > 1], np.inf)
+        starts.append(np.unique(np.append(knots, after)))
     return by_pieces(quantiles, columns, np.arange(len(columns)), starts, degree=1)
 
 
@@ -126,7 +122,7 @@ def _(quantiles: Any, columns: Columns) -> Columns:
 def _(expansion: Any, columns: Columns) -> Columns:
     powers, numbers = np.asarray(expansion.powers_), numbers_in(columns)
     if not len(numbers) or powers.sum(axis=1).max(initial=0) <= 1:
-        return PLAIN[PolynomialFeatures](expansion, columns)
+        return AFFINE[PolynomialFeatures](expansion, columns)
     if len(columns) > 1:
         raise columns.refusal(
             expansion,
@@ -153,30 +149,36 @@ def _(power: Any, columns: Columns) -> Columns:
 def _require_no_numbers(step: Any, columns: Columns) -> None:
     numbers = numbers_in(columns)
     if len(numbers):
-        raise columns.refusal(step, NO_POLYNOMIAL.format(columns.label(int(numbers[0]))))
+        raise columns.refusal(
+            step,
+            f"it bends {columns.label(int(numbers[0]))} by a function that is no polynomial, along "
+            "which answers are not searched for. Use SplineTransformer, KBinsDiscretizer or "
+            "uniform quantiles there, or transform the column in the data before fitting.",
+        )
 
 
 @read_step.register(FunctionTransformer)
 def _(transformer: Any, columns: Columns) -> Columns:
     func = transformer.func
-    plain = transformer.kw_args in (None, {}) and len(numbers_in(columns))
-    if func is np.negative and plain:
+    if transformer.kw_args not in (None, {}) or not len(numbers_in(columns)):
+        return AFFINE[FunctionTransformer](transformer, columns)
+    if func is np.negative:
         return columns.scaled(-1.0)
-    if func in (np.square, np.abs, np.fabs) and plain:
-        if func is np.square:
-            curve = Curve.polynomial([0.0, 0.0, 1.0])
-        else:
-            ends, slopes = np.array([-np.inf, 0.0]), np.array([[[0.0, -1.0]], [[0.0, 1.0]]])
-            curve = Curve(ends, slopes, np.zeros(2))
-        return through_curves(transformer, columns, np.arange(len(columns)), lambda _: curve)
-    return PLAIN[FunctionTransformer](transformer, columns)
+    if func is np.square:
+        curve = Curve.polynomial([0.0, 0.0, 1.0])
+    elif func in (np.abs, np.fabs):  # −y up to 0, and y from there on
+        starts, lines = np.array([-np.inf, 0.0]), np.array([[[0.0, -1.0]], [[0.0, 1.0]]])
+        curve = Curve(starts, lines, np.zeros(2))
+    else:
+        return AFFINE[FunctionTransformer](transformer, columns)
+    return through_curves(transformer, columns, np.arange(len(columns)), lambda _: curve)
 
 
 # --- pieces ---
 
 
 def numbers_in(columns: Columns) -> IntArray:
-    """The columns that hold numbers."""
+    """Return the columns that hold numbers."""
     return np.flatnonzero(columns.sources == NUMBERS)
 
 
@@ -191,31 +193,32 @@ def by_pieces(
 ) -> Columns:
     """Return the columns after a step that is a polynomial between the starts of its pieces.
 
-    ``owner`` is the input of each output; ``starts`` are those of each input, but the first.
-    They are ``blurred`` if it computes with numbers, and not with their distances from starts.
+    ``owner`` (m',) is the input of each output; ``starts`` holds those of the pieces of each input,
+    without the first. They are ``blurred`` if the step computes with an input itself, and not with
+    its distance from a start.
+
+    The step is run on degree + 1 points of each piece, through which the polynomial goes, and on
+    one more that checks it. Steps of degree 0 say where they cut by their outputs.
     """
     numbers = numbers_in(columns).tolist()
     knots = {j: np.unique(starts[j]) if len(starts[j]) else np.zeros(1) for j in numbers}
     points = {j: _points(knots[j], degree) for j in numbers}
 
-    def ask(rows: dict[int, FloatArray]) -> FloatArray:
-        count = max(values.size for values in rows.values())
+    def transformed(inputs: dict[int, FloatArray]) -> FloatArray:
+        """Return the step's outputs (count, m') for values of its inputs, which go row by row."""
+        count = max(values.size for values in inputs.values())
         cells = [
-            np.resize(rows[j].ravel() if j in rows else columns.values(j)[:1], count)
+            np.resize(inputs[j].ravel() if j in inputs else columns.values(j)[:1], count)
             for j in range(len(columns))
         ]
         return run(step, cells, columns).astype(np.float64)
 
-    outputs = ask(points) if numbers else np.zeros(0)
+    outputs = transformed(points) if numbers else np.zeros(0)
     if numbers and not degree:
-        knots = _cuts(ask, owner, points, outputs)
+        knots = _exact_starts(transformed, owner, points, outputs)
 
     def curve_of(j: int) -> Curve:
-        """Return an input's curve, through all points of its pieces but the last, which check it.
-
-        There is a value for each point and each output, (pieces, degree + 2, o).
-        """
-        inputs = points[j]
+        inputs = points[j]  # (pieces, degree + 2)
         values = outputs[: inputs.size, owner == j].reshape(*inputs.shape, -1)
         if not np.isfinite(values).all():
             number = inputs[tuple(np.argwhere(~np.isfinite(values))[0][:2])]
@@ -235,43 +238,56 @@ def by_pieces(
     return through_curves(step, columns, owner, curve_of)
 
 
-def _cuts(
-    ask: Callable[[dict[int, FloatArray]], FloatArray],
+def _exact_starts(
+    transformed: Callable[[dict[int, FloatArray]], FloatArray],
     owner: IntArray,
     points: dict[int, FloatArray],
-    out: FloatArray,
+    outputs: FloatArray,
 ) -> dict[int, FloatArray]:
-    """Input → where its pieces start, to the last bit: the first number with a piece's outputs."""
+    """Return where the pieces of each input start, but the first, to the last bit.
+
+    That is the first number with the outputs of a piece, between a point of the piece before and
+    one of its own: a step may compare in another way than by its edges as they are stored. All
+    pieces of all inputs are bisected at once.
+    """
     ends = np.cumsum([0, *(len(inputs) - 1 for inputs in points.values())]).tolist()
     spans = dict(zip(points, map(slice, ends[:-1], ends[1:]), strict=True))
     low = np.concatenate([inputs[:-1, -1] for inputs in points.values()])
     high = np.concatenate([inputs[1:, -1] for inputs in points.values()])
 
-    def arrived(y: FloatArray) -> Any:
-        outputs = ask({j: y[span] for j, span in spans.items()})
+    def is_in_piece(y: FloatArray) -> Any:
+        trial = transformed({j: y[span] for j, span in spans.items()})
         same = np.zeros(len(y), dtype=bool)
         for j, span in spans.items():
-            expected = out[: points[j].size, owner == j].reshape(len(points[j]), 2, -1)[1:, -1]
-            same[span] = (outputs[: len(expected), owner == j] == expected).all(axis=1)
+            expected = outputs[: points[j].size, owner == j].reshape(len(points[j]), 2, -1)[1:, -1]
+            same[span] = (trial[: len(expected), owner == j] == expected).all(axis=1)
         return same
 
-    first = first_float(arrived, low, high)
+    first = first_float(is_in_piece, low, high)
     return {j: first[span] for j, span in spans.items()}
 
 
 def _points(starts: FloatArray, degree: int) -> FloatArray:
-    """(pieces, degree + 2) numbers in each piece, the last of them to see whether they suffice."""
+    """Return degree + 2 numbers in each piece, (pieces, degree + 2), the last of them for a check.
+
+    The others are Chebyshev points with the ends, at which polynomials are well conditioned. The
+    first and the last piece, which have no end, are taken as long as all others together.
+    """
     span = max(np.ptp(starts), np.abs(starts).max(), 1.0)
     low = np.append(starts[0] - span, starts)
     high = np.append(np.nextafter(starts, -np.inf), starts[-1] + span)
     share = 0.5 - 0.5 * np.cos(np.pi * np.arange(degree + 1) / degree) if degree else [0.618]
-    share = np.append(share, 0.382)
+    share = np.append(share, 0.382)  # none of the others
     between = low[:, None] + (high - low)[:, None] * share
     return np.minimum(np.maximum(between, low[:, None]), high[:, None])
 
 
 def _interpolated(starts: FloatArray, points: FloatArray, values: FloatArray) -> Curve:
-    """The curve through (pieces, degree + 1) points with (pieces, degree + 1, o) values."""
+    """Return the curve through points (pieces, degree + 1) with values (pieces, degree + 1, o).
+
+    Coefficients are solved for in units of each piece's width. A piece with fewer numbers than
+    points is constant.
+    """
     centers, degree = np.append(starts[0], starts), points.shape[1] - 1
     width = np.abs(points - centers[:, None]).max(axis=1)
     width = np.where(width > 0.0, width, 1.0)
@@ -283,53 +299,60 @@ def _interpolated(starts: FloatArray, points: FloatArray, values: FloatArray) ->
     # what rounding leaves of a coefficient that is 0 would grow far from the piece
     coefficients[np.abs(coefficients) <= 64.0 * EPS * np.abs(values).max()] = 0.0
     coefficients /= width[:, None, None] ** np.arange(degree + 1)[:, None]
-    first = np.append(-np.inf, starts)
-    return Curve(first, coefficients.swapaxes(1, 2), centers, roundings=64 if degree else 1)
+    all_starts = np.append(-np.inf, starts)
+    return Curve(all_starts, coefficients.swapaxes(1, 2), centers, roundings=64 if degree else 1)
 
 
 def through_curves(
     step: Any,
     columns: Columns,
     owner: IntArray,
-    of: Callable[[int], Curve],
+    curve_of: Callable[[int], Curve],
     method: str = "transform",
 ) -> Columns:
     """Return the columns after a step's method that works column by column.
 
     Categories are run through it. Numbers go by curves: ``owner`` (m',) is the input that each
-    output is a function of, and ``of`` says what the outputs of an input are, in their order.
+    output is a function of, and ``curve_of`` has an input's outputs, in their order.
     """
     numbers = numbers_in(columns)
     if not len(numbers):
         return by_running(step, columns, method=method)
-    held = np.zeros(len(columns), dtype=bool)
-    held[numbers] = True
-    categories = sparse.diags_array(np.where(held, 0.0, 1.0))
-    size = replace(columns.sizes, matrix=categories @ columns.sizes.matrix)
-    offset = np.where(held, WITHIN, columns.offset)
-    constant = replace(
-        columns, matrix=(categories @ columns.matrix).tocsr(), offset=offset, sizes=size
+    # First the step is run with all numbers held at a constant, whose outputs are then replaced;
+    # 0.5 is a number that every step which is read here takes.
+    is_number = columns.sources == NUMBERS
+    categories = sparse.diags_array(np.where(is_number, 0.0, 1.0))
+    held = replace(
+        columns,
+        matrix=(categories @ columns.matrix).tocsr(),
+        offset=np.where(is_number, 0.5, columns.offset),
+        sizes=replace(columns.sizes, matrix=categories @ columns.sizes.matrix),
     )
-    after = by_running(step, constant, method=method)
+    after = by_running(step, held, method=method)
     used = [j for j in numbers.tolist() if (owner == j).any()]
-    curves = tuple(_over(step, columns, j, of(j)) for j in used)
+    curves = tuple(_over_encoded(step, columns, j, curve_of(j)) for j in used)
     out = after.bent(curves, Additive)
-    to = np.flatnonzero(np.isin(owner, used))
-    to = to[np.argsort(owner[to], kind="stable")]
-    ones = np.ones(len(to)), (to, after.width + np.arange(len(to)))
-    place = sparse.csr_array(ones, shape=(len(out), out.width))
-    offset, extra = np.array(out.offset), np.array(out.sizes.offset)
-    offset[to] = extra[to] = 0.0
-    sizes = replace(out.sizes, matrix=out.sizes.matrix + place, offset=extra)
-    return replace(out, matrix=out.matrix + place, offset=offset, sizes=sizes)
+    # Each of their outputs is that of a curve; curves are ordered by input, outputs by position.
+    outputs = np.flatnonzero(np.isin(owner, used))
+    outputs = outputs[np.argsort(owner[outputs], kind="stable")]
+    ones = np.ones(len(outputs)), (outputs, after.width + np.arange(len(outputs)))
+    selection = sparse.csr_array(ones, shape=(len(out), out.width))
+    offset, offset_size = np.array(out.offset), np.array(out.sizes.offset)
+    offset[outputs] = offset_size[outputs] = 0.0
+    sizes = replace(out.sizes, matrix=out.sizes.matrix + selection, offset=offset_size)
+    return replace(out, matrix=out.matrix + selection, offset=offset, sizes=sizes)
 
 
-def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve]:
-    """The encoded column that input j of a step depends on; a curve of the input as one of that."""
-    column, scale, shift = _line(step, columns, j)
+def _over_encoded(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve]:
+    """Return the encoded column that input j of a step depends on, and a curve of j as one of it.
+
+    With j = scale · column + shift, starts and centers are mapped back and coefficients take powers
+    of the scale. A negative scale turns the order of the pieces.
+    """
+    column, scale, shift = _encoded_line(step, columns, j)
     if scale == 1.0 and shift == 0.0:
         return column, curve
-    if _jumps(curve):
+    if _has_jumps(curve):
         raise columns.refusal(
             step,
             f"it cuts {columns.label(j)} after that was scaled. Give it the column as it comes; "
@@ -339,6 +362,7 @@ def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve
     order = slice(None) if scale > 0 else slice(None, None, -1)
     powers = scale ** np.arange(curve.coefficients.shape[2])
     starts = np.append(-np.inf, starts[order])
+    # pieces that rounding leaves empty are dropped
     distinct = np.append(np.diff(starts) > 0.0, True) & (starts < np.inf)
     return column, replace(
         curve,
@@ -350,8 +374,8 @@ def _over(step: Any, columns: Columns, j: int, curve: Curve) -> tuple[int, Curve
     )
 
 
-def _line(step: Any, columns: Columns, j: int) -> tuple[int, float, float]:
-    """A column as scale · u + shift: the encoded column u, scale, shift."""
+def _encoded_line(step: Any, columns: Columns, j: int) -> tuple[int, float, float]:
+    """Return a column as scale · u + shift: the encoded column u, the scale and the shift."""
     row = sparse.csr_array(columns.matrix[[j]])
     row.eliminate_zeros()
     if row.nnz != 1:
@@ -360,27 +384,28 @@ def _line(step: Any, columns: Columns, j: int) -> tuple[int, float, float]:
             f"{columns.label(j)} that it takes is a mix of several columns. Give it the columns "
             "as they come.",
         )
-    at, scale, shift = int(row.indices[0]), float(row.data[0]), float(columns.offset[j])
-    if at < columns.features.width:
-        return at, scale, shift
+    source, scale, shift = int(row.indices[0]), float(row.data[0]), float(columns.offset[j])
+    if source < columns.features.width:
+        return source, scale, shift
+    # It is an output of a curve, which is a line as well if it is one piece without higher powers.
     ends = np.cumsum([columns.features.width, *(c.outputs for _, c in columns.curves)])
-    which = int(np.searchsorted(ends, at, side="right")) - 1
+    which = int(np.searchsorted(ends, source, side="right")) - 1
     column, curve = columns.curves[which]
-    at -= int(ends[which])
-    if len(curve.starts) > 1 or curve.coefficients[0, at, 2:].any():
+    output = source - int(ends[which])
+    if len(curve.starts) > 1 or curve.coefficients[0, output, 2:].any():
         raise columns.refusal(
             step,
             f"{columns.label(j)} was cut or bent by another step before. Leave one of them out.",
         )
-    start, slope = (*curve.coefficients[0, at], 0.0)[:2]
-    shift += scale * (start - slope * curve.centers[0])
+    at_center, slope = (*curve.coefficients[0, output], 0.0)[:2]
+    shift += scale * (at_center - slope * curve.centers[0])
     return column, scale * slope, shift
 
 
-def _jumps(curve: Curve) -> bool:
-    """Whether the functions are not continuous."""
-    at = curve.starts[1:]
-    if not len(at):
+def _has_jumps(curve: Curve) -> bool:
+    """Return whether one of the functions is not continuous."""
+    starts = curve.starts[1:]
+    if not len(starts):
         return False
-    before, after = curve(np.nextafter(at, -np.inf)), curve(at)
-    return bool((np.abs(after - before) > SAME * (curve.sizes(at) + 1.0)).any())
+    before, after = curve(np.nextafter(starts, -np.inf)), curve(starts)
+    return bool((np.abs(after - before) > SAME * (curve.sizes(starts) + 1.0)).any())

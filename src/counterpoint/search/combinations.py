@@ -227,7 +227,7 @@ class BoxTrees:
         """The two parts of a box, as `counterpoint.programs.proof.boxes` makes them."""
         first, second = (_Node(node.row, np.array(node.low), np.array(node.high)) for _ in range(2))
         j = split.column
-        if split.kind == NUMBER:
+        if split.kind == SplitKind.NUMBER:
             first.high[j] = min(first.high[j], split.where)
             second.low[j] = max(second.low[j], self._after(split.where, j, x))
             return first, second
@@ -288,7 +288,7 @@ class BoxTrees:
     def _tree(self, row: int, nodes: list[_Node]) -> ProofTrees:
         """The splits of one row's boxes as a proof without multipliers."""
         grouped = np.flatnonzero(~self.domain.numeric)
-        kind, column = np.full((2, len(nodes)), LEAF)
+        kind, column = np.full((2, len(nodes)), SplitKind.LEAF)
         where, options = np.zeros(len(nodes)), np.zeros((len(nodes), len(grouped)), dtype=bool)
         for place, node in enumerate(nodes):
             if node.split is not None:

@@ -451,7 +451,7 @@ def _proof(
     refuted = np.isposinf(tree.bound)
     multipliers = k.multipliers(record.multipliers)
     boxes = SearchedBoxes(row, low, high, forced, multipliers, tree.children, refuted)
-    return proof_trees(k.program, domain, boxes, proved, claim[proved])
+    return boxes.proof_trees(k.program, domain, proved, claim[proved])
 
 
 def _ends(mask: BoolArray) -> tuple[IntArray, IntArray]:

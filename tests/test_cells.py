@@ -343,13 +343,13 @@ def test_no_rival_and_no_weight_lifts_a_bound_over_a_point(seed: int):
         weights = rng.choice([-1.0, 0.0, 1e100, 1e-300], size=count)
         weights = np.where(rng.random(count) < 0.7, rng.exponential(size=count), weights)
         relaxation = CellRelaxation(program, cells, case, rivals, weights)
-        bounds = relaxation.each()
+        bounds = relaxation.cell_bounds()
         paid = encoded_cost(y[i], np.broadcast_to(x[i], y[i].shape))
         for s in range(count):
             inside = cells[s].violation(y[i], y[i]) == 0.0
             assert (bounds[s] <= paid[inside] * (1.0 + 1e-9) + 1e-12).all()
         least = relaxation.bounds(np.zeros(1))[0]
-        np.testing.assert_array_equal(least, relaxation.each(0.0).min())
+        np.testing.assert_array_equal(least, relaxation.cell_bounds(0.0).min())
 
 
 def test_only_what_was_reached_needs_to_be_refuted():
@@ -361,8 +361,8 @@ def test_only_what_was_reached_needs_to_be_refuted():
     case = Batch(np.zeros((1, 1)), low, high, np.zeros(1))
     rival, weight = np.zeros(1, dtype=np.intp), np.full(1, 0.1)
     relaxation = CellRelaxation(program, cells, case, rival, weight)
-    assert np.isposinf(relaxation.each())
-    assert np.isfinite(relaxation.each(0.5))
+    assert np.isposinf(relaxation.cell_bounds())
+    assert np.isfinite(relaxation.cell_bounds(0.5))
 
 
 # Thousands of points

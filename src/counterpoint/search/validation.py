@@ -503,7 +503,7 @@ def validate(
         returned, codes, y = as_returned(
             rows.table, query.features, answered, before, codes, followed=asks_rows
         )
-        ask = query.model.predict if asks_rows else partial(query.target.said, query.model)
+        ask = query.model.predict if asks_rows else partial(query.target.outputs, query.model)
         outputs = ask(*returned)
     elif asks_rows:
         outputs = query.model.predict(rows.table)

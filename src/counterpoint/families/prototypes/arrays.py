@@ -1,4 +1,4 @@
-"""The arrays of models of nearest prototypes: checked, and without what is there twice."""
+"""Check the arrays of models of nearest prototypes, and find prototypes that coincide."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def validated(
             "Expected prototypes of shape (P, d) and P labels; "
             f"got shapes {points.shape} and {labels.shape}."
         )
-    # The square of 2 p bounds the squared distance of two prototypes in one column. Values that are
-    # not finite have a message of their own, in `metrics_of`.
+    # Two prototypes p and q differ by at most 2 max(|p|, |q|) in a column. Values that are not
+    # finite have a message of their own, in `metrics_of`.
     with np.errstate(over="ignore"):
         overflows = np.isinf((2.0 * points) ** 2 @ np.ones(points.shape[1])).any()
     if overflows and np.isfinite(points).all():
@@ -45,11 +45,15 @@ def validated(
 def metrics_of(
     matrices: Sequence[ArrayLike], count: int, points: FloatArray, owners: str
 ) -> list[FloatArray]:
-    """Check so many metrics of prototypes: all are matrices (k, d), or all relevances (d,)."""
-    width, arrays = points.shape[1], [np.asarray(each, dtype=np.float64) for each in matrices]
+    """Check the metrics of prototypes (P, d); return them as arrays of float64.
+
+    There are to be ``count`` of them, one for ``owners`` (words for the message): all matrices
+    (k, d), where k may differ, or all relevances (d,), which are not negative.
+    """
+    width, arrays = points.shape[1], [np.asarray(matrix, dtype=np.float64) for matrix in matrices]
     shapes = sorted({array.shape for array in arrays})
-    fits = {len(shape) for shape in shapes} in ({1}, {2})
-    if len(arrays) != count or not fits or any(shape[-1] != width for shape in shapes):
+    same_kind = {len(shape) for shape in shapes} in ({1}, {2})
+    if len(arrays) != count or not same_kind or any(shape[-1] != width for shape in shapes):
         raise InvalidInput(
             f"Expected {count} matrices of shape (k, {width}), one for {owners}, or as many rows "
             f"of {width} relevances; got {len(arrays)} of shape {' and '.join(map(str, shapes))}."
@@ -65,26 +69,31 @@ def metrics_of(
 
 
 def factors_of(metrics: Sequence[FloatArray]) -> FloatArray:
-    """(count, k, d) matrices, shorter ones filled up with rows of zeros."""
-    roots = [np.diag(np.sqrt(array)) if array.ndim == 1 else array for array in metrics]
-    out = np.zeros((len(roots), max(map(len, roots)), roots[0].shape[1]))
-    for place, root in zip(out, roots, strict=True):
-        place[: len(root)] = root
-    return out
+    """Return the matrices Ω of all metrics as one array (count, k, d).
+
+    Relevances λ become the diagonal matrix with ΩᵀΩ = diag(λ); matrices with fewer rows than others
+    are filled up with rows of zeros, which add nothing to a distance.
+    """
+    roots = [np.diag(np.sqrt(metric)) if metric.ndim == 1 else metric for metric in metrics]
+    factors = np.zeros((len(roots), max(map(len, roots)), roots[0].shape[1]))
+    for factor, root in zip(factors, roots, strict=True):
+        factor[: len(root)] = root
+    return factors
 
 
 def distinct(place: IntArray, owner: IntArray, offsets: FloatArray) -> IntArray:
-    """Of several prototypes of one class at one place, the first with the least offset.
+    """Return the positions of the prototypes that can win, in increasing order.
 
-    The others never win.
+    Of several prototypes of one class (``owner``) at one place, that is the first of those with the
+    least offset. All arrays are of shape (P,).
     """
     order = np.lexsort((offsets, owner, place))
-    _, best = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
-    return np.sort(order[best])
+    _, firsts = np.unique(np.stack([place, owner])[:, order], axis=1, return_index=True)
+    return np.sort(order[firsts])
 
 
 def first_equal(rows: FloatArray | IntArray) -> IntArray:
-    """(n,) for each of n arrays the first that is equal to it."""
-    seen: dict[bytes, int] = {}
+    """Return for each of n arrays the position of the first that is equal to it, shape (n,)."""
+    position_of: dict[bytes, int] = {}
     keys = (np.ascontiguousarray(row + 0.0).tobytes() for row in rows)  # −0 becomes 0
-    return np.array([seen.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)
+    return np.array([position_of.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.intp)

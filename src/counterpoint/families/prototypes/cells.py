@@ -1,15 +1,16 @@
-"""Unions in which one of many linear scores leads its rivals, and their search.
+"""Search unions of cells, in each of which one of many linear scores leads its rivals.
 
 To lead a single rival j, the score i of a cell must gain its deficit at x. At an absolute cost that
 takes at least ``deficit / rate``, where the rate is the most that a unit of cost gains, a dual
-norm; under a quadratic one, the square of that. All cells are bounded by the rival that leads
-at x. Only how much its row weighs is chosen by the search; what that proves is computed by
-`CellRelaxation`, with bounds and whole steps.
+norm; under a quadratic one, the square of that. All cells are first bounded by the rival that leads
+at x: one row each, of which the search chooses the multiplier. What the multiplier proves is
+computed by `CellRelaxation`, with bounds and whole steps.
 
-The most promising cell is then solved with the rows of a few rivals, near x or in the way of cells
-that were searched before; whatever rival its point does not lead is added, and so on. A relaxation
-whose optimum leads all rivals is the cell; one that already costs more than what was reached says
-enough. Regions are written down only where needed.
+The most promising cell is then solved with the rows of a few rivals: those that lead at x, or that
+points of other cells did not lead. Rivals that its own point does not lead are added, and so on.
+The cell is settled when its point leads all rivals, for then the point is its optimum; or when the
+relaxation costs as much as the best point so far. So of a cell with thousands of rows only a few
+are ever written down.
 """
 
 from __future__ import annotations
@@ -39,24 +40,21 @@ from counterpoint.search.search import Incumbents, Subproblem, Union, search_lis
 class VoronoiCells(LazyUnion):
     """Regions in which a score leads: A_i y + b_i >= A_j y + b_j + margin for each rival j.
 
-    There is one for each leader i, made when it is asked for: all of them together have as many
-    rows as there are leaders times rivals. Both are named by their positions in the fields below.
-
-    ``matrix``, ``offset``: (P, d) the rows A and (P,) b; ``leaders``: (S,) the scores i that may
-    lead; ``rivals``: (R,) the scores j that none of them may let lead; ``safety_margin``: by how
-    much, in score units; ``order``: (P,) of two equal scores the one of the lower order wins; None
-    if it is not known which, or if a margin is asked for; ``place``: (P,) equal for scores that are
-    the same everywhere, of which the leader's counts; ``units``: (d,) what each column is a
-    multiple of, if ties are to be decided, see `LinearBounds.ties_resolved`.
+    There is one region, a cell, for each leader i, made when it is asked for: all of them together
+    have as many rows as there are leaders times rivals. Methods name cells and rivals by their
+    positions in ``leaders`` and in ``rivals``.
     """
 
-    matrix: FloatArray
-    offset: FloatArray
-    leaders: IntArray
-    rivals: IntArray
-    safety_margin: float
+    matrix: FloatArray  # (P, d) A
+    offset: FloatArray  # (P,) b
+    leaders: IntArray  # (S,) the scores i that may lead
+    rivals: IntArray  # (R,) the scores j that none of them may let lead
+    safety_margin: float  # in score units
+    # (P,) of two equal scores the one of the lower order wins; None if it is not known which, or if
+    # there is a margin, so that equal scores are not enough
     order: IntArray | None
-    place: IntArray
+    place: IntArray  # (P,) equal for scores that are the same everywhere; these are no rivals
+    # (d,) what each column is a multiple of, if ties are resolved, see `LinearBounds`
     units: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -76,9 +74,9 @@ class VoronoiCells(LazyUnion):
         """How many rows all regions have."""
         return len(self.leaders) * len(self.rivals)
 
-    def some(self, owners: slice) -> VoronoiCells:
+    def some(self, which: slice) -> VoronoiCells:
         """Some of the regions, still not written down."""
-        return replace(self, leaders=self.leaders[owners])
+        return replace(self, leaders=self.leaders[which])
 
     def ties_resolved(self, units: FloatArray) -> VoronoiCells:
         """The same regions with each tie decided, for points that are multiples of these units."""
@@ -96,46 +94,50 @@ class VoronoiCells(LazyUnion):
         """(d,) which columns have an effect on who leads."""
         return np.asarray((self.matrix != self.matrix[0]).any(axis=0))
 
-    def rows(self, s: int, rivals: IntArray) -> LinearBounds:
-        """The rows of one region against some rivals, but those that are the same score."""
-        i, j = self.leaders[s], self.rivals[rivals]
+    def rows(self, cell: int, rivals: IntArray) -> LinearBounds:
+        """Return the rows (A_j − A_i) y <= b_i − b_j − margin of a cell i against some rivals j.
+
+        A rival that is the same score as i has none.
+        """
+        i, j = self.leaders[cell], self.rivals[rivals]
         j = j[self.place[j] != self.place[i]]
         high = self.offset[i] - self.offset[j] - self.safety_margin
-        low, margin_coefficient, loses = np.full(len(j), -np.inf), np.ones(len(j)), np.zeros(len(j))
+        low, margin_coefficient = np.full(len(j), -np.inf), np.ones(len(j))
+        tie_coefficient = np.zeros(len(j))
         if self.order is not None:
-            loses = (self.order[j] < self.order[i]).astype(np.float64)
-        rows = LinearBounds(self.matrix[j] - self.matrix[i], low, high, margin_coefficient, loses)
+            tie_coefficient = (self.order[j] < self.order[i]).astype(np.float64)
+        matrix = self.matrix[j] - self.matrix[i]
+        rows = LinearBounds(matrix, low, high, margin_coefficient, tie_coefficient)
         return rows if self.units is None else rows.ties_resolved(self.units)
 
-    def cuts(self, owners: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
-        """Normals (m, d) and offsets (m,): for each of m owners the weighed row against one rival.
+    def cuts(self, cells: slice | IntArray, rivals: IntArray, weights: FloatArray) -> Cut:
+        """Return for each of m cells its row against one rival, times a weight, see `rows`.
 
-        Every point y of an owner's region meets ``normal · y <= offset``, whatever rival and weight
-        are: a weight that is negative, and a rival that is the same score, count as 0.
+        Every point y of a cell meets ``normal · y <= offset`` whatever its rival and its weight
+        are: a weight that is negative, or of a rival that is the same score, counts as 0.
         """
-        i, j = self.leaders[owners], self.rivals[rivals]
+        i, j = self.leaders[cells], self.rivals[rivals]
         weights = np.where(self.place[i] == self.place[j], 0.0, np.maximum(weights, 0.0))
-        normal = self.matrix[j]
+        normal = self.matrix[j]  # a copy, which is changed in place: there may be thousands of rows
         normal -= self.matrix[i]
         normal *= weights[:, None]
-        limit = self.offset[i] - self.offset[j] - self.safety_margin
+        offset = weights * (self.offset[i] - self.offset[j] - self.safety_margin)
         size = weights * (np.abs(self.offset[i]) + np.abs(self.offset[j]) + abs(self.safety_margin))
-        return Cut(normal, weights * limit, weights[:, None], self._reach, 2, gamma(4) * size)
+        return Cut(normal, offset, weights[:, None], self._widest_row, 2, gamma(4) * size)
 
     @cached_property
-    def _reach(self) -> FloatArray:
-        """(1, d) how far apart two scores are at most in each column."""
-        reach = self.matrix.max(axis=0) - self.matrix.min(axis=0)
-        return np.asarray(reach * (1.0 + gamma(1)))[None]
+    def _widest_row(self) -> FloatArray:
+        """(1, d) at least |A_j − A_i| in each column, for all i and j."""
+        difference = self.matrix.max(axis=0) - self.matrix.min(axis=0)
+        return np.asarray(difference * (1.0 + gamma(1)))[None]
 
-    def missed(self, s: int, y: FloatArray, margin: FloatArray) -> IntArray:
-        """Return the rivals whose rows a point misses, beyond rounding; the farthest ahead first.
+    def missed(self, cell: int, y: FloatArray, margin: FloatArray) -> IntArray:
+        """Return the rivals that a point (d,) does not lead, beyond rounding; the worst ones first.
 
-        ``s``: the region; ``y``, ``margin``: (d,) the point; (2,) by how much rows are closed in,
-        see `Batch`.
+        Rows are tightened by the ``margin`` (2,), see `Batch`.
         """
-        others = np.flatnonzero(self.place[self.rivals] != self.place[self.leaders[s]])
-        rows = self.rows(s, others)
+        others = np.flatnonzero(self.place[self.rivals] != self.place[self.leaders[cell]])
+        rows = self.rows(cell, others)
         excess = rows.matrix @ y - rows.limits(margin[None, :])[1][0]
         terms = np.abs(rows.matrix) @ np.abs(y) + np.abs(rows.high)
         missed = np.flatnonzero(excess > 8.0 * EPS * terms)
@@ -144,10 +146,10 @@ class VoronoiCells(LazyUnion):
 
 @final
 class OpenedCell(NamedTuple):
-    """A cell that was searched with some of its rows."""
+    """A cell that was searched with the rows of some rivals."""
 
     cell: int
-    rivals: IntArray  # positions of the rivals whose rows it was searched with
+    rivals: IntArray
     evidence: Bounding
 
     def recorded(self) -> dict[str, Any]:
@@ -160,36 +162,35 @@ class OpenedCell(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class CellRelaxation(Bounding):
-    """Bounds for one row by one rival of each cell, and by what was learnt of opened cells.
+    """Lower bounds for one row: from one rival of each cell, and from the cells that were opened.
 
-    ``program``: the cost over what is possible, without the target; ``cells``: the target;
-    ``rivals``, ``weights``: (S,) for each cell the position of any rival, and any weight of its
-    row. A record holds the rivals alone: weights follow from them.
+    Each cell is relaxed to its row against one rival, times a weight; the bounds hold whatever
+    rivals and weights are. A record holds the rivals alone, since `weigh` finds the weights.
     """
 
-    program: Program
-    cells: VoronoiCells
-    case: Batch
-    rivals: IntArray
-    weights: FloatArray
+    program: Program  # the cost over what is possible, without the target
+    cells: VoronoiCells  # the target
+    case: Batch  # the row
+    rivals: IntArray  # (S,) a rival for each cell
+    weights: FloatArray  # (S,) the weight of the cell's row against it
     opened: list[OpenedCell] = field(default_factory=list)
 
     @cached_property
-    def spread(self) -> FloatArray | None:
-        """(d, f) R with R Rᵀ the inverse of a full price's matrix over the columns that can move.
+    def inverse_root(self) -> FloatArray | None:
+        """(d, f) R with R Rᵀ the inverse of a cost's full matrix over the f columns that can move.
 
-        None for other prices.
+        None if the cost has no full matrix.
         """
         matrix, case = self.program.encoded_cost.quadratic, self.case
         if matrix.ndim == 1:
             return None
         columns = np.flatnonzero((case.low[0] < case.high[0]) & (np.diag(matrix) > 0.0))
-        spread = np.zeros((len(matrix), len(columns)))
-        spread[columns] = np.linalg.inv(np.linalg.cholesky(matrix[np.ix_(columns, columns)])).T
-        return spread
+        root = np.zeros((len(matrix), len(columns)))
+        root[columns] = np.linalg.inv(np.linalg.cholesky(matrix[np.ix_(columns, columns)])).T
+        return root
 
     def weigh(self) -> None:
-        """Set the weights to those that show how much it costs each cell to lead its rival."""
+        """Set the weights to those that bound best what it costs each cell to lead its rival."""
         for block in blocks(len(self.cells), self.program.width):
             positions = np.arange(block.start, block.stop)
             _, weights = self.least_costs(positions, self.rivals[block][:, None])
@@ -201,7 +202,7 @@ class CellRelaxation(Bounding):
 
     @property
     def bound_proofs(self) -> Sequence[BoundProof]:
-        """The rival of all cells but those in pairs of a cell and its rival; and opened cells."""
+        """Return one proof: the rival of most cells, the other cells' rivals, and opened cells."""
         (common,) = Counter(self.rivals.tolist()).most_common(1)
         exceptions = np.flatnonzero(self.rivals != common[0])
         pairs = np.column_stack([exceptions, self.rivals[exceptions]]).tolist()
@@ -210,49 +211,54 @@ class CellRelaxation(Bounding):
         return [BoundProof.without_multipliers(self.program, 1, family_proofs=[proof])]
 
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        proved = np.array(self.unrefuted)
-        best = np.array(proved)
+        proved, reported = np.array(self.unrefuted), np.array(self.unrefuted)
         for cell, _, evidence in self.opened:
-            (bound,), (reported,) = evidence.bounds(reached)
-            proved[cell], best[cell] = max(proved[cell], bound), max(best[cell], reported)
+            (cell_proved,), (cell_reported,) = evidence.bounds(reached)
+            proved[cell] = max(proved[cell], cell_proved)
+            reported[cell] = max(reported[cell], cell_reported)
         if proved.min() < reached[0] * (1.0 - CLOSED):
-            refuted = np.isposinf(self.each(float(reached[0])))
-            proved[refuted] = best[refuted] = np.inf
-        return proved.min(keepdims=True), best.min(keepdims=True)
+            is_empty = np.isposinf(self.cell_bounds(float(reached[0])))
+            proved[is_empty] = reported[is_empty] = np.inf
+        return proved.min(keepdims=True), reported.min(keepdims=True)
 
     @cached_property
     def unrefuted(self) -> FloatArray:
-        """(S,) lower bounds of each cell, of which none is refuted."""
-        return self.each(0.0)
+        """(S,) finite lower bounds on the cost in each cell; `sharpen` raises them."""
+        return self.cell_bounds(0.0)
 
-    def each(self, reached: float = np.inf) -> FloatArray:
-        """(S,) lower bounds on the cost in each cell; infinite where there is no point of it.
+    def cell_bounds(self, reached: float = np.inf) -> FloatArray:
+        """(S,) lower bounds on the cost in each cell; infinite where the cell is proved empty.
 
-        Only a cell whose bound is below what was ``reached`` needs to be refuted.
+        To prove that takes longer, so it is tried only where the bound is below what was
+        ``reached``.
         """
-        out = np.empty(len(self.cells))
-        for block in blocks(len(out), self.program.width):
-            out[block] = self._bounds_of(block, reached)
-        return out
+        bounds = np.empty(len(self.cells))
+        for block in blocks(len(bounds), self.program.width):
+            bounds[block] = self._bounds_of(block, reached)
+        return bounds
 
     def sharpen(self, positions: IntArray, rivals: IntArray) -> None:
-        """Bound some cells by those of a few rivals that they cannot lead for less."""
+        """Bound some cells anew, each by that of k rivals (k,) which costs it most to lead.
+
+        A cell keeps its rival if none of these costs more.
+        """
         costs, weights = self.least_costs(positions, rivals)
-        best = np.arange(len(costs)), costs.argmax(axis=1)
-        better = costs[best] > self.unrefuted[positions]
+        dearest = np.arange(len(costs)), costs.argmax(axis=1)
+        better = costs[dearest] > self.unrefuted[positions]
         positions = positions[better]
-        self.rivals[positions] = rivals[best[1]][better]
-        self.weights[positions] = weights[best][better]
+        self.rivals[positions] = rivals[dearest[1]][better]
+        self.weights[positions] = weights[dearest][better]
         self.unrefuted[positions] = self._bounds_of(positions, 0.0)
 
     def _bounds_of(self, positions: slice | IntArray, reached: float) -> FloatArray:
-        """Lower bounds on the cost in some cells, see `each`."""
+        """Lower bounds on the cost in some cells, see `cell_bounds`."""
         cut = self.cells.cuts(positions, self.rivals[positions], self.weights[positions])
-        at, duality = None, self.program.duality
+        tangent, duality = None, self.program.duality
         cases = self._repeated(len(cut.offset))
-        if self.spread is not None:  # the least of the price, were there no bounds
-            at = cases.x - 0.5 * (cut.normal @ self.spread) @ self.spread.T
-        bound = duality.bound(cases, cut, Sizes(cut.weights, cut.normals, cut.roundings), at)
+        if self.inverse_root is not None:  # bounds are sharp at the optimum; this is it if no
+            # column meets its bound
+            tangent = cases.x - 0.5 * (cut.normal @ self.inverse_root) @ self.inverse_root.T
+        bound = duality.bound(cases, cut, Sizes(cut.weights, cut.normals, cut.roundings), tangent)
         doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
         if len(doubtful) and not cases.unbounded:
             refuted = duality.refutes(self._repeated(len(doubtful)), cut.take(doubtful))
@@ -260,28 +266,29 @@ class CellRelaxation(Bounding):
         return bound
 
     def _repeated(self, count: int) -> Batch:
-        """The row as often as that, without repeating anything in memory."""
+        """The row ``count`` times, without repeating anything in memory."""
         case = self.case
         arrays = (case.x, case.low, case.high, case.margin)
         return Batch(*(np.broadcast_to(row[0], (count, row.shape[1])) for row in arrays))
 
     @cached_property
     def start(self) -> FloatArray:
-        """(d,) the row, moved between its bounds."""
+        """(d,) the row, its numbers moved between their bounds."""
         x, low, high = self.case.x[0], self.case.low[0], self.case.high[0]
         return np.where(self.program.domain.numeric, np.minimum(np.maximum(x, low), high), x)
 
     @cached_property
     def scores(self) -> FloatArray:
-        """(P,) the scores there."""
+        """(P,) the scores at the start."""
         return np.asarray(self.cells.matrix @ self.start + self.cells.offset)
 
     def least_costs(self, cells: IntArray, rivals: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Bound the cost at which each of m cells leads each of k rivals, and give the multipliers.
+        """Return about the least cost at which m cells lead each of k rivals, and the weights.
 
-        Both are of shape (m, k); the rivals are (k,), or (m, k) if they differ from cell to cell. A
-        column that can move in a direction at all moves there without end.
-        Where no change lets the cell lead, the cost is infinite and the multiplier 1.
+        Both are of shape (m, k); the rivals are (k,), or (m, k) if they differ from cell to cell.
+        The search goes by these costs, and proves nothing by them: a column that may rise or fall
+        counts as free to do so without end, and steps do not count. Where no change lets the cell
+        lead, the cost is infinite and the weight 1.
         """
         low, high, encoded_cost = self.case.low[0], self.case.high[0], self.program.encoded_cost
         leaders, opponents = self.cells.leaders[cells][:, None], self.cells.rivals[rivals]
@@ -289,37 +296,38 @@ class CellRelaxation(Bounding):
         deficit[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
         slope = self.cells.matrix[opponents] - self.cells.matrix[leaders]
         absolute, diagonal = encoded_cost.absolute, encoded_cost.diagonal
-        effect, falls, rises = np.abs(slope), low < self.start, high > self.start
-        if not (falls.all() and rises.all()):
-            effect *= np.where(slope > 0.0, falls, rises)
-        # Maximise the dual, weight · deficit − ¼ weight² · squares. Up to a weight of 1 / rate no
-        # slope exceeds an absolute cost.
-        squares, curved = np.zeros(deficit.shape), np.flatnonzero(diagonal)
-        if self.spread is not None:
-            squares = ((slope @ self.spread) ** 2).sum(axis=2)
-        elif len(curved):
-            squares = effect[:, :, curved] ** 2 @ (1.0 / diagonal[curved])
+        gain, may_fall, may_rise = np.abs(slope), low < self.start, high > self.start
+        if not (may_fall.all() and may_rise.all()):
+            gain *= np.where(slope > 0.0, may_fall, may_rise)
+        # Lagrangian of cost(δ) subject to slope · δ <= −deficit: its least over δ, for a weight of
+        # the row, is weight · deficit − ¼ weight² · squared_norm as long as weight · rate <= 1,
+        # where rate and the root of squared_norm are dual norms of the slope. The best weight:
+        squared_norm, squared = np.zeros(deficit.shape), np.flatnonzero(diagonal)
+        if self.inverse_root is not None:
+            squared_norm = ((slope @ self.inverse_root) ** 2).sum(axis=2)
+        elif len(squared):
+            squared_norm = gain[:, :, squared] ** 2 @ (1.0 / diagonal[squared])
         linear = np.flatnonzero(absolute)
-        rate = (effect[:, :, linear] / absolute[linear]).max(axis=2, initial=0.0)
+        rate = (gain[:, :, linear] / absolute[linear]).max(axis=2, initial=0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            weight = np.minimum(2.0 * deficit / squares, 1.0 / rate)
-            cost = weight * deficit - 0.25 * weight * weight * squares
+            weight = np.minimum(2.0 * deficit / squared_norm, 1.0 / rate)
+            cost = weight * deficit - 0.25 * weight * weight * squared_norm
         impossible = np.isinf(weight) & (deficit > 0.0)
         cost = np.where(impossible, np.inf, np.where(deficit > 0.0, cost, 0.0))
         return cost, np.where(impossible, 1.0, np.where(deficit > 0.0, weight, 0.0))
 
 
-def blocks(count: int, width: int, numbers: int = 1 << 17) -> Iterator[slice]:
-    """Slices of rows of so many numbers that stay in the cache."""
-    size = max(16, numbers // max(width, 1))
+def blocks(count: int, width: int) -> Iterator[slice]:
+    """Slices of ``count`` rows, in each of which (rows, width) numbers stay in the cache."""
+    size = max(16, (1 << 17) // max(width, 1))
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def search_cells(state: Incumbents, pieces: Union, _margins: object) -> list[RowEvidence]:
+def search_cells(incumbents: Incumbents, union: Union, _margins: object) -> list[RowEvidence]:
     """Search cells that are never all written down, row by row; return what bounds them."""
-    program, cells = pieces.program, pieces.lazy
+    program, cells = union.program, union.lazy
     assert isinstance(cells, VoronoiCells)  # noqa: S101 (the family's `SEARCHES` are asked by type)
-    searches = [CellSearch(state, i, program, cells, case) for i, case in enumerate(state.cases)]
+    searches = [CellSearch(incumbents, i, program, cells) for i in range(len(incumbents.cases))]
     return [RowEvidence([[search.run()] for search in searches])]
 
 
@@ -350,7 +358,7 @@ def evidence_of(
 
 
 def _positions(numbers: Sequence[Any], count: int) -> IntArray:
-    """Positions among so many, as a record holds them; a ValueError if one is none."""
+    """Return positions below ``count`` as a record holds them; raise a ValueError for others."""
     if not all(type(number) is int and 0 <= number < count for number in numbers):
         raise ValueError("expected positions of cells and of their rivals")
     return np.array(numbers, dtype=np.intp)
@@ -360,25 +368,26 @@ def _positions(numbers: Sequence[Any], count: int) -> IntArray:
 class CellSearch:
     """The search of one row: the most promising cell first, until no other can be cheaper.
 
-    Before a cell is opened, it is bounded by the rivals that were in the way of others, with the
-    next ones. Each cell may take half of the time that is left. What is learnt of cells is written
-    into the relaxation.
+    It keeps a pool of rivals: those that lead at the row, and those that points of opened cells did
+    not lead. A cell is bounded by all rivals of the pool before it is opened, for that takes less
+    time. What is learnt of cells is written into the relaxation.
     """
 
     def __init__(
-        self, state: Incumbents, i: int, program: Program, cells: VoronoiCells, case: Batch
+        self, incumbents: Incumbents, i: int, program: Program, cells: VoronoiCells
     ) -> None:
-        self.state, self.row, self.program, self.cells = state, np.array([i]), program, cells
-        self.case, self.end = case, perf_counter() + (state.effort.seconds or np.inf)
+        self.incumbents, self.row = incumbents, np.array([i])
+        self.case = incumbents.cases.take(slice(i, i + 1))
+        self.program, self.cells = program, cells
+        self.end = perf_counter() + (incumbents.effort.seconds or np.inf)
         rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
-        self.relaxation = CellRelaxation(program, cells, case, rivals, weights)
+        self.relaxation = CellRelaxation(program, cells, self.case, rivals, weights)
         scores = self.relaxation.scores[cells.rivals]
-        near = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
-        # The rivals that cells are bounded and opened with: those that lead most, the first first.
-        self.pool: list[int] = near[np.argsort(-scores[near], kind="stable")].tolist()
+        leading = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
+        self.pool: list[int] = leading[np.argsort(-scores[leading], kind="stable")].tolist()
         rivals[:] = self.pool[0]
         self.relaxation.weigh()
-        # (S,) lower bounds; infinite for a cell that is out of reach, or was searched
+        # (S,) lower bounds; infinite for a cell that is proved empty, or was opened
         self.bounds = np.array(self.relaxation.unrefuted)
         self.is_plain = is_plain(program)
 
@@ -388,19 +397,20 @@ class CellSearch:
 
     def run(self) -> CellRelaxation:
         """Open cells until none can hold a cheaper point, or time is up."""
-        compared = np.ones(len(self.cells), dtype=np.intp)  # with how many rivals of the pool
-        while self.bounds[s := int(self.bounds.argmin())] < (cutoff := self._cutoff()):
+        compared = np.ones(len(self.cells), dtype=np.intp)  # with the first so many of the pool
+        while self.bounds[cell := int(self.bounds.argmin())] < (cutoff := self._cutoff()):
             if perf_counter() > self.end:
-                self.state.limited[self.row] = True
+                self.incumbents.limited[self.row] = True
                 break
-            if compared[s] == len(self.pool) or np.isinf(cutoff):  # no bound excludes it yet
-                self._open(s)
-                self.bounds[s] = np.inf
+            # Without any point yet, no bound can exclude a cell.
+            if compared[cell] == len(self.pool) or np.isinf(cutoff):
+                self._open(cell)
+                self.bounds[cell] = np.inf
                 continue
-            # A bound by the rivals that are new in the pool may exclude the cell for less; the
-            # next cells that lack the same rivals are bounded with it, as many as a block holds.
-            rivals = np.array(self.pool[compared[s] :])
-            batch = np.flatnonzero((self.bounds < cutoff) & (compared == compared[s]))
+            # The rivals that are new in the pool may exclude the cell. The next cells that lack the
+            # same rivals are bounded with it, as many as a block holds.
+            rivals = np.array(self.pool[compared[cell] :])
+            batch = np.flatnonzero((self.bounds < cutoff) & (compared == compared[cell]))
             batch = batch[np.argsort(self.bounds[batch], kind="stable")]
             batch = batch[next(blocks(len(batch), len(rivals) * self.program.width))]
             self.relaxation.sharpen(batch, rivals)
@@ -408,52 +418,61 @@ class CellSearch:
             compared[batch] = len(self.pool)
         return self.relaxation
 
-    def _open(self, s: int) -> None:
-        """Search one cell with a few rivals of the pool, then with those that its point misses."""
-        state, row, pool, relaxation = self.state, self.row, np.array(self.pool), self.relaxation
-        (costs,), _ = relaxation.least_costs(np.array([s]), pool)
+    def _open(self, cell: int) -> None:
+        """Search a cell with the rows of a few rivals, then of those that its point does not lead.
+
+        It begins with those of the pool that cost most to lead. The evidence with the best bound is
+        kept.
+        """
+        incumbents, row, relaxation = self.incumbents, self.row, self.relaxation
+        pool, best_bound = np.array(self.pool), -np.inf
+        (costs,), _ = relaxation.least_costs(np.array([cell]), pool)
         dearest = pool[np.argsort(-costs, kind="stable")[:4]]
-        rivals = sorted({*dearest.tolist(), int(relaxation.rivals[s])})
-        bound, opened, before = -np.inf, relaxation.opened, len(relaxation.opened)
+        rivals = sorted({*dearest.tolist(), int(relaxation.rivals[cell])})
+        entry = len(relaxation.opened)
         while True:
-            evidence, point = self._relaxed(s, np.array(rivals))
-            if point is None and np.isinf(self._cutoff()):  # other cells may be empty as well
-                self.bounds = np.maximum(self.bounds, relaxation.each())
-            reached = state.objective[row] if point is None else np.zeros(1)
-            best = float(evidence.bounds(reached)[1][0])
-            if best > bound:
-                bound, opened[before:] = best, [OpenedCell(s, np.array(rivals), evidence)]
+            evidence, point = self._relaxed(cell, np.array(rivals))
+            if point is None and np.isinf(self._cutoff()):
+                # As this cell is empty, others may be; those proved empty are not opened.
+                self.bounds = np.maximum(self.bounds, relaxation.cell_bounds())
+            reached = incumbents.objective[row] if point is None else np.zeros(1)
+            bound = float(evidence.bounds(reached)[1][0])
+            if bound > best_bound:
+                best_bound = bound
+                relaxation.opened[entry:] = [OpenedCell(cell, np.array(rivals), evidence)]
             if point is None:
                 return
-            missed = self.cells.missed(s, point[0], self.case.margin[0]).tolist()
+            missed = self.cells.missed(cell, point[0], self.case.margin[0]).tolist()
             missed = [rival for rival in missed if rival not in rivals][:8]
             if not missed:
-                state.offer(s, row, point, self.program.objective(point, self.case))
-            if not missed or state.limited[row[0]] or bound >= self._cutoff():
+                incumbents.offer(cell, row, point, self.program.objective(point, self.case))
+            if not missed or incumbents.limited[row[0]] or best_bound >= self._cutoff():
                 return
             rivals += missed
             self.pool += [rival for rival in missed if rival not in self.pool]
 
-    def _relaxed(self, s: int, rivals: IntArray) -> tuple[Bounding, FloatArray | None]:
-        """Search a cell with some of its rows; return what bounds it, and its point (1, d), if any.
+    def _relaxed(self, cell: int, rivals: IntArray) -> tuple[Bounding, FloatArray | None]:
+        """Search a cell with the rows of some rivals; return what bounds it, and its point (1, d).
 
-        Under a squared cost within bounds a small quadratic program settles it.
+        There is no point if the cell is empty, or holds none that is cheaper than the best so far.
         """
-        state, row, rows = self.state, self.row, self.cells.rows(s, rivals)
-        piece = Subproblem.of(self.program, Region((rows,)))
+        incumbents, row, rows = self.incumbents, self.row, self.cells.rows(cell, rivals)
+        subproblem = Subproblem.of(self.program, Region((rows,)))
         nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
         if nearest is not None:
-            state.closed[row] = False
-            (point, multipliers), none = nearest, np.zeros(1)
-            cut = rows.cut(multipliers)
+            point, multipliers = nearest
+            incumbents.closed[row] = False
+            cut, nothing_reported = rows.cut(multipliers), np.zeros(1)
             sizes = Sizes(cut.weights, cut.normals, cut.roundings)
             proved = self.program.duality.bound(self.case, cut, sizes)
-            return Evidence(piece.program, self.case, multipliers, None, none, proved=proved), point
-        effort = state.effort
-        if np.isfinite(self.end):
+            proof = subproblem.program, self.case, multipliers, None, nothing_reported
+            return Evidence(*proof, proved=proved), point
+        effort = incumbents.effort
+        if np.isfinite(self.end):  # half of the time that is left
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        solution = search_listed(Incumbents(self.case, effort, state.objective[row]), (piece,))
-        state.limited[row] |= solution.limited
-        state.closed[row] &= solution.closed
+        start = Incumbents(self.case, effort, incumbents.objective[row])
+        solution = search_listed(start, (subproblem,))
+        incumbents.limited[row] |= solution.limited
+        incumbents.closed[row] &= solution.closed
         (evidence,) = solution.evidence
         return evidence, solution.points if solution.piece[0] >= 0 else None

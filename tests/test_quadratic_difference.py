@@ -106,7 +106,7 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     ]
     together = Quadrics(several, 3)
     assert len(together) == 4
-    assert together.near_of.tolist() == [0, 0, 1, 2]
+    assert together.prototype_of.tolist() == [0, 0, 1, 2]
     y, margin = rng.normal(size=(6, 3)), rng.uniform(size=(6, 2))
     excess = np.stack([c.excess(y) for c in several], axis=1)
     np.testing.assert_allclose(together.excess(y), excess, rtol=1e-12, atol=1e-12)
@@ -115,11 +115,13 @@ def test_conditions_together_are_the_conditions_one_by_one(seed: int):
     )
     np.testing.assert_allclose(together.excess(y, margin), closed, rtol=1e-12, atol=1e-12)
     misses = np.stack([c.violation(y, y) for c in several], axis=1)
-    np.testing.assert_allclose(together.misses(y, np.zeros((6, 2))), misses, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        together.relative_excess(y, np.zeros((6, 2))), misses, rtol=1e-9, atol=1e-15
+    )
     weights, step = rng.uniform(size=(6, 4)), 1e-6
     slope = np.einsum("nj,njd->nd", weights, together.slopes(y))
     assert (np.abs(together.forms) <= together.sizes).all()
-    value, size, steep, slope_size = together.expanded(y, weights)
+    value, size, steep, slope_size = together.weighted_sum(y, weights)
     np.testing.assert_allclose(value, (weights * excess).sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(steep, slope, rtol=1e-12, atol=1e-12)
     assert (np.abs(value) <= size).all()

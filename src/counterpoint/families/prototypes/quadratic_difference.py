@@ -1,30 +1,30 @@
-"""Nearer to one prototype than to another, each with a metric of its own; and what that proves.
+"""Bound the cost of points that are nearer to one prototype than to others, by weak duality.
 
-Such conditions e_j(y) = ‖F y + f‖² − ‖H y + h‖² − limit <= 0 are quadratic and not convex. Still,
-with multipliers λ >= 0, and normal · y <= offset, which follows from everything else,
+If prototypes have metrics of their own, the conditions e_j(y) = ‖F y + f‖² − ‖H y + h‖² − limit
+<= 0 are quadratic and not convex. Still, with multipliers λ >= 0, and normal · y <= offset, which
+follows from all other conditions,
 
-    price(y − x) + Σ λ_j e_j(y) + normal · y − offset  <=  price(y − x)
+    L(y)  =  cost(y − x) + Σ λ_j e_j(y) + normal · y − offset  <=  cost(y − x)
 
-at every point of the region, and the least of the left side over the domain is a lower bound on the
-price wherever the left side is convex. With one condition and a quadratic price there are
-multipliers without a gap (the S-lemma). A column between bounds has another multiplier τ >= 0, of
-(y_j − low_j)(y_j − high_j) <= 0, which bends the sum upwards; in a one-hot block, whose entries are
-0 or 1, that is 0 and τ has any sign.
+at every point of the region. Where L is convex, its least over the domain is a lower bound on the
+cost. With one condition and a quadratic cost some λ leaves no gap (the S-lemma). A column between
+bounds has another multiplier τ >= 0, of (y_j − low_j)(y_j − high_j) <= 0, which bends L upwards; in
+a one-hot block, whose entries are 0 or 1, that product is 0 and τ has any sign.
 
-An absolute price has no curvature, but its square has: for any r with |r_ij| <= 1 and r_ii = 1,
+An absolute cost has no curvature, but its square has: for any r with |r_ij| <= 1 and r_ii = 1,
 
     (Σ w_j |δ_j|)² = Σ w_i w_j |δ_i δ_j|  >=  Σ r_ij w_i w_j δ_i δ_j,
 
-and the bound is the square root of that for the right side. The r are multipliers too, one for each
-pair of columns.
+so the right side takes the place of the cost in L, and the root of the least of L is the bound. The
+r are multipliers too, one for each pair of columns.
 
-The left side is a `Lagrangian` L. Where its curvature is at least t B over the columns that can
-move, for a diagonal B and t > 0,
+`Lagrangian` finds the least of L. Where the curvature of L is at least t B over the columns that
+can move, for a diagonal B and t > 0,
 
     L(y) >= L(z) + ∇L(z) · (y − z) + t (y − z)ᵀB(y − z)
 
 whatever z is. The right side is a sum over columns, whose least over a domain is exact: whole
-steps, categories and bounds included. It is the least of L itself if z is that.
+steps, categories and bounds included. If z minimises L, both sides have the same least.
 """
 
 from __future__ import annotations
@@ -55,28 +55,19 @@ from counterpoint.programs.program import NonConvex, Program
 from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.programs.separable import Diagonal, SeparableDomain
 
-MET = 1e-13
-"""The largest relative violation of a quadratic condition that is rounding."""
-PAIRED = 64
-"""The largest number of columns whose pairs have multipliers."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class QuadraticDifference(NonConvex):
-    """‖F y + f‖² <= ‖H y + h‖² + limit.
+    """‖F y + f‖² <= ‖H y + h‖² + limit: y is nearer to one prototype than to its rival."""
 
-    ``matrix``, ``offset``: (k, d) F and (k,) f: what y is near to; ``rival``, ``rival_offset``: (l,
-    d) H and (l,) h: what it is farther from; ``limit``: a number; ``margin_coefficient``: by how
-    many score units a unit of margin lowers the limit; 0 for what is a constraint and no part of a
-    target; ``tie_coefficient``: the same for the margin that only ties need: 1 where a tie is lost.
-    """
-
-    matrix: FloatArray
-    offset: FloatArray
-    rival: FloatArray
-    rival_offset: FloatArray
+    matrix: FloatArray  # (k, d) F
+    offset: FloatArray  # (k,) f
+    rival: FloatArray  # (l, d) H
+    rival_offset: FloatArray  # (l,) h
     limit: float
+    # By how much a unit of margin lowers the limit; 0 for a constraint, which is no part of a
+    # target. Then the same for the margin that only ties need: 1 where a tie is lost, else 0.
     margin_coefficient: float = 0.0
     tie_coefficient: float = 0.0
 
@@ -93,7 +84,7 @@ class QuadraticDifference(NonConvex):
         return self._alone.excess(y)[:, 0]
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        return self._alone.misses(y, np.zeros((1, 2)))[:, 0]
+        return self._alone.relative_excess(y, np.zeros((1, 2)))[:, 0]
 
     def duality(self, program: Program) -> Curvature:
         return Curvature(program)
@@ -103,42 +94,52 @@ class QuadraticDifference(NonConvex):
 class Quadrics:
     """The excesses e_j(y) = ‖F_j y + f_j‖² − ‖H_j y + h_j‖² − limit_j of J conditions.
 
-    They are differences of the squared lengths ‖A_g y + a_g‖² of M maps: `signs` (J, M) is 1 for
-    the one to be near to, `near_of` (J,), and −1 for its rival. Conditions on one prototype share F
-    and f.
+    They are differences of squared lengths ‖A_m y + a_m‖² of M maps: first the maps F of the G
+    different prototypes, since many conditions may be on one prototype; then the J maps H.
+
+    Attributes
+    ----------
+    maps
+        (M, k, d) A; maps with fewer rows than others are filled up with zeros.
+    signs
+        (J, M) 1 for the map of a condition's prototype, −1 for that of its rival, else 0.
+    prototype_of
+        (J,) the position of each condition's prototype.
+    first_of
+        For each prototype the first condition on it.
+    limits
+        (J,).
+    roundings
+        The number of roundings in a weighted sum of excesses, or of their slopes or curvatures.
     """
 
     def __init__(self, conditions: Sequence[QuadraticDifference], d: int) -> None:
         self.conditions = tuple(conditions)
-        # Conditions on one prototype share its map, so that its distance is computed once.
         keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
-        prototypes = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        self.near_of = np.array([prototypes[key] for key in keys], dtype=np.intp)
-        self.nearest = [keys.index(key) for key in prototypes]
-        """The first condition on each prototype."""
-        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.nearest]
+        prototypes = {key: g for g, key in enumerate(dict.fromkeys(keys))}
+        self.prototype_of = np.array([prototypes[key] for key in keys], dtype=np.intp)
+        self.first_of = [keys.index(key) for key in prototypes]
+        maps = [(conditions[j].matrix, conditions[j].offset) for j in self.first_of]
         maps += [(c.rival, c.rival_offset) for c in conditions]
-        self.signs = np.eye(len(maps))[self.near_of] - np.eye(len(maps))[len(prototypes) :]
+        self.signs = np.eye(len(maps))[self.prototype_of] - np.eye(len(maps))[len(prototypes) :]
         self._absolute_signs = np.abs(self.signs)
-        # Maps with fewer rows than others are filled up with zeros.
-        k = max((len(a) for _, a in maps), default=1)
-        self.maps, self._offset = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
-        for g, (matrix, offset) in enumerate(maps):
-            self.maps[g, : len(offset)], self._offset[g, : len(offset)] = matrix, offset
-        self._flat = self.maps.reshape(-1, d).T
+        k = max((len(offset) for _, offset in maps), default=1)
+        self.maps, self._offsets = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
+        for m, (matrix, offset) in enumerate(maps):
+            self.maps[m, : len(offset)], self._offsets[m, : len(offset)] = matrix, offset
+        self._all_rows = self.maps.reshape(-1, d).T  # (d, M k), for one product with all maps
         self.limits = np.array([c.limit for c in conditions])
         rates = [[c.margin_coefficient, c.tie_coefficient] for c in conditions]
-        self._margin_effects = np.array(rates).reshape(-1, 2)
-        self._gamma = gamma(k + d + 2)  # of one entry of a map
-        self.depth = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
-        """Number of roundings in a weighted sum of excesses, or of their slopes or curvatures."""
+        self._margin_rates = np.array(rates).reshape(-1, 2)
+        self._gamma = gamma(k + d + 2)  # of one entry of A y + a
+        self.roundings = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
 
     def __len__(self) -> int:
         return len(self.conditions)
 
     @cached_property
     def columns(self) -> BoolArray:
-        """(d,) the columns that have an effect on any of them."""
+        """(d,) the columns that have an effect on any condition."""
         return np.asarray(self.maps.any(axis=(0, 1)))
 
     @cached_property
@@ -149,158 +150,167 @@ class Quadrics:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """(J, d, d) the sums of the sizes of the terms of Q_j."""
+        """(J, d, d) the sums of the absolute terms of the curvatures."""
         absolute = np.abs(self.maps)
         sizes = np.matmul(absolute.transpose(0, 2, 1), absolute)
         return np.tensordot(self._absolute_signs, sizes, axes=1)
 
-    def _seen(self, y: FloatArray) -> FloatArray:
-        return np.asarray((y @ self._flat).reshape(len(y), *self._offset.shape) + self._offset)
+    def _images(self, y: FloatArray) -> FloatArray:
+        """(n, M, k) A y + a."""
+        images = (y @ self._all_rows).reshape(len(y), *self._offsets.shape)
+        return np.asarray(images + self._offsets)
 
     def excess(self, y: FloatArray, margin: FloatArray | None = None) -> FloatArray:
         """(n, J) by how much points miss each condition, with (n, 2) margins, in score units."""
-        seen = self._seen(y)
-        excess = np.einsum("igk,igk->ig", seen, seen) @ self.signs.T - self.limits
+        images = self._images(y)
+        excess = np.einsum("nmk,nmk->nm", images, images) @ self.signs.T - self.limits
         return np.asarray(excess if margin is None else excess + self.closed_in(margin))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
         """(n, J) by how much (n, 2) margins lower the limits."""
-        return np.asarray(margin @ self._margin_effects.T)
+        return np.asarray(margin @ self._margin_rates.T)
 
-    def misses(self, y: FloatArray, margin: FloatArray) -> FloatArray:
+    def relative_excess(self, y: FloatArray, margin: FloatArray) -> FloatArray:
         """(n, J) `excess`, relative to the size of its terms; 0 where that is rounding."""
-        seen = self._seen(y)
-        squares = np.einsum("igk,igk->ig", seen, seen)
+        images = self._images(y)
+        squares = np.einsum("nmk,nmk->nm", images, images)
         excess = squares @ self.signs.T - self.limits + self.closed_in(margin)
         size = squares @ self._absolute_signs.T + np.abs(self.limits)
         return relative(excess - 16.0 * EPS * size, size)
 
     def slopes(self, y: FloatArray) -> FloatArray:
         """(n, J, d) the gradients of the excesses."""
-        return self.steepness(y)[0]
+        return self.slopes_with_sizes(y)[0]
 
-    def steepness(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def slopes_with_sizes(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(n, J, d) the gradients of the excesses, and the sizes of their two terms."""
-        slopes = 2.0 * np.einsum("igk,gkj->igj", self._seen(y), self.maps)
+        slopes = 2.0 * np.einsum("nmk,mkd->nmd", self._images(y), self.maps)
         return np.matmul(self.signs, slopes), np.matmul(self._absolute_signs, np.abs(slopes))
 
-    def expanded(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
-        """Return Σ weights_j e_j, the sizes of its terms, its slope, and those of its terms.
+    def weighted_sum(self, y: FloatArray, weights: FloatArray) -> tuple[FloatArray, ...]:
+        """Return the value (n,) and the slope (n, d) of Σ weights_j e_j at points, and error sizes.
 
-        The weights are not negative.
+        The order is value, size, slope, size; rounding moves each by at most γ times its size. The
+        weights (n, J) are not negative.
         """
-        width, seen, terms = self._flat.shape[1], self._seen(y), np.abs(y) @ np.abs(self._flat)
-        terms = terms.reshape(seen.shape) + np.abs(self._offset)
-        squares = np.einsum("igk,igk->ig", seen, seen)
-        # What A_g y + a_g may lose where its terms cancel, as it enters the square.
-        cancelled = (2.0 * np.abs(seen) + self._gamma * terms) * terms
-        sizes = squares + cancelled.sum(axis=2)
+        images, shape = self._images(y), (len(y), self._all_rows.shape[1])
+        terms = (np.abs(y) @ np.abs(self._all_rows)).reshape(images.shape) + np.abs(self._offsets)
+        squares = np.einsum("nmk,nmk->nm", images, images)
+        # An entry of A y + a is off by γ · terms, so its square by γ times this, and by the
+        # rounding of the square itself.
+        square_sizes = squares + ((2.0 * np.abs(images) + self._gamma * terms) * terms).sum(axis=2)
         signed, absolute = weights @ self.signs, weights @ self._absolute_signs
-        slope, slope_size = seen * signed[:, :, None], terms * absolute[:, :, None]
+        slopes, slope_sizes = images * signed[:, :, None], terms * absolute[:, :, None]
         return (
             np.einsum("ij,ij->i", signed, squares) - weights @ self.limits,
-            np.einsum("ij,ij->i", absolute, sizes) + weights @ np.abs(self.limits),
-            2.0 * slope.reshape(len(y), width) @ self._flat.T,
-            2.0 * slope_size.reshape(len(y), width) @ np.abs(self._flat.T),
+            np.einsum("ij,ij->i", absolute, square_sizes) + weights @ np.abs(self.limits),
+            2.0 * slopes.reshape(shape) @ self._all_rows.T,
+            2.0 * slope_sizes.reshape(shape) @ np.abs(self._all_rows.T),
         )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """L(y) = value + slope · δ + δᵀ(form)δ with δ = y − x, for n rows, and the sizes of its terms.
+    """L(y) = value + slope · δ + δᵀ(form)δ with δ = y − x, for n rows, and a bound on its least.
 
-    ``value`` (n,), ``slope`` (n, d), ``form`` (n, d, d): sums, each of which is worth
-    ``roundings``; ``doubt``: (n,) by how much the value may be off besides; ``base``: (d,) the
-    diagonal of B, in whose units curvatures are; positive.
+    Curvatures are in units of a diagonal matrix B, those of the costs of columns.
     """
 
     cases: Batch
-    value: FloatArray
-    slope: FloatArray
-    form: FloatArray
+    value: FloatArray  # (n,)
+    slope: FloatArray  # (n, d)
+    form: FloatArray  # (n, d, d)
+    # The sizes of the terms of which the three are sums, and how many roundings each sum is worth.
     value_size: FloatArray
     slope_size: FloatArray
     form_size: FloatArray
     roundings: int
-    doubt: FloatArray
-    base: FloatArray
+    doubt: FloatArray  # (n,) by how much the value may be off besides
+    base: FloatArray  # (d,) the diagonal of B, positive
 
     @cached_property
     def _scale(self) -> FloatArray:
-        """(n, d) the units of changes; 0 for columns that cannot move."""
+        """(n, d) the changes with a curvature of 1 in B; 0 for columns that cannot move."""
         return np.where(self.cases.low < self.cases.high, 1.0 / np.sqrt(self.base), 0.0)
 
     @cached_property
-    def noise(self) -> FloatArray:
+    def eigenvalue_error(self) -> FloatArray:
         """(n,) by how much rounding may move an eigenvalue of the curvature."""
         sizes = _scaled(self.form_size, self._scale)
         return np.asarray(gamma(self.roundings) * np.sqrt((sizes**2).sum(axis=(1, 2))))
 
     @cached_property
-    def floor(self) -> FloatArray:
+    def least_curvature(self) -> FloatArray:
         """(n,) t with a curvature of at least t B over the columns that can move."""
-        bend = _scaled(self.form, self._scale)
-        finite = np.isfinite(bend).all(axis=(1, 2)) & np.isfinite(self.noise)
-        lowest = np.linalg.eigvalsh(np.where(finite[:, None, None], bend, 0.0))[:, 0]
-        return np.where(finite, lowest - np.where(finite, self.noise, 0.0), -np.inf)
+        form, error = _scaled(self.form, self._scale), self.eigenvalue_error
+        finite = np.isfinite(form).all(axis=(1, 2)) & np.isfinite(error)
+        least = np.linalg.eigvalsh(np.where(finite[:, None, None], form, 0.0))[:, 0]
+        return np.where(finite, least - np.where(finite, error, 0.0), -np.inf)
 
-    def lowest(self, start: FloatArray) -> FloatArray:
-        """(n, d) the change at which L is about least between the bounds, if it is convex."""
+    def minimizer(self, start: FloatArray) -> FloatArray:
+        """(n, d) about the change at which L is least between the bounds, if L is convex.
+
+        By Newton's method on the columns that no bound stops, from points (n, d). The bound is
+        sharp there and holds anywhere, so a few steps must do.
+        """
         low, high = self.cases.low - self.cases.x, self.cases.high - self.cases.x
         start = np.where(np.isfinite(start), start, self.cases.x) - self.cases.x
-        delta, held_before = np.minimum(np.maximum(start, low), high), None
-        for _ in range(5):  # steps of Newton's method between the bounds
-            slope = self.slope + 2.0 * _along(self.form, delta)
-            held = ((delta <= low) & (slope >= 0.0)) | ((delta >= high) & (slope <= 0.0))
-            free = np.where(held, 0.0, self._scale)
-            bend = _scaled(self.form, free)
-            bend += self.noise[:, None, None] * np.eye(len(self.base))
+        delta, stopped_before = np.minimum(np.maximum(start, low), high), None
+        for _ in range(5):
+            slope = self.slope + 2.0 * _products(self.form, delta)
+            stopped = ((delta <= low) & (slope >= 0.0)) | ((delta >= high) & (slope <= 0.0))
+            scale = np.where(stopped, 0.0, self._scale)
+            form = _scaled(self.form, scale)
+            form += self.eigenvalue_error[:, None, None] * np.eye(len(self.base))
             try:
-                step = np.linalg.solve(bend, (slope * free)[:, :, None])[:, :, 0] * free
+                step = np.linalg.solve(form, (slope * scale)[:, :, None])[:, :, 0] * scale
             except np.linalg.LinAlgError:
                 break
             delta = np.minimum(np.maximum(delta - 0.5 * np.nan_to_num(step), low), high)
-            if held_before is not None and (held == held_before).all():
+            if stopped_before is not None and (stopped == stopped_before).all():
                 break
-            held_before = held
+            stopped_before = stopped
         return delta
 
-    def least(
-        self, domain: SeparableDomain, delta: FloatArray, floor: FloatArray, base: FloatArray
+    def lower_bound(
+        self, domain: SeparableDomain, delta: FloatArray, curvature: FloatArray, base: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """(n,) a lower bound over the domain on L, if L − floor Σ base δ² is convex.
+        """Return (n,) lower bounds on L over the domain, and (n,) the sizes of their terms.
 
-        That is replaced by its tangent at changes (n, d); (n,) the sizes of its terms. Where base
-        is 0 and a column has no bound, a slope that rounding may leave of a sum counts as 0.
+        L is split into ``curvature · Σ base_j δ_j²``, for positive numbers (n,), and the rest,
+        which must be convex. The rest is replaced by its tangent at changes ``delta`` (n, d), and
+        the sum is minimised column by column.
         """
-        bent, size = floor[:, None] * base * delta, np.abs(delta)
-        pulled = _along(self.form, delta) - bent
-        pulled_size = _along(self.form_size, size) + np.abs(bent)
-        value = self.value - dots(pulled, delta)
-        value_size = self.value_size + dots(pulled_size, size)
-        slope, slope_size = self.slope + 2.0 * pulled, self.slope_size + 2.0 * pulled_size
+        parabola_slope, size = curvature[:, None] * base * delta, np.abs(delta)
+        rest_slope = _products(self.form, delta) - parabola_slope  # both are halves
+        rest_slope_size = _products(self.form_size, size) + np.abs(parabola_slope)
+        value = self.value - dots(rest_slope, delta)
+        value_size = self.value_size + dots(rest_slope_size, size)
+        slope, slope_size = self.slope + 2.0 * rest_slope, self.slope_size + 2.0 * rest_slope_size
         error = gamma(self.roundings)
+        # Without a bound and curvature any slope, however small, makes the least −∞: one that
+        # rounding may leave of a sum counts as 0.
         is_open = np.isinf(self.cases.low) | np.isinf(self.cases.high)
         faint = is_open & (base == 0.0) & (np.abs(slope) <= max(128.0 * UNIT, error) * slope_size)
-        slope, slope_size = (np.where(faint, 0.0, each) for each in (slope, slope_size))
+        slope, slope_size = np.where(faint, 0.0, slope), np.where(faint, 0.0, slope_size)
         numeric = domain.numeric  # δ² is |δ| in a one-hot block
         diagonal = Diagonal(np.where(numeric, 0.0, base), np.where(numeric, base, 0.0))
-        share = 1.0 / floor[:, None]
-        sizes = Sizes(slope_size * share, None, self.roundings)
-        below, rounding = domain.lower(diagonal, slope * share, self.cases, sizes)
-        rounding = rounding * floor * (1.0 + 4.0 * UNIT) + self.doubt
-        rounding += error * (value_size + np.abs(below) * floor) + TINY
-        return value + below * floor - rounding, value_size
+        scale = 1.0 / curvature[:, None]  # the domain minimises Σ base_j δ_j² + scale · slope · δ
+        sizes = Sizes(slope_size * scale, None, self.roundings)
+        least, rounding = domain.lower(diagonal, slope * scale, self.cases, sizes)
+        rounding = rounding * curvature * (1.0 + 4.0 * UNIT) + self.doubt
+        rounding += error * (value_size + np.abs(least) * curvature) + TINY
+        return value + least * curvature - rounding, value_size
 
 
-def _along(forms: FloatArray, delta: FloatArray) -> FloatArray:
-    """(n, d) each row times its form."""
+def _products(forms: FloatArray, delta: FloatArray) -> FloatArray:
+    """(n, d) each row of ``delta`` (n, d) times its own form (d, d)."""
     return np.matmul(delta[:, None, :], forms)[:, 0, :]
 
 
 def _scaled(forms: FloatArray, scale: FloatArray) -> FloatArray:
-    """(n, d, d) forms in units (n, d); the identity on columns whose unit is 0."""
+    """(n, d, d) forms in units (n, d) of the columns; the identity on columns whose unit is 0."""
     scaled = forms * scale[:, :, None] * scale[:, None, :]
     diagonal = np.arange(scale.shape[1])
     scaled[:, diagonal, diagonal] += scale == 0.0
@@ -320,31 +330,44 @@ def is_quadratic(program: Program, accepts: frozenset[type]) -> bool:
 
 
 def curvature_of(program: Program) -> Curvature:
-    """What the multipliers of a program's quadratic conditions prove."""
+    """Return the bound of a program with quadratic conditions; that of a cone alone, without."""
     duality = program.duality.nonconvex
     return duality if isinstance(duality, Curvature) else Curvature(program)
 
 
 @final
 class Curvature(NonConvexDuality):
-    """Bounds by the curvature of a program's quadratic conditions."""
+    """Lower bounds on the cost of a program with quadratic conditions, from multipliers.
+
+    The multipliers of a row are, one after the other, λ of the conditions, τ of columns between
+    bounds and, for an absolute cost, r of pairs of columns.
+
+    Attributes
+    ----------
+    quadrics
+        The quadratic conditions, and balls, which are such conditions without a rival.
+    bounded
+        The columns with bounds on both sides, and those of one-hot groups: those with a τ.
+    is_absolute
+        Whether the cost is absolute alone, so that its square takes its place.
+    pairs
+        The pairs i < j of columns with an r, as two arrays of positions.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program, self.encoded_cost, self.domain = program, program.encoded_cost, program.domain
         conditions = [c for c in program.nonconvex if isinstance(c, QuadraticDifference)]
-        for cone in (c for c in program.region if isinstance(c, Cone) and _is_ball(c)):
-            none = np.zeros((0, program.width)), np.zeros(0)  # no rival bends it
-            conditions.append(QuadraticDifference(cone.matrix, cone.offset, *none, cone.radius**2))
+        for ball in (c for c in program.region if isinstance(c, Cone) and _is_ball(c)):
+            no_rival = np.zeros((0, program.width)), np.zeros(0)
+            limit = ball.radius**2
+            conditions.append(QuadraticDifference(ball.matrix, ball.offset, *no_rival, limit))
         self.quadrics = Quadrics(conditions, program.width)
         self.bounded = np.flatnonzero(
             (program.domain.box.below & program.domain.box.above) | ~program.domain.numeric
         )
-        """The columns with bounds on both sides, and those of one-hot groups."""
         self.is_absolute = not self.encoded_cost.quadratic.any()
-        """Whether the price is absolute alone, so that its square is what curves."""
-        paired = self.is_absolute and program.width <= PAIRED
+        paired = self.is_absolute and program.width <= 64  # there are width² / 2 pairs
         self.pairs = np.triu_indices(program.width if paired else 0, 1)
-        """The pairs i < j of columns that have a multiplier."""
 
     @property
     def columns(self) -> BoolArray:
@@ -356,25 +379,30 @@ class Curvature(NonConvexDuality):
 
     @cached_property
     def _other_conditions(self) -> Region:
-        """What the program asks beside quadratic conditions, rows and bounds."""
+        """The conditions of the program that are not quadratic, rows or bounds."""
         types = (QuadraticDifference, LinearBounds, Box)
         return Region(tuple(c for c in self.program.region if not isinstance(c, types)))
 
     def meets(self, points: FloatArray, cases: Batch) -> BoolArray:
-        """(n,): which points meet the program with the margins, but for rounding."""
-        inside = (cases.low <= points) & (points <= cases.high)
-        out: BoolArray = np.asarray(inside.all(axis=1))
-        y, inside_cases = (points, cases) if out.all() else (points[out], cases.take(out))
-        satisfied = (self.quadrics.misses(y, inside_cases.margin) <= MET).all(axis=1)
+        """(n,): which points meet the program with the margins, but for rounding.
+
+        Bounds are met exactly, quadratic conditions to a tenth of what all others are granted.
+        """
+        rounding = 1e-13  # the largest relative violation that counts as such
+        satisfied = np.asarray(((cases.low <= points) & (points <= cases.high)).all(axis=1))
+        all_inside = bool(satisfied.all())
+        y, inside = (points, cases) if all_inside else (points[satisfied], cases.take(satisfied))
+        met = (self.quadrics.relative_excess(y, inside.margin) <= rounding).all(axis=1)
         affine = self.program.affine
         if affine.size:
-            low, high = affine.limits(inside_cases.margin)
-            along, terms = y @ affine.matrix.T, np.abs(y) @ np.abs(affine.matrix.T)
-            for over, limit in ((along - high, high), (low - along, low)):
+            low, high = affine.limits(inside.margin)
+            value, terms = y @ affine.matrix.T, np.abs(y) @ np.abs(affine.matrix.T)
+            for excess, limit in ((value - high, high), (low - value, low)):
                 size = terms + np.abs(np.where(np.isfinite(limit), limit, 0.0))
-                satisfied &= (relative(over, size) <= 10.0 * MET).all(axis=1)
-        out[out] = satisfied & (self._other_conditions.violation(y, inside_cases.x) <= 10.0 * MET)
-        return out
+                met &= (relative(excess, size) <= 10.0 * rounding).all(axis=1)
+        met &= self._other_conditions.violation(y, inside.x) <= 10.0 * rounding
+        satisfied[satisfied] = met
+        return satisfied
 
     def tightened(self, margin: FloatArray) -> Region:
         demands = (c for c in self.quadrics.conditions if c.margin_coefficient or c.tie_coefficient)
@@ -382,7 +410,7 @@ class Curvature(NonConvexDuality):
 
     @cached_property
     def form(self) -> FloatArray:
-        """(d, d) a quadratic form below the price; (w_i w_j), if the price is absolute.
+        """(d, d) a quadratic form that is at most the cost; (w_i w_j) if the cost is absolute.
 
         In a one-hot block |δ| is δ², for δ is −1, 0 or 1.
         """
@@ -394,7 +422,7 @@ class Curvature(NonConvexDuality):
 
     @cached_property
     def base(self) -> FloatArray:
-        """(d,) the curvature of each column's price; that of the conditions where it has none."""
+        """(d,) the curvature of each column's cost; that of the conditions where it has none."""
         diagonal = np.diag(self.form)
         return np.where(diagonal > 0.0, diagonal, self._condition_base)
 
@@ -406,48 +434,51 @@ class Curvature(NonConvexDuality):
     def bound(
         self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
-        """(n,) lower bounds on the price at every point of the region; 0 where there is none.
+        """(n,) lower bounds on the cost at every point of the region; 0 where nothing is proved.
 
-        The multipliers are the λ and the τ, of which negative ones count as 0 but for one-hot
-        columns; then, for an absolute price, the r_ij, i < j row by row, which are cut to −1 … 1.
-        The λ, the τ and what made the cut are in units of the price; of its square, if it is
-        absolute. About ``at`` the least is looked for.
+        Any multipliers will do: negative λ and τ count as 0, but for one-hot columns, and r beyond
+        −1 … 1 as the nearer end. λ, τ and those behind the cut are in units of the cost; of its
+        square, if it is absolute. The least is looked for near ``at`` (n, d).
         """
-        out = np.zeros(len(cases.x))
+        bounds = np.zeros(len(cases.x))
         cost = self.form * self._ratios(multipliers) if self.is_absolute else self.form[None]
-        rows, whole = self._weighed(cases, multipliers, cut, self.base, cost)
+        rows, lagrangian = self._lagrangian(cases, multipliers, cut, self.base, cost)
         if not len(rows):
-            return out
-        convex = whole.floor > 0.0
+            return bounds
+        convex = lagrangian.least_curvature > 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            delta = whole.lowest(whole.cases.x if at is None else at[rows])
-            floor = np.where(convex, whole.floor, 1.0)
-            least, _ = whole.least(self.domain, delta, floor, self.base)
+            delta = lagrangian.minimizer(lagrangian.cases.x if at is None else at[rows])
+            curvature = np.where(convex, lagrangian.least_curvature, 1.0)
+            least, _ = lagrangian.lower_bound(self.domain, delta, curvature, self.base)
         least = np.where(convex & np.isfinite(least), np.maximum(least, 0.0), 0.0)
-        out[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
-        return out
+        bounds[rows] = np.sqrt(least) * (1.0 - 8.0 * UNIT) if self.is_absolute else least
+        return bounds
 
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        """(n,): whether Σ λ_j e_j + normal · y − offset is convex and positive throughout.
+        """(n,): whether L without the cost is convex and positive, so that no point is possible.
 
         A curvature that may be rounding counts as 0. On columns without bounds, positive then means
         up to a thousand times as far away as the row itself; and by more than 1e-12 of the terms.
         """
-        out, base = np.zeros(len(cases.x), dtype=bool), self._condition_base
-        rows, plain = self._weighed(cases, multipliers, cut, base, np.zeros((1, *self.form.shape)))
+        refuted, base = np.zeros(len(cases.x), dtype=bool), self._condition_base
+        no_cost, flat = np.zeros((1, *self.form.shape)), np.zeros(len(base))
+        rows, lagrangian = self._lagrangian(cases, multipliers, cut, base, no_cost)
         if not len(rows):
-            return out
-        x, none = plain.cases.x, np.zeros(len(base))
+            return refuted
+        cases, error = lagrangian.cases, lagrangian.eigenvalue_error
         with np.errstate(over="ignore", invalid="ignore"):
-            delta = plain.lowest(x)
-            least, size = plain.least(self.domain, delta, np.ones(len(rows)), none)
-            width = plain.cases.high - plain.cases.low
-            reach = np.where(np.isfinite(width), width, 1e3 * (np.abs(x + delta) + np.abs(x)))
-            bent = np.where(plain.floor > 0.0, 0.0, 2.0 * plain.noise) * ((reach * reach) @ base)
-            out[rows] = (least > 1e-12 * size + bent) & (plain.floor >= -2.0 * plain.noise)
-        return out
+            delta = lagrangian.minimizer(cases.x)
+            least, size = lagrangian.lower_bound(self.domain, delta, np.ones(len(rows)), flat)
+            # By how much L may fall along a direction that is flat but for rounding.
+            width, distance = cases.high - cases.low, np.abs(cases.x + delta) + np.abs(cases.x)
+            reach = np.where(np.isfinite(width), width, 1e3 * distance)
+            is_curved = lagrangian.least_curvature > 0.0
+            fall = np.where(is_curved, 0.0, 2.0 * error) * ((reach * reach) @ base)
+            is_convex = lagrangian.least_curvature >= -2.0 * error
+            refuted[rows] = (least > 1e-12 * size + fall) & is_convex
+        return refuted
 
-    def _weighed(
+    def _lagrangian(
         self,
         cases: Batch,
         multipliers: FloatArray,
@@ -455,41 +486,45 @@ class Curvature(NonConvexDuality):
         base: FloatArray,
         cost: FloatArray,
     ) -> tuple[IntArray, Lagrangian]:
-        """The rows with multipliers, and what these and (n, d, d) or (1, d, d) prices add up to."""
-        quadrics, which = self.quadrics, self.bounded
+        """Return the rows for which multipliers may prove something, and L for these.
+
+        ``cost``: its forms, (n, d, d), or (1, d, d) for all rows.
+        """
+        quadrics, bounded = self.quadrics, self.bounded
         count, d = len(quadrics), len(base)
         weights = np.maximum(multipliers[:, :count], 0.0)
-        sane = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
-        sane &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
-        rows = np.flatnonzero(weights.any(axis=1) & sane & ~cases.empty)
-        if len(rows) < len(sane):
+        usable = np.abs(multipliers).max(axis=1, initial=0.0) <= 1e100  # so that nothing overflows
+        usable &= np.isfinite(cut.offset) & np.isfinite(cut.normal).all(axis=1)
+        rows = np.flatnonzero(weights.any(axis=1) & usable & ~cases.empty)
+        if len(rows) < len(usable):
             cases, cut, weights = cases.take(rows), cut.take(rows), weights[rows]
             cost = cost if len(cost) == 1 else cost[rows]
-        x, terms = cases.x, cut.weights @ cut.normals
-        value, value_size, slope, slope_size = quadrics.expanded(x, weights)
+        x, normal_size = cases.x, cut.weights @ cut.normals
+        value, value_size, slope, slope_size = quadrics.weighted_sum(x, weights)
         value += dots(cut.normal, x) - cut.offset
-        value_size += dots(terms, np.abs(x)) + np.abs(cut.offset)
+        value_size += dots(normal_size, np.abs(x)) + np.abs(cut.offset)
         slope += cut.normal
-        slope_size += terms
+        slope_size += normal_size
         form = cost + np.tensordot(weights, quadrics.forms, axes=1)
         form_size = np.abs(cost) + np.tensordot(weights, quadrics.sizes, axes=1)
-        # Σ τ (y − low)(y − high) = Σ τ (δ + below)(δ + above)
-        one_hot, at = ~self.domain.numeric[which], x[:, which]
-        tau = multipliers[rows, count : count + len(which)]
+        # τ (y − low)(y − high) = τ (δ + above_low)(δ + above_high); one-hot columns are 0 or 1
+        one_hot = ~self.domain.numeric[bounded]
+        tau = multipliers[rows, count : count + len(bounded)]
         tau = np.where(one_hot, tau, np.maximum(tau, 0.0))
-        below = at - np.where(one_hot, 0.0, cases.low[:, which])
-        above = at - np.where(one_hot, 1.0, cases.high[:, which])
-        value += (tau * below * above).sum(axis=1)
-        value_size += np.abs(tau * below * above).sum(axis=1)
-        slope[:, which] += tau * (below + above)
-        slope_size[:, which] += np.abs(tau) * (np.abs(below) + np.abs(above))
-        form[:, which, which] += tau
-        form_size[:, which, which] += np.abs(tau)
-        roundings = cut.roundings + quadrics.depth + 10 * d + 6 + LIBRARY
+        above_low = x[:, bounded] - np.where(one_hot, 0.0, cases.low[:, bounded])
+        above_high = x[:, bounded] - np.where(one_hot, 1.0, cases.high[:, bounded])
+        value += (tau * above_low * above_high).sum(axis=1)
+        value_size += np.abs(tau * above_low * above_high).sum(axis=1)
+        slope[:, bounded] += tau * (above_low + above_high)
+        slope_size[:, bounded] += np.abs(tau) * (np.abs(above_low) + np.abs(above_high))
+        form[:, bounded, bounded] += tau
+        form_size[:, bounded, bounded] += np.abs(tau)
+        roundings = cut.roundings + quadrics.roundings + 10 * d + 6 + LIBRARY
         sizes = value_size, slope_size, form_size
         return rows, Lagrangian(cases, value, slope, form, *sizes, roundings, cut.doubt, base)
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
+        """(n, d, d) r, symmetric, with 1 on the diagonal and 0 for pairs without a multiplier."""
         d = len(self.encoded_cost.absolute)
         ratios = np.zeros((len(multipliers), d, d))
         first = len(self.quadrics) + len(self.bounded)

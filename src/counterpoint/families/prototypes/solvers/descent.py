@@ -65,7 +65,7 @@ class Descents:
     @cached_property
     def prototypes(self) -> FloatArray:
         """(G, d) the points to which the conditions ask to be near, one for each metric."""
-        near = [self.quadrics.conditions[j] for j in self.quadrics.nearest]
+        near = [self.quadrics.conditions[j] for j in self.quadrics.first_of]
         return np.stack([-np.linalg.pinv(c.matrix) @ c.offset for c in near])
 
     def satisfied(self, points: FloatArray, case: Batch) -> BoolArray:
@@ -239,7 +239,7 @@ class Descents:
         quadrics = self.quadrics
         affine = self.program.affine
         encoded_cost = self.program.encoded_cost
-        columns, g = (low < high) | (low != x), len(quadrics.nearest)
+        columns, g = (low < high) | (low != x), len(quadrics.first_of)
         k, width = int(columns.sum()), int(columns.sum()) + g + (penalty is not None)
         excess, slopes = quadrics.excess(at[None], case.margin)[0], quadrics.slopes(at[None])[0]
 
@@ -256,9 +256,11 @@ class Descents:
         spread = (maps * unit * (low < high)) ** 2
         widths = np.maximum(spread.sum(axis=1).max(axis=1, initial=0.0), TINY)
         tangents = over(slopes)
-        tangents[np.arange(len(slopes)), k + quadrics.near_of] = (size * widths)[quadrics.near_of]
+        tangents[np.arange(len(slopes)), k + quadrics.prototype_of] = (size * widths)[
+            quadrics.prototype_of
+        ]
         if penalty is not None:
-            tangents[:, -1] = -np.maximum(steep, (size * widths)[quadrics.near_of]) * size
+            tangents[:, -1] = -np.maximum(steep, (size * widths)[quadrics.prototype_of]) * size
         rows = np.vstack([tangents, over(affine.matrix)])
         start = np.append(at[columns], np.zeros(width - k))
         inwards = SAFE * size * np.abs(affine.matrix * unit).max(axis=1, initial=0.0)

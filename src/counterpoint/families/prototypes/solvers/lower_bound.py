@@ -145,7 +145,7 @@ class Quadric(Solver):
         """`nearest` for rows with the same columns that can move."""
         quadrics = self.curvature.quadrics
         c = quadrics.excess(cases.x, cases.margin)
-        slopes, sizes = quadrics.steepness(cases.x)
+        slopes, sizes = quadrics.slopes_with_sizes(cases.x)
         beta = 0.5 * np.einsum("njd,jdk->njk", slopes, axes)
         noise = 0.5 * np.einsum("njd,jdk->njk", sizes, np.abs(axes))
         beta = np.where(np.abs(beta) <= CANCELLED * noise, 0.0, beta)

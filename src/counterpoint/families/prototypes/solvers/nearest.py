@@ -1,6 +1,7 @@
-"""The nearest point within linear rows and bounds, for a squared cost: one small program in DAQP.
+"""Find the nearest point within linear rows and bounds, for a squared cost, by DAQP.
 
-Preparing a solver costs more than this takes, and of thousands of cells each is searched once.
+A `Solver` would do the same, but to prepare one takes longer than this, and of thousands of cells
+each is searched only once.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import translated
 from counterpoint.solvers.daqp import TOLERANCES
 
-OPTIMAL = 1
-"""DAQP's own number."""
-
 
 def is_plain(program: Program) -> bool:
-    """Return whether the program is a squared cost of every column within bounds, and no more."""
+    """Return whether a program is a squared cost of every column within bounds, and no more."""
     plain = program.condition_types <= {SquaredEuclidean, Box}
     return plain and bool((program.encoded_cost.diagonal > 0.0).all())
 
@@ -29,36 +27,39 @@ def is_plain(program: Program) -> bool:
 def nearest_point(
     program: Program, rows: LinearBounds, case: Batch
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the (1, d) cheapest point that meets some rows, and their (1, m) multipliers.
+    """Return the cheapest point (1, d) that meets some rows, and their multipliers (1, m).
 
     None if DAQP finds none. Rows have upper limits alone, and the program is plain.
     """
     x, low, high = case.x[0], case.low[0], case.high[0]
     free, unit = low < high, 1.0 / np.sqrt(2.0 * program.encoded_cost.diagonal)
     start = np.where(free, x, low)
+    # DAQP minimises ½ ‖v‖² over the free columns, with y = start + unit · length · v: the cost in
+    # units of length². Its rows have length 1.
     matrix = (rows.matrix * unit)[:, free]
-    size = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    if not size.all():
+    norm = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    if not norm.all():
         return None
-    matrix /= size[:, None]
-    most = rows.limits(case.margin)[1][0] if case.margin.any() else rows.high
-    limit = (most - rows.matrix @ start) / size
+    matrix /= norm[:, None]
+    high_of_rows = rows.limits(case.margin)[1][0] if case.margin.any() else rows.high
+    limit = (high_of_rows - rows.matrix @ start) / norm
     below, above = ((end - x)[free] / unit[free] for end in (low, high))
-    # The answer is about as far away as what is missed, so that it is about 1 in DAQP.
+    # DAQP's tolerances are absolute, so v is to be about 1: the answer is about as far away as the
+    # row or the bound that x misses most.
     length = max(-limit.min(), below.max(initial=0.0), -above.min(initial=0.0))
     if not 0.0 < length < np.inf:
         return None
     k = len(below)
-    ends = np.concatenate([above, limit]) / length
-    starts = np.concatenate([below / length, np.full(len(limit), -np.inf)])
-    sense = np.zeros(len(ends), dtype=np.int32)
+    upper = np.concatenate([above, limit]) / length
+    lower = np.concatenate([below / length, np.full(len(limit), -np.inf)])
+    sense = np.zeros(len(upper), dtype=np.int32)
     with translated("DAQP"):
-        change, _, flag, info = daqp.solve(
-            np.eye(k), np.zeros(k), matrix, ends, starts, sense, **TOLERANCES
+        v, _, flag, info = daqp.solve(
+            np.eye(k), np.zeros(k), matrix, upper, lower, sense, **TOLERANCES
         )
-    if flag != OPTIMAL:
+    if flag != 1:  # DAQP's number for an optimum
         return None
     point = np.array(start)
-    point[free] += change * length * unit[free]
-    weights = np.maximum(info["lam"][k:], 0.0) * length / size
-    return np.minimum(np.maximum(point, low), high)[None], weights[None]
+    point[free] += v * length * unit[free]
+    multipliers = np.maximum(info["lam"][k:], 0.0) * length / norm
+    return np.minimum(np.maximum(point, low), high)[None], multipliers[None]

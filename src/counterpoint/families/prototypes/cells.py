@@ -393,7 +393,7 @@ class CellSearch:
 
     def _cutoff(self) -> float:
         """A cell with a bound from here on is not opened."""
-        return float(self.state.cutoff()[self.row][0])
+        return float(self.incumbents.cutoff()[self.row][0])
 
     def run(self) -> CellRelaxation:
         """Open cells until none can hold a cheaper point, or time is up."""

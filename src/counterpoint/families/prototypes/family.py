@@ -1,4 +1,4 @@
-"""What this family adds: readers of nearest prototypes and Gaussians, solvers, and a way to search.
+"""Add readers of nearest prototypes and Gaussians, their solvers, and the search of their cells.
 
 Nearest prototypes are those of learning vector quantisation, and the one nearest neighbour. Models
 of packages that need not be installed are known by the names of their classes.
@@ -36,7 +36,7 @@ SEARCHES: dict[type, Callable[..., Sequence[Bounding]]] = {VoronoiCells: search_
 
 MOST_NEIGHBORS = 100_000
 """The time of an answer grows with the points: some 10 ms at 5000, 100 ms at so many."""
-STRAIGHT = ("euclidean", "l2", "sqeuclidean")
+EUCLIDEAN = ("euclidean", "l2", "sqeuclidean")
 """Metrics of scikit-learn in which the points equally near to two others form a hyperplane."""
 
 
@@ -54,6 +54,7 @@ GLOBAL = (
 
 
 def _register(package: str, names: tuple[str, ...], metric: str | None) -> None:
+    """Register a reader of classes by name; ``metric`` is the attribute with Ω or relevances."""
     attributes = (
         ("w_", "c_w_") if package == "sklearn_lvq" else ("prototypes_", "prototype_labels_")
     )
@@ -88,13 +89,13 @@ def _(model: Any) -> Form:
     return Prototypes.from_arrays(model.prototypes_, labels, model.omega_)
 
 
-def _labels_of_sklvq(model: Any, straight: tuple[str, ...]) -> NDArray[Any]:
-    """(P,) the prototypes' labels, if the distance is one that is read."""
-    if model.distance_type not in straight or model.force_all_finite == "allow-nan":
+def _labels_of_sklvq(model: Any, distances: tuple[str, ...]) -> NDArray[Any]:
+    """Return the prototypes' labels (P,); raise UnsupportedModel for other than these distances."""
+    if model.distance_type not in distances or model.force_all_finite == "allow-nan":
         raise UnsupportedModel(
             f"{type(model).__name__} with distance_type={model.distance_type!r} and "
             f"force_all_finite={model.force_all_finite!r} cannot be read exactly. "
-            f"Use distance_type={straight[0]!r} and force_all_finite=True."
+            f"Use distance_type={distances[0]!r} and force_all_finite=True."
         )
     return np.asarray(classes_of(model)[np.asarray(model.prototypes_labels_)])
 
@@ -114,7 +115,7 @@ def _(model: Any) -> Form:
 @by_name("sklearn_lvq", "LgmlvqModel", "LmrslvqModel")
 def _(model: Any) -> Form:
     classes_of(model)
-    is_local = len(model.omegas_) == len(model.c_w_)  # as it predicts
+    is_local = len(model.omegas_) == len(model.c_w_)  # so does the model's predict decide
     per: Literal["prototype", "class"] = "prototype" if is_local else "class"
     return LocalPrototypes.from_arrays(model.w_, model.c_w_, model.omegas_, metric_per=per)
 
@@ -138,7 +139,7 @@ def _(model: Any) -> Form:
             f"KNeighborsClassifier cannot be read exactly. With n_neighbors={model.n_neighbors}, "
             "several neighbours vote; use n_neighbors=1."
         )
-    if model.effective_metric_ not in STRAIGHT:
+    if model.effective_metric_ not in EUCLIDEAN:
         raise UnsupportedModel(
             f"KNeighborsClassifier with metric={model.metric!r} has decision boundaries that are "
             "not read. Use metric='euclidean'; to weigh columns, scale them."
@@ -150,9 +151,9 @@ def _(model: Any) -> Form:
             "are read. Fit it on a sample of them, or on a few prototypes of each class: GLVQ, "
             "NearestCentroid."
         )
-    in_order = model._fit_method == "brute"  # noqa: SLF001
-    form = Prototypes.from_arrays(points, labels, first_wins=in_order)
-    if not in_order and form.has_shared_places:
+    first_wins = model._fit_method == "brute"  # noqa: SLF001 (search trees have another order)
+    form = Prototypes.from_arrays(points, labels, first_wins=first_wins)
+    if not first_wins and form.has_shared_places:
         raise UnsupportedModel(
             "KNeighborsClassifier holds equal training points of different classes, and which of "
             "them it finds first depends on how its search tree is walked. Use "
@@ -168,21 +169,21 @@ def _(model: Any) -> Form:
 def _(model: Any) -> Form:
     classes, means = classes_of(model), dense(model.means_)
     priors = _log_priors(model, classes, dense(model.priors_))
-    flattest = (means.shape[1] * EPS) ** 2  # what rounding leaves of a variance of 0
-    spreads = [dense(scaling) for scaling in model.scalings_]
-    for label, spread in zip(classes.tolist(), spreads, strict=True):
-        if not spread.min(initial=np.inf) > flattest * spread.max(initial=0.0):
+    # One class's covariance is R diag(variances) Rᵀ, with a rotation R.
+    variances = [dense(scaling) for scaling in model.scalings_]
+    rotations = [dense(rotation) for rotation in model.rotations_]
+    rounding = (means.shape[1] * EPS) ** 2  # the share of a variance that a 0 may be rounded to
+    for label, variance in zip(classes.tolist(), variances, strict=True):
+        if not variance.min(initial=np.inf) > rounding * variance.max(initial=0.0):
             raise UnsupportedModel(
                 "QuadraticDiscriminantAnalysis found no spread in some direction of the class "
                 f"{label!r}, so its covariance has no inverse. Fit it with a larger reg_param, or "
                 "leave out columns that the others determine."
             )
-    turns = [dense(rotation) for rotation in model.rotations_]
-    whitening = [
-        turn.T / np.sqrt(spread)[:, None] for turn, spread in zip(turns, spreads, strict=True)
-    ]
-    volumes = np.array([np.log(spread).sum() for spread in spreads])
-    return _gaussians(classes, means, whitening, volumes, priors)
+    axes = zip(rotations, variances, strict=True)
+    whitening = [rotation.T / np.sqrt(variance)[:, None] for rotation, variance in axes]
+    log_determinants = np.array([np.log(variance).sum() for variance in variances])
+    return _gaussians(classes, means, whitening, log_determinants, priors)
 
 
 @read.register(GaussianNB)
@@ -195,6 +196,7 @@ def _(model: Any) -> Form:
             f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
             "is 0. Fit it with var_smoothing above 0, or leave the input out."
         )
+    # Where all classes have the same variances, squares of the input cancel: scores are linear.
     if (np.ptp(variance, axis=0) > 1e-12 * variance.max(axis=0)).any():
         whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
         return _gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)
@@ -207,21 +209,21 @@ def _gaussians(
     classes: NDArray[Any],
     means: FloatArray,
     whitening: Sequence[FloatArray],
-    volumes: FloatArray,
+    log_determinants: FloatArray,
     priors: FloatArray,
 ) -> LocalPrototypes:
-    """The form whose scores are log π + log N(y; mean, Σ), but for what all have in common.
+    """Return the form whose scores are log π + log N(y; mean, Σ), but for what all have in common.
 
     ``classes``: (C,) labels; ``means``: (C, d); ``whitening``: for each class (k, d) W with WᵀW =
-    Σ⁻¹; ``volumes``: (C,) log|Σ|; ``priors``: (C,) log π.
+    Σ⁻¹; ``log_determinants``: (C,) log|Σ|; ``priors``: (C,) log π.
     """
     halves = [matrix * np.sqrt(0.5) for matrix in whitening]
-    offsets = 0.5 * volumes - priors
+    offsets = 0.5 * log_determinants - priors
     return LocalPrototypes.from_arrays(means, classes, halves, offsets, link=Link.SOFTMAX)
 
 
 def _log_priors(model: Any, classes: NDArray[Any], priors: FloatArray) -> FloatArray:
-    """(C,) logarithms of the classes' probabilities before anything is known.
+    """Return the logarithms (C,) of the classes' prior probabilities.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""Nearest prototypes: in one metric their cells are linear, in metrics of their own quadratic.
+"""Say which regions give a class by nearest prototypes, or by Gaussians, one for each class.
 
-So are differences of the log-densities of Gaussians.
+In one metric for all prototypes regions are linear; in metrics of their own they are quadratic, as
+are differences of the log-densities of Gaussians.
 
 Source: Artelt & Hammer, Efficient computation of counterfactual explanations of LVQ models,
 equations 12–15.
@@ -126,20 +127,22 @@ class Prototypes(Form):
         weights = np.ones(points.shape[1]) if matrix is None else matrix
         (metric,) = metrics_of([weights], 1, points, "all prototypes")
         omega = None if matrix is None else metric
-        counts = slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
-        place = first_equal(points[:, counts])
+        columns = (
+            slice(None) if omega is None else np.atleast_2d(omega).any(axis=0)
+        )  # with an effect
+        place = first_equal(points[:, columns])
         winners = distinct(place, owner, np.zeros(len(points)))
         points, owner, place = points[winners], owner[winners], first_equal(place[winners])
-        # The values of some prototype in the middle: taking it off loses no digit of whole numbers.
+        # The score of a centre c is taken off all of them; 2 (p − c)ᵀΛy − (p − c)ᵀΛ(p + c) is left.
+        # Its values are those of prototypes: whole numbers stay whole.
         center = np.quantile(points, 0.5, axis=0, method="lower")
-        near, sums = points - center, points + center
-        rows = near
-        if omega is not None:
-            rows = near * omega if omega.ndim == 1 else (near @ omega.T) @ omega
-        offsets = -np.einsum("ij,ij->i", rows, sums)
-        root: Any = omega
+        differences, sums = points - center, points + center
+        rows, root = differences, omega
         if omega is not None and omega.ndim == 1:
-            root = sparse.diags_array(np.sqrt(omega)).tocsr()
+            rows, root = differences * omega, sparse.diags_array(np.sqrt(omega)).tocsr()
+        elif omega is not None:
+            rows = (differences @ omega.T) @ omega
+        offsets = -np.einsum("ij,ij->i", rows, sums)
         sizes = Magnitude.of_distances(points, root)
         return cls(2.0 * rows, offsets, owner, classes, place, first_wins, sizes)
 
@@ -278,33 +281,32 @@ class LocalPrototypes(Form):
         array(['narrow', 'wide', 'narrow', 'wide'], dtype='<U6')
         """
         points, classes, owner = validated(prototypes, labels)
-        which = np.arange(len(owner))
+        metric = np.arange(len(owner))
         if metric_per == "class":
-            which = owner
+            metric = owner
         elif metric_per != "prototype":
             raise InvalidInput(f"Expected metric_per 'prototype' or 'class'; got {metric_per!r}.")
-        count = int(which.max(initial=-1)) + 1
-        per_owner = matrices if isinstance(matrices, Sequence) else np.atleast_1d(matrices)
-        factors = factors_of(metrics_of([*per_owner], count, points, f"each {metric_per}"))
+        count = int(metric.max(initial=-1)) + 1
+        metrics = matrices if isinstance(matrices, Sequence) else np.atleast_1d(matrices)
+        factors = factors_of(metrics_of([*metrics], count, points, f"each {metric_per}"))
         added = np.zeros(len(owner)) if offsets is None else np.asarray(offsets, dtype=np.float64)
         if added.shape != owner.shape or not np.isfinite(added).all():
             raise InvalidInput(f"Expected {len(owner)} finite offsets; got {added.tolist()!r}.")
-        metric = first_equal(factors)[which]
-        counts = np.asarray(factors.any(axis=1))[metric]  # columns that a metric looks at
-        place = first_equal(np.column_stack([metric, np.where(counts, points, 0.0)]))
-        positions = distinct(place, owner, added)
-        shifts = np.empty((len(positions), factors.shape[1]))
-        for shift, at in zip(shifts, place[positions].tolist(), strict=True):
-            shift[:] = -(factors[metric[at]] @ points[at])  # equal ones to the last bit
-        if link is not Link.NONE and (link is not Link.SOFTMAX or len(positions) != len(classes)):
+        metric = first_equal(factors)[metric]
+        has_effect = np.asarray(factors.any(axis=1))[metric]  # (P, d) on distances to a prototype
+        place = first_equal(np.column_stack([metric, np.where(has_effect, points, 0.0)]))
+        winners = distinct(place, owner, added)
+        # Prototypes at one place get the same shift to the last bit: that of the first there.
+        firsts = place[winners].tolist()
+        shifts = np.array([-(factors[metric[first]] @ points[first]) for first in firsts])
+        if link is not Link.NONE and (link is not Link.SOFTMAX or len(winners) != len(classes)):
             raise InvalidInput(
                 f"Expected Link.NONE, or Link.SOFTMAX for one prototype of each class; got {link} "
-                f"for {len(positions)} prototypes of {len(classes)} classes."
+                f"for {len(winners)} prototypes of {len(classes)} classes."
             )
-        used, metric = np.unique(metric[positions], return_inverse=True)
-        return cls(
-            factors[used], metric.ravel(), shifts, added[positions], owner[positions], classes, link
-        )
+        used, metric = np.unique(metric[winners], return_inverse=True)
+        arrays = factors[used], metric.ravel(), shifts, added[winners], owner[winners]
+        return cls(*arrays, classes, link)
 
     @property
     def width(self) -> int:
@@ -320,13 +322,14 @@ class LocalPrototypes(Form):
         return np.asarray(-(self._squares(X)[:, self.place] + self.offsets))
 
     def _squares(self, X: FloatArray) -> FloatArray:
-        out = np.empty((len(X), len(self.offsets)))
+        """(n, P) the squared distances ‖F_i y + f_i‖²."""
+        squares = np.empty((len(X), len(self.offsets)))
         for m, factor in enumerate(self.factors):
-            seen = X @ factor.T
+            product = X @ factor.T
             for i in np.flatnonzero(self.metric == m).tolist():
-                image = seen + self.shifts[i]
-                out[:, i] = np.einsum("ij,ij->i", image, image)
-        return out
+                image = product + self.shifts[i]
+                squares[:, i] = np.einsum("ij,ij->i", image, image)
+        return squares
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         return np.asarray(self.classes[self.owner[self.scores(X).argmax(axis=1)]])
@@ -341,10 +344,9 @@ class LocalPrototypes(Form):
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         square, terms = self._squares(X), self.factors.shape[1] + 2
         size = np.linalg.norm(self._sizes(X).reshape(len(X), *self.shifts.shape), axis=2)
-        length = (self._sizes.terms + 2) * eps * size  # the length of the error of F y + f
-        error = (2.0 * np.sqrt(square) + length) * length + terms * eps * (
-            square + np.abs(self.offsets)
-        )
+        image_error = (self._sizes.terms + 2) * eps * size  # the length of that of F y + f
+        error = (2.0 * np.sqrt(square) + image_error) * image_error
+        error += terms * eps * (square + np.abs(self.offsets))
         return np.asarray(2.0 * error.max(axis=1))
 
     def through(self, before: AffineMap) -> LocalPrototypes:
@@ -368,70 +370,71 @@ class LocalPrototypes(Form):
         by_order = margin == 0.0 and not target.requirement.probable
         arrays = self.place, self.offsets, margin
         leaders, rivals = _contenders(wanted, *arrays, by_order=by_order)
-        pieces = tuple(
-            self._nearest(i, rivals, margin, by_order=by_order) for i in leaders.tolist()
-        )
-        return pieces or (_nowhere(self.width),)
+        cells = tuple(self._cell(i, rivals, margin, by_order=by_order) for i in leaders.tolist())
+        return cells or (_nowhere(self.width),)
 
-    def _nearest(self, i: int, rivals: IntArray, margin: float, *, by_order: bool) -> Region:
-        """score_i >= score_j + margin for each rival j: linear where they share a metric.
+    def _cell(self, i: int, rivals: IntArray, margin: float, *, by_order: bool) -> Region:
+        """Return the region with score_i >= score_j + margin for each rival j.
 
-        There, ‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖².
+        Against rivals with the same metric it is linear, for
+        ‖F y + f_i‖² − ‖F y + f_j‖² = 2 (f_i − f_j)ᵀF y + ‖f_i‖² − ‖f_j‖².
         """
-        elsewhere = rivals[self.place[rivals] != self.place[i]]
-        alike = self.metric[elsewhere] == self.metric[i]
-        limit = self.offsets[elsewhere] - self.offsets[i] - margin
-        loses = (elsewhere < i) & by_order
-        matrix, shift, straight = self.factors[self.metric[i]], self.shifts[i], elsewhere[alike]
+        rivals = rivals[self.place[rivals] != self.place[i]]
+        limit = self.offsets[rivals] - self.offsets[i] - margin
+        tie_lost = ((rivals < i) & by_order).astype(np.float64)
+        matrix, shift = self.factors[self.metric[i]], self.shifts[i]
+        same_metric = self.metric[rivals] == self.metric[i]
         conditions: list[Condition] = []
-        if len(straight):
-            apart, total = shift - self.shifts[straight], shift + self.shifts[straight]
-            rows, high = 2.0 * apart @ matrix, limit[alike] - (apart * total).sum(axis=1)
+        if same_metric.any():
+            rival_shifts = self.shifts[rivals[same_metric]]
+            difference, total = shift - rival_shifts, shift + rival_shifts
+            rows = 2.0 * difference @ matrix
+            high = limit[same_metric] - (difference * total).sum(axis=1)
             low, margin_coefficient = np.full(len(rows), -np.inf), np.ones(len(rows))
-            tie_lost = loses[alike].astype(np.float64)
-            conditions.append(LinearBounds(rows, low, high, margin_coefficient, tie_lost))
-        for k in np.flatnonzero(~alike).tolist():
-            rival, rival_shift = self.factors[self.metric[elsewhere[k]]], self.shifts[elsewhere[k]]
-            numbers = float(limit[k]), 1.0, float(loses[k])
-            conditions.append(QuadraticDifference(matrix, shift, rival, rival_shift, *numbers))
+            coefficients = margin_coefficient, tie_lost[same_metric]
+            conditions.append(LinearBounds(rows, low, high, *coefficients))
+        for k in np.flatnonzero(~same_metric).tolist():
+            rival = self.factors[self.metric[rivals[k]]], self.shifts[rivals[k]]
+            numbers = float(limit[k]), 1.0, float(tie_lost[k])
+            conditions.append(QuadraticDifference(matrix, shift, *rival, *numbers))
         return Region(tuple(conditions))
 
 
 def _contenders(
     wanted: BoolArray, place: IntArray, offsets: FloatArray, margin: float, *, by_order: bool
 ) -> tuple[IntArray, IntArray]:
-    """Which prototypes may win, and their rivals: at each place those of the least offset.
+    """Return the wanted prototypes that may win, and their rivals: one of each at a place.
 
-    What the others meet, it meets. Left out is whom a rival at its place leaves nothing:
-    ``by_order`` the first of equal scores wins; if not, being equal is enough.
+    That is the first of those with the least offset, for where another one wins, it wins. A wanted
+    prototype is left out if it loses to the rival at its place everywhere: if its score is less
+    than the margin asks for, or, if equal scores go ``by_order``, equal and the rival is first.
     """
-    both = []
+    best_of = []
     for chosen in (wanted, ~wanted):
         positions = np.flatnonzero(chosen)
-        best = positions[np.lexsort((positions, offsets[positions]))]
-        both.append(np.sort(best[np.unique(place[best], return_index=True)[1]]))
-    leaders, rivals = both
+        best_first = positions[np.lexsort((positions, offsets[positions]))]
+        best_of.append(np.sort(best_first[np.unique(place[best_first], return_index=True)[1]]))
+    leaders, rivals = best_of
     rival_at = np.full(len(place), -1)
     rival_at[place[rivals]] = rivals
-    j = rival_at[place[leaders]]
-    safety_margin = offsets[j] - offsets[leaders] - margin
-    shadowed = (j >= 0) & (
-        (safety_margin < 0.0) | ((safety_margin == 0.0) & (j < leaders) & by_order)
-    )
-    return leaders[~shadowed], rivals
+    rival = rival_at[place[leaders]]  # −1 without one
+    lead = offsets[rival] - offsets[leaders] - margin
+    loses = (lead < 0.0) | ((lead == 0.0) & (rival < leaders) & by_order)
+    return leaders[~((rival >= 0) & loses)], rivals
 
 
 def _nowhere(width: int) -> Region:
+    """Return a region without points, for a class that never wins."""
     return Region((LinearBounds(np.zeros((1, width)), np.full(1, -np.inf), -np.ones(1)),))
 
 
 def _demand(
     target: Target, classes: NDArray[Any], owner: IntArray, link: Link | None = None
 ) -> tuple[BoolArray, float]:
-    """(P,) which prototypes are wanted to win, and by how much, in score units.
+    """Return which prototypes are wanted to win, (P,), and by how much, in score units.
 
-    The log-odds of one of two classes are the difference of their scores. ``link``: None if there
-    is one metric for all.
+    A probability of one of two classes asks for its log-odds, which are the difference of their
+    scores. ``link`` is None for models that have distances alone.
     """
     requirement, kind = target.requirement, type(target).__name__
     if not requirement.probable:

@@ -179,11 +179,11 @@ def test_a_sum_of_waves_lies_between_its_parabolas(seed: int):
         turned = total.values(step @ features.frequencies.T)[0]
         np.testing.assert_allclose(there, turned, atol=1e-12)
         low = features(at[None])[0] @ weights + step @ total.slopes[0]
-        low -= 0.5 * np.einsum("ij,jk,ik->i", step, total.below[0], step)
+        low -= 0.5 * np.einsum("ij,jk,ik->i", step, total.curvatures_below[0], step)
         high = total.in_balls(np.linalg.norm(step, axis=1), is_round=True)[0]
         assert (low <= there + 1e-9).all()
         assert (there <= high + 1e-9).all()
-        assert (there <= total.most + 1e-12).all()
+        assert (there <= total.upper_bounds + 1e-12).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -209,7 +209,7 @@ def test_slopes_are_those_of_differences(seed: int):
 def test_no_features_ask_for_less_than_the_least(law: NoiseLaw, p: float):
     features, _, random = waves(0)
     phi = features(random.normal(size=(500, 3)) * 3)
-    assert law.quantile(p, phi).min() >= law.quantile(p, features.least)
+    assert law.quantile(p, phi).min() >= law.quantile(p, features.least_in_norm)
 
 
 @pytest.mark.parametrize("seed", range(6))

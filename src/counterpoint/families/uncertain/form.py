@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.errors import InvalidInput, UnsupportedModel
 from counterpoint.families.uncertain.fourier import (
-    SHARE,
+    THINNING,
     FourierConstraint,
     FourierFeatures,
     fourier_margins,
@@ -205,7 +205,7 @@ class FourierScores(UncertainForm):
         return StartHint(prototype, anywhere, otherwise=is_best and not anywhere)
 
     def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
-        count, seed = max(target.draws // SHARE, 1), target.random_state
+        count, seed = max(target.draws // THINNING, 1), target.random_state
         noise = self.draws.made((count, seed), lambda: self.law.draw(count, seed))
         return fourier_margins(self.phi, noise, target, query, x)
 

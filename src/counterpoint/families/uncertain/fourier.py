@@ -1,4 +1,4 @@
-"""Scores of random Fourier features: sums of cosines, what bounds them, and how answers are found.
+"""Bound scores of random Fourier features, which are sums of cosines.
 
 A sum of cosines is neither convex nor concave, but each cosine lies between two parabolas that
 touch it at a given point, and no narrower ones do (de Leeuw & Lange, 2009):
@@ -7,9 +7,9 @@ touch it at a given point, and no narrower ones do (de Leeuw & Lange, 2009):
     cos(ψ + θ)  <=  cos ψ − θ sin ψ + ½ κ(ψ − π) θ²
 
 for **all** θ. Both curvatures are at least 0, so the sum lies above a concave parabola and below a
-convex one, everywhere. From those above follows how large a sum is in a ball at most
-(`CosineSums.in_balls`): what noise does to a score there, `FourierMargins`, and how near a score
-that is large enough can be, `DistanceBounds`. Those below lead uphill.
+convex one, everywhere. The convex ones bound a sum in a ball (`CosineSums.in_balls`), and so they
+bound by how much noise lowers a score there, `FourierMargins`, and how near a score that is large
+enough can be, `DistanceBounds`. The concave ones lead uphill.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import final
 
 import numpy as np
@@ -33,14 +34,8 @@ from counterpoint.programs.region import Batch
 from counterpoint.search.query import Query
 from counterpoint.search.search import SafetyMargins
 
-SHARE = 10
+THINNING = 10
 """One draw in so many is used: a ball takes more work than a linear score does."""
-ANCHORS = tuple((i, share) for i in (0.0, 1.0, 2.0) for share in (0.0, 0.25, 0.55))
-"""How far uphill parabolas touch cosines, in units in which angles change by 1, and which share of
-the way from there to their nearest tops. Without any but the first, answers are 35 % dearer."""
-MULTIPLIERS = (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0)
-"""ν in units of the largest curvature: small balls need one far above it, large ones just above;
-between neighbours bounds differ by little."""
 
 
 @final
@@ -48,12 +43,12 @@ between neighbours bounds differ by little."""
 class CosineSums:
     """N sums u(δ) = Σ_j sizes_j cos(angles_j + frequencies_j · δ) + constant about a point, δ = 0.
 
-    The largest value in a ball is hard to find in many dimensions. But below a parabola that
-    touches each cosine at some angle, its anchor, the sum is at most c + b · δ + ½ δᵀQ δ, whichever
-    anchors there are. In a Euclidean ball that is bounded by weak duality, ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b
-    for every ν > Q, and in a ball of ‖·‖₁ it is largest at a corner. Anchored at the centre the
-    bound is sharp for small balls, anchored on the way to the nearest tops of the cosines for
-    larger ones; at the tops it is the constant Σ sizes.
+    The largest value in a ball is hard to find in many dimensions. But parabolas above the cosines
+    add up to c + b · δ + ½ δᵀQ δ, whatever the angles at which they touch, the *anchors*. In a
+    Euclidean ball of radius R the increase b · δ + ½ δᵀQ δ is at most ½ ν R² + ½ bᵀ(ν − Q)⁻¹ b for
+    every ν > Q, by weak duality, and in a ball of ‖·‖₁ it is largest at a corner. Anchors at the
+    centre make the bound sharp for small balls, anchors on the way to the nearest tops of the
+    cosines for larger ones; at the tops it is the constant Σ sizes.
     """
 
     sizes: FloatArray  # (N, K) not negative
@@ -62,8 +57,8 @@ class CosineSums:
     frequencies: FloatArray  # (K, f) for a unit of distance along each dimension
 
     @property
-    def most(self) -> FloatArray:
-        """(N,) what no sum exceeds anywhere."""
+    def upper_bounds(self) -> FloatArray:
+        """(N,) bounds on the sums everywhere: all cosines are 1."""
         return np.asarray(self.sizes.sum(axis=1) + self.constants)
 
     @property
@@ -77,80 +72,96 @@ class CosineSums:
         return self._forms(-self.sizes * np.cos(self.angles))
 
     @property
-    def below(self) -> FloatArray:
+    def curvatures_below(self) -> FloatArray:
         """(N, f, f) Q >= 0 with u(δ) >= u(0) + ∇u(0) · δ − ½ δᵀQ δ for all δ."""
-        return self._forms(self.sizes * sharpest(self.angles))
+        return self._forms(self.sizes * _kappa(self.angles))
 
     def values(self, turns: FloatArray) -> FloatArray:
-        """(N, T) where the angles have turned by (T, K)."""
+        """(N, T) the sums where the angles have turned by (T, K)."""
         cosine, sine = self.sizes * np.cos(self.angles), self.sizes * np.sin(self.angles)
         value = cosine @ np.cos(turns).T - sine @ np.sin(turns).T
         return np.asarray(value + self.constants[:, None])
 
     def on_segment(self, to: FloatArray) -> FloatArray:
-        """(N,) bounds on the values between the point and another, (f,) from it."""
+        """(N,) bounds on the sums between the point and another, (f,) from it.
+
+        Between neighbours of a grid, a step h apart, a function exceeds the larger of its two
+        values by at most h² / 8 times its curvature.
+        """
         turns, steps = self.frequencies @ to, 256
         value = self.values(np.linspace(0.0, 1.0, steps + 1)[:, None] * turns).max(axis=1)
         return np.asarray(value + self.sizes @ (turns * turns) / (8.0 * steps**2))
 
     def in_balls(self, radii: FloatArray, *, is_round: bool) -> FloatArray:
-        """(N, V) bounds on the values within radii, in ‖·‖₂ if balls are round, else in ‖·‖₁."""
+        """(N, V) bounds on the sums within radii (V,), in ‖·‖₂ if balls are round, else in ‖·‖₁."""
         if not self.frequencies.shape[1]:
             return np.repeat(self.values(np.zeros((1, len(self.frequencies)))), len(radii), axis=1)
-        bounds, finite = np.repeat(self.most[:, None], len(radii), axis=1), np.isfinite(radii)
+        finite = np.isfinite(radii)
+        bounds = np.repeat(self.upper_bounds[:, None], len(radii), axis=1)
         for anchors in self._anchors(is_round=is_round):
             by_parabola = self._by_parabola(anchors, radii[finite], is_round=is_round)
             bounds[:, finite] = np.minimum(bounds[:, finite], by_parabola)
         return bounds
 
     def _anchors(self, *, is_round: bool) -> Iterator[FloatArray]:
-        """(N, K) turns of the angles: of a step uphill, and some share of the way to their tops."""
+        """Yield turns of the angles (N, K), at which parabolas touch.
+
+        Each is that of a step uphill, in the direction in which a ball lets a sum rise most, and of
+        a share of the way from there to the nearest tops.
+        """
         uphill = self.slopes
-        if not is_round:
+        if not is_round:  # along one column
             steepest = np.abs(uphill).max(axis=1, keepdims=True)
             uphill = np.where(np.abs(uphill) == steepest, uphill, 0.0)
         uphill /= np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), TINY)
         uphill *= _unit_distance(self.frequencies)
-        for distance, share in ANCHORS:
+        # With the first pair alone, answers cost 35 % more.
+        for distance, share in product((0.0, 1.0, 2.0), (0.0, 0.25, 0.55)):
             turn = distance * uphill @ self.frequencies.T
             beyond_top = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
             yield turn - share * beyond_top
 
     def _by_parabola(self, anchors: FloatArray, radii: FloatArray, *, is_round: bool) -> FloatArray:
-        """(N, V) bounds by the parabolas that touch where the angles have turned by anchors."""
+        """(N, V) bounds in balls by the parabolas that touch where angles turned by ``anchors``.
+
+        Of Σ_j sizes_j cos(angle_j) + slope_j (turn_j − anchor_j) + ½ bend_j (turn_j − anchor_j)²
+        with turns frequencies · δ, c is the value at δ = 0, b the slope, and Q the curvature.
+        """
         angle = self.angles + anchors
-        bend, slope = self.sizes * sharpest(angle - np.pi), -self.sizes * np.sin(angle)
-        value = (self.sizes * np.cos(angle) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
-        along = (slope - bend * anchors) @ self.frequencies
+        bend, slope = self.sizes * _kappa(angle - np.pi), -self.sizes * np.sin(angle)
+        c = (self.sizes * np.cos(angle) - slope * anchors + 0.5 * bend * anchors**2).sum(axis=1)
+        b = (slope - bend * anchors) @ self.frequencies
         if is_round:
-            bends, towards = np.linalg.eigh(self._forms(bend))
-            squares = np.einsum("nij,ni->nj", towards, along) ** 2
-            growth = np.full((len(along), len(radii)), np.inf)
-            for times in MULTIPLIERS:
-                nu = times * np.maximum(bends[:, -1:], TINY / EPS)
-                gain = (squares / (nu - bends)).sum(axis=1)
-                growth = np.minimum(growth, 0.5 * (nu * radii**2 + gain[:, None]))
+            curvatures, axes = np.linalg.eigh(self._forms(bend))
+            squares = np.einsum("nij,ni->nj", axes, b) ** 2
+            increase = np.full((len(b), len(radii)), np.inf)
+            # ν in units of the largest curvature: small balls need one far above it, large ones one
+            # just above; between neighbours bounds differ by little.
+            for ratio in (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0):
+                nu = ratio * np.maximum(curvatures[:, -1:], TINY / EPS)
+                gain = (squares / (nu - curvatures)).sum(axis=1)
+                increase = np.minimum(increase, 0.5 * (nu * radii**2 + gain[:, None]))
         else:
-            growth = np.zeros((len(along), len(radii)))
-            steep, square = np.abs(along), 0.5 * bend @ self.frequencies**2
-            for columns in zip(steep.T[:, :, None], square.T[:, :, None], strict=True):
-                growth = np.maximum(growth, columns[0] * radii + columns[1] * radii**2)
-        return np.asarray((value + self.constants)[:, None] + growth)
+            increase = np.zeros((len(b), len(radii)))
+            diagonal = 0.5 * bend @ self.frequencies**2
+            for linear, square in zip(np.abs(b).T[:, :, None], diagonal.T[:, :, None], strict=True):
+                increase = np.maximum(increase, linear * radii + square * radii**2)
+        return np.asarray((c + self.constants)[:, None] + increase)
 
     def _forms(self, weights: FloatArray) -> FloatArray:
-        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ."""
+        """(N, f, f) Σ_j weights_j ω_j ω_jᵀ with the frequencies ω_j."""
         rows = self.frequencies
         return np.asarray(np.einsum("nk,ki,kj->nij", weights, rows, rows, optimize=True))
 
 
 def _unit_distance(frequencies: FloatArray) -> float:
     """The distance at which an angle changes by about 1."""
-    steep = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
-    return 1.0 / steep if steep > 0.0 else 1.0
+    frequency = float(np.sqrt((frequencies**2).sum(axis=1).mean()))
+    return 1.0 / frequency if frequency > 0.0 else 1.0
 
 
-def sharpest(angle: FloatArray) -> FloatArray:
-    """κ: sin(ψ) / ψ of angles wrapped to [−π, π]; what rounds to below 0 is 0."""
+def _kappa(angle: FloatArray) -> FloatArray:
+    """κ(ψ) = sin(ψ) / ψ of angles wrapped to [−π, π], at least 0 whatever rounding does."""
     wrapped = np.remainder(angle + np.pi, 2.0 * np.pi) - np.pi
     return np.maximum(np.sinc(wrapped / np.pi), 0.0)
 
@@ -198,11 +209,12 @@ class FourierFeatures:
         return CosineSums(sizes, angles, constants, self.frequencies)
 
     @property
-    def least(self) -> FloatArray:
-        """(F,) features of which no norm is less that ignores signs, and which of a pair is which.
+    def least_in_norm(self) -> FloatArray:
+        """(F,) a vector whose norm is at most that of any φ(y), in norms that are symmetric.
 
-        Of a pair with (a, b) the mean with (b, a), signs aside, is (m, m), m = (|a| + |b|) / 2, and
-        |a| + |b| >= 1 / √K.
+        Symmetric are norms that ignore signs and the order in a pair (a, b) of cosine and sine. So
+        the pair (m, m) with m = (|a| + |b|) / 2, the mean of (|a|, |b|) and (|b|, |a|), has no
+        larger norm; and |a| + |b| >= 1 / √K.
         """
         pairs = np.full(2 * len(self.phases), 0.5 / np.sqrt(len(self.phases)))
         return np.append(pairs, self.intercept) if self.intercept else pairs
@@ -222,8 +234,8 @@ class FourierFeatures:
 class FourierConstraint(NonConvex):
     """weights · φ(y) >= margin + q_p(φ(y)), with q_p the p-quantile of the noise φᵀμ on a score.
 
-    Smooth and not convex: the score is a sum of cosines. ‖φ(y)‖ is the same everywhere, so the
-    quantile of spherical noise is a constant; that of Laplace noise changes a little with y.
+    It is smooth and not convex, for the score is a sum of cosines. ‖φ(y)‖ is the same everywhere,
+    so the quantile of spherical noise is a constant; that of Laplace noise varies a little with y.
     """
 
     features: FourierFeatures
@@ -234,36 +246,36 @@ class FourierConstraint(NonConvex):
     tie_coefficient: float = 0.0  # 1 if a tie is the other class's, else 0
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n,) what (n, 2) margins of rows add to the constraint's own."""
+        """(n,) by how much (n, 2) margins of rows raise the constraint's own."""
         return np.asarray(margin @ np.array([1.0, self.tie_coefficient]))
 
     def excess(self, y: FloatArray) -> FloatArray:
         phi = self.features(y)
-        missed = self.margin - phi @ self.weights
+        excess = self.margin - phi @ self.weights
         if self.law is not None:
-            missed = missed + self.law.quantile(self.probability, phi)
-        return np.asarray(missed)
+            excess = excess + self.law.quantile(self.probability, phi)
+        return np.asarray(excess)
 
     def excess_with_slope(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) the excess, and its gradients (n, d)."""
+        """Return the excess (n,) and its gradients (n, d)."""
         phi = self.features(y)
-        missed, pull = self.margin - phi @ self.weights, np.broadcast_to(-self.weights, phi.shape)
+        excess, slope = self.margin - phi @ self.weights, np.broadcast_to(-self.weights, phi.shape)
         if self.law is not None:
             quantile, gradient = self.law.quantile_with_gradient(self.probability, phi)
-            missed, pull = missed + quantile, pull + gradient
-        return np.asarray(missed), self.features.gradients(y, pull)
+            excess, slope = excess + quantile, slope + gradient
+        return np.asarray(excess), self.features.gradients(y, slope)
 
-    def about(self, y: FloatArray) -> CosineSums:
+    def score_about(self, y: FloatArray) -> CosineSums:
         """Return the score as a sum of cosines about a point (d,)."""
         return self.features.sums(self.weights[None], y)
 
     @cached_property
-    def most(self) -> float:
-        """What the score does not exceed anywhere."""
-        return float(self.about(np.zeros(self.features.width)).most[0])
+    def largest_score(self) -> float:
+        """An upper bound on the score everywhere."""
+        return float(self.score_about(np.zeros(self.features.width)).upper_bounds[0])
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        size = np.full(len(y), self.most + abs(self.margin))
+        size = np.full(len(y), self.largest_score + abs(self.margin))
         return relative(self.excess(y) - 64.0 * EPS * size, size)
 
     def duality(self, program: Program) -> None:
@@ -271,32 +283,29 @@ class FourierConstraint(NonConvex):
 
     @cached_property
     def least_score(self) -> float:
-        """What the score has to be at least, at any point that meets it.
+        """A lower bound on the score at any point that meets the constraint.
 
         The quantile of noise is a norm of φ; one that treats features and signs alike, as that of
-        every law of a `PrivateSVC`, is at least that of `FourierFeatures.least`.
+        every law of a `PrivateSVC`, is at least that of `FourierFeatures.least_in_norm`.
         """
         if self.law is None:
             return self.margin
-        phi = self.features.least
+        phi = self.features.least_in_norm
         if self.law.elliptical:  # a multiple of ‖φ(y)‖, which is the same everywhere
             phi = self.features(np.zeros((1, self.features.width)))[0]
         return self.margin + float(self.law.quantile(self.probability, phi)) * (1.0 - 64.0 * EPS)
 
 
-# What noise does to a score within a distance, and how near a score that is large enough can be
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class FourierMargins(SafetyMargins):
-    """What answers to each of n rows have to lead by.
+    """By how much the score of an answer has to lead, for each of n rows, depending on where it is.
 
-    The noise μ moves the score at y by φ(y)ᵀμ. An answer that was chosen by looking at w̃ is as sure
-    as p if it leads by T of a set that it was looked for in: with probability p no point of the set
-    is pushed by more than T, and T was fixed without a look at w̃. Sets are balls about the row, and
-    the segment from the row to a prototype; all T hold at once, see `joint_quantiles`, so that an
-    answer may also be the best of several.
+    The noise μ moves the score at y by φ(y)ᵀμ. An answer that was chosen by looking at w̃ holds with
+    probability p if it leads by T of a set that it was looked for in: with probability p no score
+    in the set is moved by more than T, and T was fixed without a look at w̃. Sets are balls about
+    the row, and the segment from the row to a prototype; all T hold at once, see `joint_quantiles`,
+    so that an answer may also be the best of several.
     """
 
     radii: FloatArray  # (V,) in increasing order, the last infinite: costs, or roots of costs
@@ -310,29 +319,29 @@ class FourierMargins(SafetyMargins):
         names = ("balls", "segments", "starts", "ends")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def places(self, cost: FloatArray) -> IntArray:
-        """(n,) which is the first radius within which points of a cost are; 0 without a point."""
+    def smallest_ball(self, cost: FloatArray) -> IntArray:
+        """(n,) the position of the first ball that holds points of a cost (n,)."""
         distance = np.sqrt(cost) if self.is_root else cost
         return np.asarray((self.radii < distance[:, None]).sum(axis=1))
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
-        ball = self.balls[np.arange(len(y)), self.places(cost)]
+        ball = self.balls[np.arange(len(y)), self.smallest_ball(cost)]
         segment, delta = self.ends - self.starts, y - self.starts
         square = np.maximum((segment * segment).sum(axis=1), TINY)
         share = np.clip((segment * delta).sum(axis=1) / square, 0.0, 1.0)
-        apart = delta - share[:, None] * segment
-        is_on = (apart * apart).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length away
-        return np.asarray(np.minimum(ball, np.where(is_on, self.segments, np.inf)))
+        offset = delta - share[:, None] * segment  # from the nearest point of the segment
+        is_on_segment = (offset * offset).sum(axis=1) <= 1e-18 * square  # 1e-9 of its length
+        return np.asarray(np.minimum(ball, np.where(is_on_segment, self.segments, np.inf)))
 
 
 def fourier_margins(
     features: FourierFeatures, noise: FloatArray, target: Robust, query: Query, x: FloatArray
 ) -> FourierMargins:
-    """T for rows (n, d), from draws (N, F) of the noise, where a target says to look for answers.
+    """Return the margins for rows (n, d), from draws (N, F) of the noise.
 
-    For each draw the largest push over a set is bounded from above, not searched for. Where to look
-    must not depend on the known weights: so a segment counts even if they take its end for another
-    class, and no answer is looked for on it.
+    For each draw the largest move of a score in a set is bounded from above, not searched for. The
+    sets must not depend on the known weights: so a segment counts even if these take its end for
+    another class, and no answer is looked for on it.
 
     Raises
     ------
@@ -342,9 +351,9 @@ def fourier_margins(
     needed = least_draws(target.probability)
     if len(noise) < needed:
         raise InvalidInput(
-            f"Expected at least draws={SHARE * needed} to tell a probability of "
-            f"{target.probability!r} with random features, for which one draw in {SHARE} is used; "
-            f"got about {SHARE * len(noise)}. Ask for more, or for guarantee='fixed'."
+            f"Expected at least draws={THINNING * needed} to tell a probability of "
+            f"{target.probability!r} with random features, for which one draw in {THINNING} is "
+            f"used; got about {THINNING * len(noise)}. Ask for more, or for guarantee='fixed'."
         )
     cost, cases = query.actionable.encoded_cost, query.actionable.cases(x)
     ends = None if target.search == "optimal" else target.prototype_point(query.features)
@@ -357,12 +366,13 @@ def fourier_margins(
     balls, segments = np.full((len(x), len(radii)), np.inf), np.full(len(x), np.inf)
     for i, row in enumerate(x):
         sums = features.sums(noise, row)
-        pushes = [] if ends is None else [sums.on_segment(ends[i] - row)]
+        moves = [] if ends is None else [sums.on_segment(ends[i] - row)]  # one for each set, (N,)
         if target.search != "segment":
-            pushes += list(_in_distance(sums, cost, movable[i]).in_balls(radii, is_round=is_root).T)
+            sums = _in_distances(sums, cost, movable[i])
+            moves += list(sums.in_balls(radii, is_round=is_root).T)
         # A point that counts as on a segment is 1e-9 of its length away: angles that change by less
         # than a thousand along it change by no more than 1e-6. So much covers rounding, too.
-        quantiles = joint_quantiles(np.stack(pushes), target.probability) * (1.0 + 1e-6)
+        quantiles = joint_quantiles(np.stack(moves), target.probability) * (1.0 + 1e-6)
         if ends is not None:
             segments[i], quantiles = quantiles[0], quantiles[1:]
         if len(quantiles):
@@ -376,8 +386,11 @@ def _movable(cases: Batch) -> BoolArray:
     return np.asarray((low < high) | (low > x) | (high < x))
 
 
-def _in_distance(sums: CosineSums, cost: EncodedCost, free: BoolArray) -> CosineSums:
-    """The sums over the free columns (d,), in units in which a cost or its root is a norm."""
+def _in_distances(sums: CosineSums, cost: EncodedCost, free: BoolArray) -> CosineSums:
+    """Return the sums over the free columns (d,), with changes in units of distance.
+
+    In these ‖·‖₁ is the cost, or ‖·‖₂ the root of the cost.
+    """
     frequencies = sums.frequencies[:, free]
     if cost.kind is Manhattan:
         return replace(sums, frequencies=frequencies / cost.absolute[free])
@@ -386,7 +399,10 @@ def _in_distance(sums: CosineSums, cost: EncodedCost, free: BoolArray) -> Cosine
 
 
 def _metric_of(cost: EncodedCost) -> FloatArray:
-    """(d, d) the square of a distance; categories count as ½ w δ², which is what a change costs."""
+    """(d, d) the matrix of the cost as a squared distance.
+
+    Categories count as ½ w δ² in each of two columns, which is what a change of one costs.
+    """
     quadratic = cost.quadratic
     full = np.diag(quadratic) if quadratic.ndim == 1 else quadratic
     return np.asarray(full + np.diag(cost.absolute))
@@ -395,15 +411,15 @@ def _metric_of(cost: EncodedCost) -> FloatArray:
 @final
 @dataclass(frozen=True, eq=False)
 class DistanceBounds(Bounding):
-    """Lower bounds on what any point of a program with one `FourierConstraint` costs.
+    """Lower bounds on the cost of any point of a program with one `FourierConstraint`.
 
-    A ball in which the score is nowhere as large as it has to be holds no such point. Bounds and
-    whole steps are not looked at. Where the score is too small at the tops of all its cosines,
-    there is no point at all.
+    A ball in which the score is nowhere as large as it has to be holds no such point, whatever
+    bounds and whole steps are. If the score is too small even at the tops of all its cosines, there
+    is no point at all.
     """
 
     cost: EncodedCost
-    limit: FourierConstraint
+    constraint: FourierConstraint
     cases: Batch
     safety_margins: FourierMargins | None = None  # by how much more the score has to lead
 
@@ -420,26 +436,28 @@ class DistanceBounds(Bounding):
 
     @cached_property
     def _bounds(self) -> FloatArray:
-        """(n,); a row with no room at all has no point."""
+        """(n,); infinite for a row whose bounds leave no point."""
         rows = enumerate(self.cases.empty.tolist())
         return np.array([np.inf if empty else self._bound(i) for i, empty in rows])
 
     def _bound(self, i: int) -> float:
-        cost, limit, margins, x = self.cost, self.limit, self.safety_margins, self.cases.x[i]
-        score, is_root = limit.about(x), cost.kind is not Manhattan
-        sums = _in_distance(score, cost, _movable(self.cases)[i])
+        """Return the bound of one row: the largest radius of a ball without a point, as a cost."""
+        constraint, margins, x = self.constraint, self.safety_margins, self.cases.x[i]
+        score, is_root = constraint.score_about(x), self.cost.kind is not Manhattan
+        sums = _in_distances(score, self.cost, _movable(self.cases)[i])
         radii = np.concatenate([[0.0], np.geomspace(1e-3, 15.0, 1024), [np.inf]])
         radii *= _unit_distance(sums.frequencies)
         size = float(score.sizes.sum()) + abs(float(score.constants[0]))
-        rounding = 4096.0 * EPS * size + float(limit.features.rounding(x[None], limit.weights)[0])
-        required = limit.least_score - rounding + np.zeros(len(radii))
+        error = float(constraint.features.rounding(x[None], constraint.weights)[0])
+        required = constraint.least_score - (4096.0 * EPS * size + error) + np.zeros(len(radii))
         if margins is not None:
             radii = np.union1d(radii, margins.radii)
             ball = margins.balls[i, np.searchsorted(margins.radii, radii)]
-            required = limit.least_score - rounding + np.minimum(ball, margins.segments[i])
+            required = required[0] + np.minimum(ball, margins.segments[i])
         is_enough = sums.in_balls(radii, is_round=is_root)[0] >= required
         if not is_enough.any():
             return np.inf
+        # The first ball that may hold a point; the one before it, of which this is the radius, not.
         distance = float(np.append(0.0, radii)[is_enough.argmax()])
         # Rounding may have raised the least cost by a share far below 1e-9.
         return (1.0 - 1e-9) * (distance**2 if is_root else distance)

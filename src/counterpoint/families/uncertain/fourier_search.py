@@ -1,9 +1,9 @@
-"""Answers for scores of random Fourier features: on the segment to a prototype, and by descents.
+"""Search programs with scores of random Fourier features: on a segment, and by descents.
 
-Answers are local optima. A step of a descent minimises the cost where a parabola that stands in for
-the constraint is not positive: one with the constraint's own value and slope at the point, and its
-curvature without the negative part, so that the step is a convex program. What a step misses the
-constraint by is added to its margin, and every point is held against the constraint itself.
+Answers are local optima. In a step of a descent a parabola takes the place of the constraint: it
+has the constraint's value and slope at the point, and its curvature without the negative part, so
+that the step is a convex program. If its optimum misses the constraint itself, the step is repeated
+with a margin that is larger by as much.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ ACCEPTS: frozenset[type] = frozenset(
 
 
 def search_fourier(
-    result: Incumbents, pieces: Union, safety_margins: FourierMargins | None
+    incumbents: Incumbents, union: Union, safety_margins: FourierMargins | None
 ) -> list[Bounding]:
-    """Offer points of programs with a `FourierConstraint` to the result, row by row.
+    """Search subproblems with a `FourierConstraint` row by row, and offer their points.
 
     Return the evidence that bounds the costs from below, one for each subproblem.
     """
-    result.closed[:] = False
-    if result.effort.optimality is Optimality.GLOBAL:
+    incumbents.closed[:] = False
+    if incumbents.effort.optimality is Optimality.GLOBAL:
         raise InvalidInput(
             "Expected optimality='local' for a model with random features: nothing here "
             "searches all of its optima. The bound of an answer says how good one could be."
         )
     evidence: list[Bounding] = []
-    for index, subproblem in enumerate(pieces.listed):
+    for index, subproblem in enumerate(union.listed):
         program = subproblem.program
         if program.domain.at_most is not None:
             raise InvalidInput(
@@ -66,19 +66,19 @@ def search_fourier(
                 "columns a little. Hold columns with Immutable instead."
             )
         require_known(program, ACCEPTS)
-        constraint, cases = _constraint_of(program), subproblem.sees(result.cases)
+        constraint, cases = _constraint_of(program), subproblem.sees(incumbents.cases)
         evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
         # Descents are smooth: they cannot change categories or columns in whole steps.
         held = cases.holding((program.domain.steps > 0.0) | ~program.domain.numeric, cases.x)
         for i in np.flatnonzero(~held.empty).tolist():
             row = np.array([i])
             margins = None if safety_margins is None else safety_margins.take(row)
-            hint = pieces.start_hint or StartHint()
-            search = RowSearch(program, held.take(row), result.effort, hint, margins)
+            hint = union.start_hint or StartHint()
+            search = RowSearch(program, held.take(row), incumbents.effort, hint, margins)
             point = search.run()
-            result.limited[i] |= search.limited
+            incumbents.limited[i] |= search.limited
             if point is not None:
-                result.offer(index, row, point[None], np.array([search.cost_of(point)]))
+                incumbents.offer(index, row, point[None], np.array([search.cost_of(point)]))
     return evidence
 
 
@@ -93,6 +93,12 @@ class RowSearch:
 
     Attributes
     ----------
+    convex
+        The program without the constraint and what is integral.
+    constraint, tightened
+        The constraint on the score, and the same with the margin that points need at present.
+    start
+        (d,) the row, moved between its bounds.
     limited
         Whether time ran out.
     """
@@ -119,46 +125,54 @@ class RowSearch:
         self._set_margin(0.0)
 
     def run(self) -> FloatArray | None:
-        """Return the cheapest point (d,) that is seen; None without one."""
+        """Return the cheapest point (d,) that is found; None without one."""
         hint, margins, points = self.hint, self.safety_margins, list[FloatArray]()
         if hint.prototype is not None:
             self._set_margin(0.0 if margins is None else float(margins.segments[0]))
-            points += self._entered(self.start, self._clipped(hint.prototype))
+            points += self._first_feasible(self.start, self._clipped(hint.prototype))
         if hint.anywhere or (hint.otherwise and not points):
             point = self._nearest(points if margins is None else [])
             points += [] if point is None else [point]
         return min(points, key=self.cost_of, default=None)
 
     def cost_of(self, y: FloatArray) -> float:
-        """Return what a point (d,) costs."""
+        """Return the cost of a point (d,)."""
         return float(self.convex.encoded_cost(y[None], self.x[None])[0])
 
     def _set_margin(self, margin: float) -> None:
-        """Require so much more than the constraint itself from now on."""
+        """Tighten the constraint by a safety margin, and by the margin of the row."""
         margin += float(self.constraint.closed_in(self.case.margin)[0])
-        self.limit = replace(self.constraint, margin=self.constraint.margin + margin)
+        self.tightened = replace(self.constraint, margin=self.constraint.margin + margin)
 
     def _nearest(self, points: list[FloatArray]) -> FloatArray | None:
-        """The nearest point that leads by the margin of its own distance: radii from below."""
+        """Return the cheapest point of descents that leads by the margin of its own distance.
+
+        Margins grow with balls. The smallest ball's is tried first; if the best point for it lies
+        in a larger ball, that ball's margin is the next. The first descents also start at
+        ``points``.
+        """
         margins = np.zeros(1) if self.safety_margins is None else self.safety_margins.balls[0]
-        best, v = None, 0
-        while margins[v] <= self.limit.most:
-            self._set_margin(float(margins[v]))
-            starts = points if best is None else self._entered(best, self._climbed(best))
+        best, ball = None, 0
+        while margins[ball] <= self.tightened.largest_score:
+            self._set_margin(float(margins[ball]))
+            starts = points if best is None else self._first_feasible(best, self._climbed(best))
             if best is None or not starts:
-                for foot in self._around():
-                    starts = starts + self._entered(self.start, self._climbed(foot))
+                for point in self._points_about():
+                    starts = starts + self._first_feasible(self.start, self._climbed(point))
             best = self._descended(starts)
             if best is None or self.safety_margins is None:
                 return best
-            place = int(self.safety_margins.places(np.array([self.cost_of(best)]))[0])
-            if place <= v:
+            own_ball = int(self.safety_margins.smallest_ball(np.array([self.cost_of(best)]))[0])
+            if own_ball <= ball:
                 return best
-            v = place
+            ball = own_ball
         return None
 
     def _descended(self, starts: list[FloatArray]) -> FloatArray | None:
-        """The best of descents from the three cheapest of some points within."""
+        """Return the best point of descents from the three cheapest of feasible points, if any.
+
+        All three descents are coarse; only the best one is continued.
+        """
         points: list[FloatArray] = []
         for start in sorted(starts, key=self.cost_of)[:3]:
             points.append(self._descend(start, 1e-2))
@@ -170,21 +184,25 @@ class RowSearch:
             return best
         return self._tidied(self._descend(best, 1e-11))
 
-    # Ways in
+    # Starts
 
-    def _around(self) -> FloatArray:
-        """(S, d) points about the row, the same for every row, where angles change by 0 to 2."""
-        features, distances = self.limit.features, np.array([0.0, 0.7, 0.7, 2.0])
-        steep = np.sqrt((features.frequencies**2).sum(axis=0))
-        size = np.where(self.free & (steep > 0.0), 1.0 / np.where(steep > 0.0, steep, 1.0), 0.0)
+    def _points_about(self) -> FloatArray:
+        """(S, d) points about the row where angles differ by about 0 to 2, from a fixed seed."""
+        features, angles = self.constraint.features, np.array([0.0, 0.7, 0.7, 2.0])
+        frequency = np.sqrt((features.frequencies**2).sum(axis=0))
+        moves = self.free & (frequency > 0.0)
+        size = np.where(moves, 1.0 / np.where(moves, frequency, 1.0), 0.0)
         size *= np.sqrt(len(features.phases) / max(int(self.free.sum()), 1))
-        moves = np.random.default_rng(0).normal(size=(len(distances), features.width)) * size
-        return self._clipped(self.start + distances[:, None] * moves)
+        changes = np.random.default_rng(0).normal(size=(len(angles), features.width)) * size
+        return self._clipped(self.start + angles[:, None] * changes)
 
     def _climbed(self, y: FloatArray) -> FloatArray:
-        """Climb, each step to the top of a parabola below the score, until all is met."""
+        """Move a point (d,) uphill until it is feasible, or nothing improves.
+
+        Each step goes to the top of a parabola below the score, so none lowers the score.
+        """
         for _ in range(60):
-            if len(self._within(y[None])):
+            if len(self._feasible(y[None])):
                 break
             higher = self._higher(y)
             if higher is None or np.abs(higher - y).max() <= 1e-9 * np.abs(higher).max():
@@ -193,38 +211,46 @@ class RowSearch:
         return y
 
     def _higher(self, y: FloatArray) -> FloatArray | None:
-        """(d,) the top of the parabola below the score, as far as constraints let one go."""
-        score, free = self.limit.about(y), np.flatnonzero(self.free)
+        """Return the top of the parabola below the score that touches at y, or about it.
+
+        With more constraints than bounds, that is the feasible point nearest to the top.
+        """
+        score, free = self.constraint.score_about(y), np.flatnonzero(self.free)
         if not len(free):
             return None
-        form, slope, top = score.below[0][np.ix_(free, free)], score.slopes[0][free], np.array(y)
+        form, slope = score.curvatures_below[0][np.ix_(free, free)], score.slopes[0][free]
         ridge = 1e-3 * max(float(np.trace(form)) / len(free), TINY)
+        top = np.array(y)
         top[free] += np.linalg.solve(form + ridge * np.eye(len(free)), slope)
         if self.has_bounds_only:
             return self._clipped(top)
         return self._optimum(Region(), replace(self.case, x=top[None]))
 
-    def _entered(self, start: FloatArray, end: FloatArray) -> list[FloatArray]:
-        """The first point that is seen on a segment to meet everything, if there is one."""
+    def _first_feasible(self, start: FloatArray, end: FloatArray) -> list[FloatArray]:
+        """Return the first feasible point on a segment, as far as a grid shows; [] without one.
+
+        Between the last point of the grid that misses the constraint and the first feasible one,
+        the root of the excess is found.
+        """
         from scipy.optimize import brentq
 
         points = start + np.linspace(0.0, 1.0, 97)[:, None] * (end - start)
         points[-1] = end
-        within = self._within(points)
-        if not len(within):
+        feasible = self._feasible(points)
+        if not len(feasible):
             return []
-        outside, inside = points[max(within[0] - 1, 0)], points[within[0]]
+        outside, inside = points[max(feasible[0] - 1, 0)], points[feasible[0]]
         if self._excess(outside) <= 0.0:
             return [inside]
-        length, accuracy = inside - outside, 1e-13  # a share of a step of the grid
-        share = brentq(lambda t: self._excess(outside + t * length), 0.0, 1.0, xtol=accuracy)
-        point = outside + (share + 2.0 * accuracy) * length
-        return [point if len(self._within(point[None])) else inside]
+        step, accuracy = inside - outside, 1e-13
+        share = brentq(lambda t: self._excess(outside + t * step), 0.0, 1.0, xtol=accuracy)
+        point = outside + (share + 2.0 * accuracy) * step
+        return [point if len(self._feasible(point[None])) else inside]
 
     # Descents
 
-    def _descend(self, start: FloatArray, settled: float) -> FloatArray:
-        """(d,) a local optimum, from a point within; the last step gains a share of ``settled``."""
+    def _descend(self, start: FloatArray, least_gain: float) -> FloatArray:
+        """Descend from a feasible point (d,) until a step gains less than a share of the cost."""
         y, cost = start, self.cost_of(start)
         for _ in range(60):
             point = self._step(y)
@@ -232,38 +258,45 @@ class RowSearch:
                 break
             gain = cost - self.cost_of(point)
             y, cost = point, cost - gain
-            if gain <= settled * cost:
+            if gain <= least_gain * cost:
                 break
         return y
 
     def _step(self, y: FloatArray) -> FloatArray | None:
-        """A cheaper point within, or None; what a model misses is added to its margin."""
-        value, slope = (values[0] for values in self.limit.excess_with_slope(y[None]))
-        sizes, axes = np.linalg.eigh(-self.limit.about(y).hessians[0])
-        curvature, margin = (axes * np.maximum(sizes, 0.0)) @ axes.T, 0.0
+        """Return a feasible point that costs less than y; None if a convex model gives none.
+
+        If the optimum of the model misses the constraint, the model is tightened by a little more
+        than that.
+        """
+        value, slope = (values[0] for values in self.tightened.excess_with_slope(y[None]))
+        curvatures, axes = np.linalg.eigh(-self.constraint.score_about(y).hessians[0])
+        form, margin = (axes * np.maximum(curvatures, 0.0)) @ axes.T, 0.0
         for _ in range(4):
-            model = parabola(y, float(value) + margin, slope, curvature)
+            model = parabola(y, float(value) + margin, slope, form)
             point = self._optimum(model, self.case)
             if point is None:
                 return None
-            missed = self._excess(point)
-            if missed <= 0.0:
+            excess = self._excess(point)
+            if excess <= 0.0:
                 return point if self.cost_of(point) < self.cost_of(y) else None
-            margin += 1.1 * missed
+            margin += 1.1 * excess
         return None
 
     def _tidied(self, y: FloatArray) -> FloatArray:
-        """(d,) the point without traces of changes, under an absolute cost; else the same."""
+        """(d,) the point without changes of less than 1e-4 of an absolute cost, if it is feasible.
+
+        Nobody would make them.
+        """
         cost = self.convex.encoded_cost
-        paid = cost.absolute * np.abs(y - self.x)
-        traces = (paid > 0.0) & (paid <= 1e-4 * paid.sum())  # no change that anyone would make
+        costs = cost.absolute * np.abs(y - self.x)
+        traces = (costs > 0.0) & (costs <= 1e-4 * costs.sum())
         if cost.kind is not Manhattan or not traces.any():
             return y
         point = np.where(traces, self.x, y)
-        return point if len(self._within(point[None])) else y
+        return point if len(self._feasible(point[None])) else y
 
     def _optimum(self, model: Region, case: Batch) -> FloatArray | None:
-        """(d,) the cheapest point of a convex model and all else, by the first solver that can."""
+        """Return the cheapest point (d,) of the convex program within a model, if one is found."""
         effort = replace(self.effort, gap=min(self.effort.gap, 1e-9))
         program = Program(self.convex.encoded_cost, self.convex.region & model)
         for prepared in Subproblem(program).complete(exhaustive=False):
@@ -275,28 +308,29 @@ class RowSearch:
     # Points
 
     def _excess(self, y: FloatArray) -> float:
-        """How much a point (d,) misses the limit by."""
-        return float(self.limit.excess(y[None])[0])
+        """Return by how much a point (d,) misses the tightened constraint; positive if it does."""
+        return float(self.tightened.excess(y[None])[0])
 
     def _clipped(self, y: FloatArray) -> FloatArray:
         return np.clip(y, self.low, self.high)
 
-    def _within(self, points: FloatArray) -> IntArray:
-        """Which of the points (k, d) meet the limit and, as far as rounding can tell, all else."""
-        missed = self.convex.violation(points, np.broadcast_to(self.x, points.shape))
-        feasible = np.flatnonzero(missed <= 4096.0 * EPS)
-        return feasible[self.limit.excess(points[feasible]) <= 0.0]
+    def _feasible(self, points: FloatArray) -> IntArray:
+        """Return which points (k, d) meet the constraint and all else but for rounding."""
+        violation = self.convex.violation(points, np.broadcast_to(self.x, points.shape))
+        feasible = np.flatnonzero(violation <= 4096.0 * EPS)
+        return feasible[self.tightened.excess(points[feasible]) <= 0.0]
 
 
 def parabola(at: FloatArray, value: float, slope: FloatArray, form: FloatArray) -> Region:
-    """value + slope · δ + ½ δᵀ form δ <= 0 with δ = y − at, for a form that is not negative.
+    """Return the cone value + slope · δ + ½ δᵀ form δ <= 0 with δ = y − at, for a form >= 0.
 
-    With ‖M δ‖² = ½ δᵀ form δ and s = −value − slope · δ: ‖(2 M δ, s/σ − σ)‖ <= s/σ + σ.
+    With ‖M δ‖² = 2 δᵀ form δ and s = −value − slope · δ, it is ‖(M δ, s/σ − σ)‖ <= s/σ + σ. Any σ
+    will do; this one makes the numbers about as large as one another.
     """
-    sizes, towards = np.linalg.eigh(form)
-    curved = sizes > 4096.0 * EPS * max(float(sizes[-1]), TINY)
-    matrix = np.sqrt(2.0 * sizes[curved])[:, None] * towards[:, curved].T
+    curvatures, axes = np.linalg.eigh(form)
+    curved = curvatures > 4096.0 * EPS * max(float(curvatures[-1]), TINY)
+    matrix = np.sqrt(2.0 * curvatures[curved])[:, None] * axes[:, curved].T
     sigma = float(np.sqrt(max(abs(value), float(np.abs(slope).max()), TINY)))
-    along, constant = -slope / sigma, (-value + float(slope @ at)) / sigma
-    rows, offset = np.vstack([matrix, along]), np.append(-matrix @ at, constant - sigma)
-    return Region((Cone(rows, offset, constant + sigma, along),))
+    s_slope, s_constant = -slope / sigma, (-value + float(slope @ at)) / sigma  # of s/σ
+    rows, offset = np.vstack([matrix, s_slope]), np.append(-matrix @ at, s_constant - sigma)
+    return Region((Cone(rows, offset, s_constant + sigma, s_slope),))

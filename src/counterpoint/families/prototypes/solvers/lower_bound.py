@@ -56,7 +56,7 @@ from counterpoint.programs.conditions import (
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch
 from counterpoint.solvers.base import Effort, Outcome, Solution, Solver, translated
-from counterpoint.solvers.clarabel import Clarabel.SOLVED, settings
+from counterpoint.solvers.clarabel import Clarabel
 
 EMPTY = (clarabel.SolverStatus.DualInfeasible, clarabel.SolverStatus.AlmostDualInfeasible)
 CLOSEST = 1e-14

@@ -1,7 +1,7 @@
-"""What draws of the noise tell with confidence: quantiles of several numbers at once.
+"""Estimate quantiles of several numbers at once from draws of the noise, with confidence.
 
-An estimate from draws is too large rather than too small: it holds the share of the noise that is
-asked for, but with a chance of one in a thousand.
+An estimate is too large rather than too small: with a confidence of 99.9 % at least the share of
+the noise that is asked for lies below it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from counterpoint.numerics import FloatArray
 CONFIDENCE = 0.999
 """How sure it is that a share of at least p of the noise is below what was estimated from draws."""
 PILOT = 0.2
-"""The share of the draws that tells how each number spreads; the others tell how far to reach."""
+"""The share of the draws that sets the unit of each number; the others set the quantile in these
+units. If the same draws did both, the order statistic would not be one of independent draws."""
 
 
 def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
-    """(…, V, N) draws of V numbers → (…, V) T with all at most T at once, with probability p.
+    """Return T (…, V) with all V numbers at most T at once, with a probability.
 
-    In units of how the first draws of each spread, T is an order statistic of the others.
+    From N draws, (…, V, N). The first draws give each number a middle and a unit, its spread. In
+    these units T is the same for all numbers: an order statistic of the largest number of each of
+    the other draws.
 
     Raises
     ------
@@ -49,16 +52,22 @@ def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _order_statistic(draws: int, probability: float) -> int | None:
-    """Return the least rank of draws below which a share of p is; None if none is sure enough."""
+    """Return the least rank whose order statistic exceeds the quantile; None if no rank is sure.
+
+    That of rank r is below the quantile if r draws or more are, of which the number is binomial.
+    """
     from scipy.special import bdtrc
 
     ranks = np.arange(1, draws + 1)
-    enough = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - CONFIDENCE)
-    return int(ranks[enough[0]]) if len(enough) else None
+    sure = np.flatnonzero(bdtrc(ranks - 1, draws, probability) <= 1.0 - CONFIDENCE)
+    return int(ranks[sure[0]]) if len(sure) else None
 
 
 def least_draws(probability: float) -> int:
-    """About how many draws tell a probability; never fewer than needed."""
+    """Return about how many draws are needed for a quantile, never fewer than are.
+
+    The largest of n draws exceeds the quantile with the confidence if 1 − pⁿ does.
+    """
     least = np.log(1.0 - CONFIDENCE) / np.log(probability)
     return int(np.ceil((np.ceil(least) + 1.0) / (1.0 - PILOT))) + 2
 
@@ -66,34 +75,41 @@ def least_draws(probability: float) -> int:
 def polygon_corners(
     first: FloatArray, second: FloatArray, probability: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(n, N) draws of two numbers → (n, V) both at the corners of polygons with a share of p."""
+    """Return the corners of n polygons, each of which holds two numbers with a probability.
+
+    From N draws of both, (n, N); their values at the V corners are (n, V). The second number is not
+    negative. A polygon is the intersection of the half-planes that joint quantiles of eight
+    weighted sums give; with more of them, the quantile of each grows.
+    """
     pilot = int(np.ceil(PILOT * first.shape[1]))
     sizes = (np.sqrt((v[:, :pilot] ** 2).mean(axis=1, keepdims=True)) for v in (first, second))
     units = [np.where(size > 0.0, size, 1.0) for size in sizes]
-    angle = np.linspace(0.0, 0.5 * np.pi, 8)  # each side more asks for more of all others
-    sides = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    sides[[0, -1]] = np.eye(2)
+    angle = np.linspace(0.0, 0.5 * np.pi, 8)
+    normals = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    normals[[0, -1]] = np.eye(2)  # whose sines and cosines may round
     scaled = np.stack([first / units[0], second / units[1]], axis=1)
-    corners = _intersections(sides, joint_quantiles(sides @ scaled, probability))
+    corners = _corners(normals, joint_quantiles(normals @ scaled, probability))
     return corners[0] * units[0], corners[1] * units[1]
 
 
-def _intersections(sides: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(n, V) both coordinates of the corners of {z : sides z <= limits, z₂ >= 0}.
+def _corners(normals: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return both coordinates (n, V) of the corners of {z : normals z <= limits, z₂ >= 0}.
 
-    Where two lines intersect outside, the first corner stands instead.
+    These are the intersections of two of the lines that meet all others. The number of pairs of
+    lines is the same for all n; in the place of a pair that intersects outside stands the first
+    corner.
     """
-    sides = np.vstack([sides, [0.0, -1.0]])
+    normals = np.vstack([normals, [0.0, -1.0]])
     limits = np.hstack([limits, np.zeros((len(limits), 1))])
-    i, j = np.triu_indices(len(sides), 1)
-    turn = sides[i, 0] * sides[j, 1] - sides[i, 1] * sides[j, 0]
-    i, j, turn = (pairs[np.abs(turn) > 1e-9] for pairs in (i, j, turn))  # which are not parallel
-    first = (limits[:, i] * sides[j, 1] - limits[:, j] * sides[i, 1]) / turn
-    second = (limits[:, j] * sides[i, 0] - limits[:, i] * sides[j, 0]) / turn
-    values = first[:, :, None] * sides[:, 0] + second[:, :, None] * sides[:, 1]
-    # Rounding must not drop a corner: with one that is a little outside, T is only larger.
-    room = 1e-9 * (np.abs(limits).max(axis=1)[:, None, None] + np.abs(values))
-    inside = (values <= limits[:, None, :] + room).all(axis=2)
+    i, j = np.triu_indices(len(normals), 1)
+    determinant = normals[i, 0] * normals[j, 1] - normals[i, 1] * normals[j, 0]
+    i, j, determinant = (pairs[np.abs(determinant) > 1e-9] for pairs in (i, j, determinant))
+    first = (limits[:, i] * normals[j, 1] - limits[:, j] * normals[i, 1]) / determinant
+    second = (limits[:, j] * normals[i, 0] - limits[:, i] * normals[j, 0]) / determinant
+    values = first[:, :, None] * normals[:, 0] + second[:, :, None] * normals[:, 1]
+    # Rounding must not drop a corner: with one that is a little outside, margins are only larger.
+    tolerance = 1e-9 * (np.abs(limits).max(axis=1)[:, None, None] + np.abs(values))
+    inside = (values <= limits[:, None, :] + tolerance).all(axis=2)
     corner = np.where(inside, np.arange(inside.shape[1]), inside.argmax(axis=1)[:, None])
     rows = np.arange(len(limits))[:, None]
     return first[rows, corner], second[rows, corner]

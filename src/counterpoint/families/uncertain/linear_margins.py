@@ -1,11 +1,12 @@
-"""What an answer of a linear score has to lead by: at a fixed point, and however it was chosen.
+"""Find by how much a linear score has to lead: at a fixed point, and at one however it was chosen.
 
 At a point that was fixed beforehand a quantile of the noise is enough, see `Chance`. At a chosen
-y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
+y = x + δ the noise μ moves the score by φ(x)ᵀμ + (Mᵀμ)ᵀδ, at most by a + ρN: a = φ(x)ᵀμ, ρ the
 distance (the cost if that is a norm, else its root), and N the dual norm of Mᵀμ over the moves that
 are open to the row. The margin at the distance ρ is T(ρ), the largest a + ρN in a polygon that
-holds the pair (a, N) with probability p. That it suffices at all points at once is proved on the
-page *When the weights are uncertain*.
+holds the pair (a, N) with probability p. It is the largest of the lines start + rate · ρ, one for
+each corner (start, rate). That it suffices at all points at once is proved on the page *When the
+weights are uncertain*.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ class DistanceMargin(CutOracle):
     """
 
     x: FloatArray  # (d,)
-    start: FloatArray  # (V,) at the corners of a polygon, in score units
+    start: FloatArray  # (V,) in score units
     rate: FloatArray  # (V,) in score units for a unit of distance, not negative
-    slope: FloatArray  # (d,) and a number: the score that is to lead
+    slope: FloatArray  # (d,) and a number: those of the score that is to lead
     constant: float
-    least: float  # what it leads by at least where it leads by enough; infinite if it never does
+    least: float  # the least margin that any point may suffice with; infinite if none can
     norm: EncodedCost  # the norm, or its square
 
     def required(self, y: FloatArray, cost: FloatArray) -> FloatArray:
@@ -94,20 +95,23 @@ class DistanceMargin(CutOracle):
         return self.supports(y)[0]
 
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
+        # A function with dual norm 1 is at most the norm, and equal to it at δ: in its place it
+        # leaves a half-space that holds the condition and touches it at y.
         delta = y - self.x
-        distance, functional = _length(self.norm, delta)
-        if self.norm.kind is Manhattan:  # where nothing moves, along the slope
-            along = self.norm.absolute * np.sign(self.slope)
-            functional = np.where(delta == 0.0, along, functional)
-        needed = self.start + self.rate * distance[:, None]
-        corner = needed.argmax(axis=1)
-        pull = self.rate[corner, None] * functional
-        high = self.constant + pull @ self.x - self.start[corner]
-        excess = needed.max(axis=1) - (y @ self.slope + self.constant)
-        return np.asarray(excess), _half_spaces(pull - self.slope, high)
+        distance, subgradient = _norm(self.norm, delta)
+        if self.norm.kind is Manhattan:
+            # Columns that do not move may have any sign; that of the score's slope cuts most.
+            along_slope = self.norm.absolute * np.sign(self.slope)
+            subgradient = np.where(delta == 0.0, along_slope, subgradient)
+        margins = self.start + self.rate * distance[:, None]
+        corner = margins.argmax(axis=1)
+        gradient = self.rate[corner, None] * subgradient
+        high = self.constant + gradient @ self.x - self.start[corner]
+        excess = margins.max(axis=1) - (y @ self.slope + self.constant)
+        return np.asarray(excess), _half_spaces(gradient - self.slope, high)
 
     def first(self) -> LinearBounds:
-        """Return the least margin that can be enough; or a contradiction, if none can."""
+        """Return the half-space in which the score leads by the least margin; none if it is ∞."""
         if np.isinf(self.least):
             return _half_spaces(np.zeros((1, len(self.slope))), -np.ones(1))
         return _half_spaces(-self.slope[None, :], np.array([self.constant - self.least]))
@@ -115,18 +119,18 @@ class DistanceMargin(CutOracle):
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         reach = np.abs(y) + np.abs(self.x)
         size = reach @ np.abs(self.slope) + abs(self.constant)
-        size = size + np.abs(self.start).max() + self.rate.max() * _length(self.norm, reach)[0]
+        size = size + np.abs(self.start).max() + self.rate.max() * _norm(self.norm, reach)[0]
         return relative(self.excess(y) - 16.0 * EPS * size, size)
 
 
-def _length(norm: EncodedCost, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(n,) norms of (n, d) changes; and functionals of dual norm 1, or 0, that gain as much."""
+def _norm(norm: EncodedCost, delta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the norms (n,) of changes (n, d), and subgradients (n, d) of the norm there."""
     if norm.kind is Manhattan:
         return norm(delta, np.zeros_like(delta)), norm.absolute * np.sign(delta)
-    full = norm.quadratic.ndim == 2
-    weighed = delta @ norm.quadratic if full else delta * norm.quadratic
-    length = np.sqrt(np.maximum((delta * weighed).sum(axis=1), 0.0))
-    return length, weighed / np.where(length > 0.0, length, 1.0)[:, None]
+    is_full = norm.quadratic.ndim == 2
+    product = delta @ norm.quadratic if is_full else delta * norm.quadratic
+    length = np.sqrt(np.maximum((delta * product).sum(axis=1), 0.0))
+    return length, product / np.where(length > 0.0, length, 1.0)[:, None]
 
 
 @final
@@ -146,80 +150,88 @@ class LinearMargins(SafetyMargins):
 
 @final
 class DualNorms:
-    """The most that linear functions gain for a unit of distance from each row.
+    """Dual norms of linear functions: the most that they gain for a unit of distance from a row.
 
     The distance is the cost if that is a norm, else its root. Only the moves that are open to a row
     count: whether a column may rise or fall, which categories may be chosen, how many features may
-    change. How far a column may go counts in `room` alone.
+    change. How far a column may go counts in `gain_bounds` alone.
     """
 
     def __init__(self, program: Program, cases: Batch) -> None:
         self.program, self.cases = program, cases
         self.is_norm = program.encoded_cost.kind is Manhattan
-        hot = ~program.domain.numeric
-        self.chosen = (cases.x > 0.5) & hot  # the categories of the rows
-        self.rises = (cases.high > cases.x) & ~(hot & (cases.high < 0.5))
+        one_hot = ~program.domain.numeric
+        self.chosen = (cases.x > 0.5) & one_hot  # the categories of the rows
+        self.rises = (cases.high > cases.x) & ~(one_hot & (cases.high < 0.5))
         self.falls = cases.low < cases.x
 
     def of(self, slopes: FloatArray) -> FloatArray:
-        """(N, d) functions → (n, N) the most that each gains."""
-        keys = np.hstack([self.rises, self.falls, self.chosen])
-        _, first, alike = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        return np.stack([self._gains(i, slopes) for i in first.tolist()])[alike.ravel()]
+        """Return the norms (n, N) of functions with slopes (N, d) about each row.
 
-    def room(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, 2) and (n, 2): a function (d,) gains at most each first + each second · distance.
-
-        With all columns by the distance; and with only those that may go on forever by it, the
-        others as far as they go.
+        They are computed once for all rows with the same moves.
         """
-        cases, numeric = self.cases, self.program.domain.numeric
-        ends = np.where(slope > 0.0, cases.high, cases.low)
-        unbounded = np.isinf(ends) & numeric & (slope != 0.0)
-        longest = np.where(unbounded | ~numeric, cases.x, ends) - cases.x
-        room = np.zeros((len(longest), 2))
-        bounded = np.where(np.isfinite(longest), longest, 0.0)
-        room[:, 1] = np.maximum(bounded * slope, 0.0).sum(axis=1)
-        most = np.stack([self.of(slope[None, :])[:, 0], np.zeros(len(longest))], axis=1)
-        for i, columns in enumerate(unbounded):
-            groups = (
-                self._best_category(i, g, slope[None, :])[0] for g in self.program.domain.groups
-            )
-            room[i, 1] += sum(groups)
-            most[i, 1] = self._gains(i, np.where(columns, slope, 0.0)[None, :])[0]
-        return room, most
+        moves = np.hstack([self.rises, self.falls, self.chosen])
+        _, firsts, kind = np.unique(moves, axis=0, return_index=True, return_inverse=True)
+        return np.stack([self._norms(i, slopes) for i in firsts.tolist()])[kind.ravel()]
 
-    def _gains(self, i: int, slopes: FloatArray) -> FloatArray:
-        """(N,) the gains of one row: the largest share, or by Cauchy–Schwarz the root of all."""
+    def gain_bounds(self, slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Bound the gain of a function (d,) at a distance by two lines, constant + rate · distance.
+
+        Constants and rates are (n, 2). The first line bounds all columns by the distance. The
+        second lets columns with bounds, and categories, gain as much as they ever can, and bounds
+        only columns without a bound by the distance.
+        """
+        cases, domain = self.cases, self.program.domain
+        ends = np.where(slope > 0.0, cases.high, cases.low)
+        unbounded = np.isinf(ends) & domain.numeric & (slope != 0.0)
+        changes = np.where(unbounded | ~domain.numeric, cases.x, ends) - cases.x
+        changes = np.where(np.isfinite(changes), changes, 0.0)
+        constants = np.zeros((len(changes), 2))
+        constants[:, 1] = np.maximum(changes * slope, 0.0).sum(axis=1)
+        rates = np.stack([self.of(slope[None, :])[:, 0], np.zeros(len(changes))], axis=1)
+        for i, columns in enumerate(unbounded):
+            groups = (self._best_category(i, group, slope[None, :])[0] for group in domain.groups)
+            constants[i, 1] += sum(groups)
+            rates[i, 1] = self._norms(i, np.where(columns, slope, 0.0)[None, :])[0]
+        return constants, rates
+
+    def _norms(self, i: int, slopes: FloatArray) -> FloatArray:
+        """Return the norms (N,) of functions with slopes (N, d) about one row.
+
+        Where the cost is a norm, the whole distance goes to the feature that gains most for a unit
+        of cost. Where its root is, a gain is at most √(Σ gain² / cost) by Cauchy–Schwarz, summed
+        over the features that may change; that is attained.
+        """
         program, cost, power = self.program, self.program.encoded_cost, 1 if self.is_norm else 2
-        shares = []
+        of_categories = []  # a change of category costs twice the cost of one column
         for group in program.domain.groups:
             gain = self._best_category(i, group, slopes)
-            shares.append(gain**power / (2.0 * cost.absolute[group.start]))
+            of_categories.append(gain**power / (2.0 * cost.absolute[group.start]))
         if not self.is_norm and cost.quadratic.ndim == 2:
             free = (self.rises[i] | self.falls[i]) & program.domain.numeric & (cost.diagonal > 0.0)
             block = slopes[:, free]
             joint = np.linalg.solve(cost.quadratic[np.ix_(free, free)], block.T).T
-            return np.asarray(np.sqrt((block * joint).sum(axis=1) + sum(shares)))
+            return np.asarray(np.sqrt((block * joint).sum(axis=1) + sum(of_categories)))
         moves = np.where(slopes > 0.0, self.rises[i], self.falls[i]) & program.domain.numeric
         gain = np.where(moves, np.abs(slopes), 0.0) ** power
-        with np.errstate(divide="ignore", invalid="ignore"):  # what gains nothing costs nothing
+        with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 where neither gains nor costs
             per_cost = gain / (cost.absolute if self.is_norm else cost.quadratic)
-        features = np.stack([*shares, *np.where(gain > 0.0, per_cost, 0.0).T])
+        of_features = np.stack([*of_categories, *np.where(gain > 0.0, per_cost, 0.0).T])
         if self.is_norm:
-            return np.asarray(features.max(axis=0))
-        if program.domain.at_most is not None and program.domain.at_most.count < len(features):
-            least = len(features) - program.domain.at_most.count
-            features = np.partition(features, least, axis=0)[least:]
-        return np.asarray(np.sqrt(features.sum(axis=0)))
+            return np.asarray(of_features.max(axis=0))
+        at_most = program.domain.at_most
+        if at_most is not None and at_most.count < len(of_features):
+            left_out = len(of_features) - at_most.count
+            of_features = np.partition(of_features, left_out, axis=0)[left_out:]
+        return np.asarray(np.sqrt(of_features.sum(axis=0)))
 
     def _best_category(self, i: int, group: slice, slopes: FloatArray) -> FloatArray:
-        """(N,) what the best other category gains."""
-        open_ = self.rises[i, group] & ~self.chosen[i, group]
-        if not open_.any():
+        """(N,) the gains of the best other category of one row; 0 if none gains."""
+        is_open = self.rises[i, group] & ~self.chosen[i, group]
+        if not is_open.any():
             return np.zeros(len(slopes))
         block = slopes[:, group]
-        gain = block[:, open_].max(axis=1) - block[:, self.chosen[i, group]].sum(axis=1)
+        gain = block[:, is_open].max(axis=1) - block[:, self.chosen[i, group]].sum(axis=1)
         return np.maximum(gain, 0.0)
 
 
@@ -239,70 +251,80 @@ def linear_margins(
     InvalidInput
         If there are too few draws for the probability.
     """
-    slope, constant = noise
+    slopes, constants = noise
     cost = norm = program.encoded_cost
-    if cost.kind is not Manhattan:  # categories count a half of δ² for |δ|
-        full = cost.quadratic.ndim == 2
-        square = cost.quadratic + (np.diag(cost.absolute) if full else cost.absolute)
+    if cost.kind is not Manhattan:  # in one-hot columns |δ| is δ²
+        is_full = cost.quadratic.ndim == 2
+        square = cost.quadratic + (np.diag(cost.absolute) if is_full else cost.absolute)
         norm = EncodedCost(np.zeros(program.width), square)
     margins: list[DistanceMargin] = []
-    size = max(1, (1 << 16) // len(slope))  # rows × draws that fit the cache
+    size = max(1, (1 << 16) // len(slopes))  # rows × draws that fit the cache
     for first in range(0, len(cases), size):
         block = cases.take(slice(first, first + size))
         norms = DualNorms(program, block)
-        # At a distance t the score is at most level + most · t; it needs start + rate · t.
-        room, most = norms.room(score[0])
-        level = (block.x @ score[0] + score[1])[:, None] + room
-        start, rate = polygon_corners(block.x @ slope.T + constant, norms.of(slope), probability)
-        least = _least_margin(start, rate, level, most)
+        moves = block.x @ slopes.T + constants
+        start, rate = polygon_corners(moves, norms.of(slopes), probability)
+        least = _least_margin(start, rate, *_highest_scores(norms, *score))
         rows = zip(block.x, start, rate, least.tolist(), strict=True)
         margins += [DistanceMargin(x, a, n, *score, c, norm) for x, a, n, c in rows]
     return LinearMargins(tuple(margins))
 
 
+def _highest_scores(
+    norms: DualNorms, slope: FloatArray, constant: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``level`` and ``gain`` (n, 2): scores are at most each level + gain · distance."""
+    room, gain = norms.gain_bounds(slope)
+    return (norms.cases.x @ slope + constant)[:, None] + room, gain
+
+
 def _least_margin(
-    start: FloatArray, rate: FloatArray, level: FloatArray, most: FloatArray
+    start: FloatArray, rate: FloatArray, level: FloatArray, gain: FloatArray
 ) -> FloatArray:
     """Return the least margin (n,) that any point of a row may suffice with; infinite for none.
 
     At the distance ρ the required margin is the largest of the lines ``start + rate · ρ``, (n, V),
-    and the score is at most each of ``level + most · ρ``, (n, 2). The score reaches the margin in
+    and the score is at most each of ``level + gain · ρ``, (n, 2). The score reaches the margin in
     an interval of ρ, and the margin at the interval's lower end is the least.
     """
     n = len(start)
-    behind = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
-    gain = (most[:, None, :] - rate[:, :, None]).reshape(n, -1)
-    rises = gain > 0.0
-    nearest = np.divide(behind, gain, out=np.zeros_like(gain), where=rises).max(axis=1).clip(0.0)
-    never = (~rises & (behind > gain * nearest[:, None])).any(axis=1) | np.isinf(nearest)
+    # For each pair of lines the score lacks ``deficit`` at ρ = 0, and makes up ``closing`` · ρ.
+    deficit = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
+    closing = (gain[:, None, :] - rate[:, :, None]).reshape(n, -1)
+    closes = closing > 0.0
+    crossings = np.divide(deficit, closing, out=np.zeros_like(closing), where=closes)
+    nearest = crossings.max(axis=1).clip(0.0)
+    never = (~closes & (deficit > closing * nearest[:, None])).any(axis=1) | np.isinf(nearest)
     nearest[never] = 0.0
-    needed = (start + rate * nearest[:, None]).max(axis=1)
+    margin = (start + rate * nearest[:, None]).max(axis=1)
     # Thousands of roundings may have raised the margin; a smaller one stays a lower bound.
-    return np.where(never, np.inf, needed - 1e-12 * np.abs(needed))
+    return np.where(never, np.inf, margin - 1e-12 * np.abs(margin))
 
 
 def share_answered(
-    moves: tuple[FloatArray, FloatArray],
+    noise: tuple[FloatArray, FloatArray],
     probability: float,
     program: Program,
     case: Batch,
     score: tuple[FloatArray, float],
 ) -> float:
-    """About how often a release leaves room for an answer to one row, from public numbers alone.
+    """Estimate how often a release leaves room for an answer to one row, from public numbers alone.
 
-    True weights are not known; those that are known, shrunk by as much as noise is expected to have
-    lengthened them, stand for them, and are released with 100 draws of the noise.
+    The true weights are not known. Those that are known stand for them, shrunk by as much as noise
+    is expected to have lengthened them, and 100 draws of the noise are added to these. The
+    parameters are those of `linear_margins`.
     """
-    slope, constant = moves
-    norms, x = DualNorms(program, case), case.x
-    pulls = norms.of(slope)
-    start, rate = polygon_corners(x @ slope.T + constant, pulls, probability)
+    slopes, constants = noise
+    norms = DualNorms(program, case)
+    noise_norms = norms.of(slopes)
+    start, rate = polygon_corners(case.x @ slopes.T + constants, noise_norms, probability)
     square = float(norms.of(score[0][None])[0, 0]) ** 2
-    size = np.sqrt(max(1.0 - float((pulls**2).mean()) / square, 0.0)) if square > 0.0 else 0.0
-    answered = 0
-    for g, h in zip(slope[:100], constant[:100], strict=True):
-        v, c = size * score[0] + g, size * score[1] + h
-        room, most = norms.room(v)
-        least = _least_margin(start, rate, (x @ v + c)[:, None] + room, most)
-        answered += bool(np.isfinite(least[0]))
-    return answered / len(slope[:100])
+    noise_share = float((noise_norms**2).mean()) / square if square > 0.0 else 1.0
+    shrinkage = np.sqrt(max(1.0 - noise_share, 0.0))
+    answered = [
+        np.isfinite(_least_margin(start, rate, *_highest_scores(norms, slope, constant))[0])
+        for slope, constant in zip(
+            shrinkage * score[0] + slopes[:100], shrinkage * score[1] + constants[:100], strict=True
+        )
+    ]
+    return float(np.mean(answered))

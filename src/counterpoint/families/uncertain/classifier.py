@@ -1,4 +1,4 @@
-"""`UncertainClassifier`: a linear classifier, and how uncertain its weights are."""
+"""Say how uncertain the weights of a linear classifier are, with `UncertainClassifier`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this family adds: readers of models with noisy weights, and how they are searched."""
+"""Add readers of models with noisy weights, the target `Robust`, and how both are searched."""
 
 from __future__ import annotations
 

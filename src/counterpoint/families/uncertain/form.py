@@ -1,7 +1,7 @@
-"""Binary scores whose weights are known up to the law of their noise, and how they are read.
+"""Read binary models whose weights are known up to the law of their noise.
 
-What are known are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
-beforehand its sign is the label's with probability P(φᵀμ < s), s being φᵀw̃ with the sign of the
+The known weights are w̃ = w + μ; the score that counts is φᵀw = φᵀw̃ − φᵀμ. At a point that was fixed
+beforehand its sign is the label's with probability P(φᵀμ < s), where s is φᵀw̃ with the sign of the
 label; that is at least p where s is at least the p-quantile of φᵀμ.
 """
 
@@ -50,7 +50,7 @@ class UncertainScores(UncertainForm):
     takes_prototypes: ClassVar[bool] = False
 
     scores: LinearScores
-    """The model as it is known, binary; what is predicted."""
+    """The binary scores by the known weights, which predict."""
     phi: AffineMap
     law: NoiseLaw
     epsilon: float | None = None
@@ -105,21 +105,21 @@ class UncertainScores(UncertainForm):
             )
 
     def safety_margins(self, target: Robust, query: Query, x: FloatArray) -> SafetyMargins:
-        return linear_margins(*self._noise_on(target, query, x))
+        return linear_margins(*self._margin_arguments(target, query, x))
 
     def share_answered(self, target: Robust, query: Query, x: FloatArray) -> float | None:
-        return share_answered(*self._noise_on(target, query, x))
+        return share_answered(*self._margin_arguments(target, query, x))
 
-    def _noise_on(self, target: Robust, query: Query, x: FloatArray) -> Any:
-        """Return the arguments of `linear_margins` for (n, d) rows."""
+    def _margin_arguments(self, target: Robust, query: Query, x: FloatArray) -> Any:
+        """Return the arguments of `linear_margins` for rows (n, d)."""
         key, actionable = (target.draws, target.random_state), query.actionable
 
         def drawn() -> tuple[FloatArray, FloatArray]:
-            noise = self.law.draw(*key)
-            return noise @ self.phi.matrix, noise @ self.phi.offset
+            draws = self.law.draw(*key)
+            return draws @ self.phi.matrix, draws @ self.phi.offset
 
-        moves, score = self.draws.made(key, drawn), self.affine_score(target.label)
-        return moves, target.probability, actionable, actionable.cases(x), score
+        noise, score = self.draws.made(key, drawn), self.affine_score(target.label)
+        return noise, target.probability, actionable, actionable.cases(x), score
 
 
 @final
@@ -164,14 +164,15 @@ class FourierScores(UncertainForm):
         return np.asarray(sign * self.score(X) - margin)
 
     def regions(self, target: Target) -> Sequence[Region]:
-        """One piece, which is closed and not convex."""
+        """Return one region, which is closed and not convex."""
         law, p = None, 0.5
         if isinstance(target, Robust):
             sign, margin = self.sign(target.label), 0.0
             law, p = self.demanded(target), target.probability
         else:
             sign, margin = self._sign_and_margin(target)
-        tie = float(sign < 0.0 and margin == 0.0 and law is None)  # ties are the second class's
+        # A score of exactly 0 is the second class's.
+        tie = float(sign < 0.0 and margin == 0.0 and law is None)
         return (Region((FourierConstraint(self.phi, sign * self.weights, margin, law, p, tie),)),)
 
     def _sign_and_margin(self, target: Target) -> tuple[float, float]:
@@ -184,10 +185,11 @@ class FourierScores(UncertainForm):
         return (1.0 if wanted[1] else -1.0), margin
 
     def start_hint(self, target: Robust, features: Features) -> StartHint:
-        """Return where to look for points, as the target's ``search`` has it.
+        """Return where to look for points, as the target's ``search`` says.
 
-        On the segment to the prototype, if the model gives it the label; "best" looks elsewhere too
-        if a margin is needed or there is no such segment, and otherwise where the segment fails.
+        "segment" looks on the way to the prototype, which must have the label; "optimal" anywhere.
+        "best" looks anywhere if the prototype is of no use; else on the way to it, and elsewhere
+        too, at once if answers are to be sure however they were chosen, else if the way has none.
         """
         prototype = target.prototype_point(features)
         if prototype is not None and self.predict(prototype[None])[0] != target.label:
@@ -247,9 +249,10 @@ def _(model: Any) -> Inputs | None:
 def _(model: Any) -> Form:
     low, high = (dense(bound) for bound in fitted(model).bounds_)
     half, weights = 0.5 * (high - low), dense(model.coef_)
-    # Normal noise falls more slowly than 1/ε; without privacy there is no ε.
-    in_proportion = model.private_ and model.mechanism_ != "gaussian"
-    released = float(model.epsilon_spent_) if in_proportion else None
+    # The noise is in proportion to 1/ε, but for normal noise, and without privacy there is no ε.
+    is_proportional = model.private_ and model.mechanism_ != "gaussian"
+    epsilon = float(model.epsilon_spent_) if is_proportional else None
+    # The model scales inputs to −1 … 1, and adds a constant one in the place of an intercept.
     scaled, shift, constant = np.diag(1.0 / half), -(low + half) / half, model.intercept_scaling_
     if len(model.frequencies_):
         if len(model.classes_) > 2:
@@ -259,20 +262,20 @@ def _(model: Any) -> Form:
             )
         frequencies = dense(model.frequencies_)
         features = FourierFeatures(frequencies, np.zeros(len(frequencies)), float(constant))
-        form = FourierScores(features, weights, model.classes_, model.noise_, released)
+        form = FourierScores(features, weights, model.classes_, model.noise_, epsilon)
         return form.through(AffineMap(scaled, shift))
     if constant:
         scaled, shift = np.vstack([scaled, np.zeros_like(low)]), np.append(shift, constant)
-    rows = np.atleast_2d(weights)
-    both = np.stack([np.zeros_like(weights), weights]) if len(rows) == 1 else rows
+    phi = AffineMap(scaled, shift)
+    rows = np.atleast_2d(weights)  # one for each class, or one for the second of two classes
+    is_binary = len(rows) == 1
+    class_rows = np.stack([np.zeros_like(weights), weights]) if is_binary else rows
     scores = LinearScores.of(
         rows @ scaled,
         rows @ shift,
         model.classes_,
         no_probabilities="PrivateSVC has none",
-        last_of_ties=len(rows) == 1,
-        magnitude=Magnitude.of(both, np.zeros(len(both))).through(AffineMap(scaled, shift)),
+        last_of_ties=is_binary,
+        magnitude=Magnitude.of(class_rows, np.zeros(len(class_rows))).through(phi),
     )
-    if len(rows) > 1:
-        return scores
-    return UncertainScores(scores, AffineMap(scaled, shift), model.noise_, released)
+    return UncertainScores(scores, phi, model.noise_, epsilon) if is_binary else scores

@@ -36,7 +36,7 @@ from counterpoint.search.search import SafetyMargins, search
 from counterpoint.solvers.base import Effort
 
 SECONDS, IN_ALL = 0.5, 4.0
-"""Time for one search for what is attainable, and for all of them."""
+"""Processor time for one search for what is attainable, and for all searches of a row."""
 
 
 @final
@@ -182,7 +182,7 @@ class Robust(Target, VaryingMargin):
         )
 
     def unusable(self, x: FloatArray, names: tuple[Hashable, ...]) -> dict[int, str]:
-        rows, columns = np.nonzero(np.abs(x) > 1e100)  # what noise does takes squares of it
+        rows, columns = np.nonzero(np.abs(x) > 1e100)  # whose squares and their sums may overflow
         return {
             i: f"column {names[j]!r} holds {x[i, j]:g}, which is too large to say what noise on "
             "the weights does there. Check its unit."
@@ -231,10 +231,9 @@ class Robust(Target, VaryingMargin):
 class StartHint:
     """Where to look for points, if the target is smooth and not convex."""
 
-    # (d,) a point on the segment to which to look; None for none
-    prototype: FloatArray | None = None
-    anywhere: bool = True  # whether to look everywhere else
-    otherwise: bool = False  # whether to do so at least where the segment has no point
+    prototype: FloatArray | None = None  # (d,) the end of a segment on which to look, if any
+    anywhere: bool = True  # whether to look everywhere else as well
+    otherwise: bool = False  # whether to look everywhere else if the segment has no point
 
 
 class UncertainForm(Form):
@@ -243,20 +242,20 @@ class UncertainForm(Form):
     takes_prototypes: ClassVar[bool]
     """Whether answers may be looked for on the way to a prototype; searches are slow then."""
     law: NoiseLaw
-    """That of the noise of the weights (F,)."""
+    """The law of the noise of the weights (F,)."""
     epsilon: float | None
     """The ε of a release whose noise is in proportion to 1/ε; None for other noise."""
     classes: Any
     """(2,) labels."""
     phi: Any
-    """(n, d) rows → (n, F) the features that the weights are of."""
+    """The map from rows (n, d) to the features (n, F) that the weights multiply."""
 
     @abstractmethod
     def score_for(self, X: FloatArray, label: Hashable) -> FloatArray:
-        """(n,) the score of a label by the known weights, positive where they are for it."""
+        """(n,) the score of a label by the known weights, positive where they predict it."""
 
     def certainty(self, X: FloatArray, label: Hashable) -> FloatArray:
-        """(n,) the probability that the true weights are for it, at points fixed beforehand."""
+        """(n,) the probability of a label by the true weights, at points fixed beforehand."""
         return 1.0 - self.law.tail(self.score_for(X, label), self.phi(X))
 
     def demanded(self, target: Robust) -> NoiseLaw | None:
@@ -314,13 +313,13 @@ class UncertainForm(Form):
 
 
 def _uncertain(form: ModelMargins) -> UncertainForm:
-    """The form, which has noise: no other has regions for this target."""
+    """Return the form; it has noise, since no other form has regions for this target."""
     assert isinstance(form, UncertainForm)  # noqa: S101
     return form
 
 
 def _table_of(row: Any) -> Table:
-    """One row: a tuple of values, or of pairs of names and values; or as it was given."""
+    """Return a table of one row, which is as the user passed it, or as `_row_of` returns it."""
     if not isinstance(row, tuple):
         return Table.read(row)
     named = bool(row) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in row)
@@ -328,7 +327,7 @@ def _table_of(row: Any) -> Table:
 
 
 def _row_of(row: Any) -> tuple[Any, ...] | None:
-    """One row as a tuple of values, or of pairs of names and values if it has names."""
+    """Return one row as a tuple of values, or of pairs of names and values if it has names."""
     if row is None:
         return None
     table = _table_of(row)
@@ -339,12 +338,15 @@ def _row_of(row: Any) -> tuple[Any, ...] | None:
     return values if table.is_array else tuple(zip(table.names, values, strict=True))
 
 
-# What is said of answers, and of rows without one. Both values are searched for: some point
-# reaches what is said, and more may be possible.
+# Sentences on answers, and on rows without one. A probability or an amount of noise that is called
+# attainable was reached by some point; more may be possible.
 
 
 def remark_without_answer(query: Query, target: Robust, x: FloatArray) -> str:
-    """Say what is attainable for one row (1, d); both searches end with `IN_ALL`."""
+    """Say what is attainable for one row (1, d) without an answer; it takes at most `IN_ALL`.
+
+    That is a probability with the noise as it is, and the noise with the probability as it is.
+    """
     form, end = _uncertain(query.model.form), thread_time() + IN_ALL
     if _point(query, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
@@ -363,7 +365,7 @@ def attainable_sentence(
     """Say which probability is attainable, and with how much noise the target's own would be.
 
     ``share`` is the factor on the noise, and ``epsilon`` the privacy parameter of so much noise;
-    each is None if no such value was reached.
+    what is None was not reached.
     """
     sentence = "Not even a probability of 0.5 was reached"
     if probability is not None:
@@ -381,7 +383,7 @@ def attainable_sentence(
 
 
 def promise_sentence(target: Robust, share: float | None) -> str:
-    """Say what is promised of an answer, however chosen; and the share of questions with one."""
+    """Say what an answer promises, however it was chosen, and which share of questions gets one."""
     allowed = 1.0 - target.probability
     promise = (
         f"Of all questions asked like this, at most {100.0 * allowed:.3g} % get a wrong answer."
@@ -389,8 +391,8 @@ def promise_sentence(target: Robust, share: float | None) -> str:
     if share is None:
         return promise
     answered = f"About {100.0 * share:.0f} % get an answer, by simulation from the known weights"
-    few = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
-    return f"{promise} {answered}{few}."
+    warning = "" if share >= 2.0 * allowed else ": so few that half of these answers may be wrong"
+    return f"{promise} {answered}{warning}."
 
 
 def prototype_sentence(query: Query, target: Robust, x: FloatArray, y: FloatArray | None) -> str:
@@ -420,63 +422,69 @@ def prototype_sentence(query: Query, target: Robust, x: FloatArray, y: FloatArra
 
 
 def surest(query: Query, target: Robust, x: FloatArray, halvings: int, end: float) -> float | None:
-    """Return the highest probability reached for one row (1, d); None if not even ½ was."""
+    """Return about the highest probability that is attainable for one row (1, d).
+
+    It is below the target's own; None if not even ½ is attainable.
+    """
     form = _uncertain(query.model.form)
 
-    def reached(risk: float) -> float | None:
+    def attained(risk: float) -> float | None:
         goal = replace(target, probability=1.0 - risk)
         point = _point(query, goal, x, end)
         if point is None or goal.selects:
             return None if point is None else risk
-        sure = float(form.certainty(point[None], goal.label)[0])  # it may have more, for nothing
-        return 1.0 - min(max(sure, goal.probability), target.probability)
+        certainty = float(form.certainty(point[None], goal.label)[0])  # it may exceed the goal's
+        return 1.0 - min(max(certainty, goal.probability), target.probability)
 
-    risk = _least(reached, 0.5, 1.0 - target.probability, halvings, end)
+    risk = _least_attained(attained, 0.5, 1.0 - target.probability, halvings, end)
     return None if risk is None else 1.0 - risk
 
 
 def _largest_share(
     query: Query, target: Robust, x: FloatArray, halvings: int, end: float
 ) -> float | None:
-    """Return the largest share of the noise, from 1/256 on, with which there is a point."""
+    """Return about the largest share of the noise with which one row (1, d) has an answer.
+
+    None if 1/256 of the noise is too much.
+    """
     form: Any = _uncertain(query.model.form)
 
-    def reached(divisor: float) -> float | None:
+    def attained(divisor: float) -> float | None:
         reading = replace(query.model, form=replace(form, law=form.law.scaled(1.0 / divisor)))
         point = _point(replace(query, model=reading), target, x, end)
         return None if point is None else divisor
 
-    divisor = _least(reached, 256.0, 1.0, halvings, end)
+    divisor = _least_attained(attained, 256.0, 1.0, halvings, end)
     return None if divisor is None else _rounded(1.0 / divisor, 2, ROUND_FLOOR)
 
 
-def _least(
-    reached: Callable[[float], float | None], high: float, low: float, halvings: int, end: float
+def _least_attained(
+    attained: Callable[[float], float | None], high: float, low: float, halvings: int, end: float
 ) -> float | None:
-    """Return about the least number above ``low`` that is reached; None if ``high`` is not.
+    """Return about the least number above ``low`` that is attained; None if ``high`` is not.
 
-    What reaches a number returns it, or a smaller one that it reaches as well. The interval of its
-    logarithm is halved until ``end`` in the seconds of ``thread_time``.
+    ``attained`` returns the number, or a smaller one that was attained with it; None if it is not
+    attained. The interval is halved in logarithms, until ``end`` in the seconds of ``thread_time``.
     """
-    best = reached(high)
+    best = attained(high)
     for _ in range(halvings):
         if best is None or thread_time() >= end:
             break
         middle = float(np.sqrt(low * best))
-        number = reached(middle)
+        number = attained(middle)
         low, best = (middle, best) if number is None else (low, number)
     return best
 
 
 def _point(query: Query, target: Label | Robust, x: FloatArray, end: float) -> FloatArray | None:
-    """(d,) any point that meets a target; None if time runs out."""
+    """Return any point (d,) that meets a target; None if none is found in time."""
     seconds = end - thread_time()
     if seconds <= 0.0:
         return None
     query = query.asking(target=target)
     cases, margins = query.actionable.cases(x), query.safety_margins(x)
-    result = search(query.union, cases, Effort(1.0, min(SECONDS, seconds)), margins)
-    return result.points[0] if result.piece[0] >= 0 else None
+    incumbents = search(query.union, cases, Effort(1.0, min(SECONDS, seconds)), margins)
+    return incumbents.points[0] if incumbents.piece[0] >= 0 else None
 
 
 def _rounded(value: float, digits: int, rounding: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain, product
 from typing import Any, Literal, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from counterpoint.errors import InvalidInput
 from counterpoint.groups.explaining import GroupExplainer
 from counterpoint.groups.fit_data import FitData, Limits, polished
-from counterpoint.groups.fitting import FEW, Fit, at_zero, follow, pruned, refit, starred
+from counterpoint.groups.fitting import FEW_FEATURES, Fit, at_zero, follow, pruned, refit, starred
 from counterpoint.groups.path import (
     Candidate,
     Count,
@@ -23,7 +24,7 @@ from counterpoint.groups.path import (
 )
 from counterpoint.groups.problem import tie_pattern
 from counterpoint.groups.translations import Translations
-from counterpoint.numerics import FloatArray
+from counterpoint.numerics import CLOSED, FloatArray
 from counterpoint.rows.progress import track
 
 
@@ -82,7 +83,7 @@ class GroupTranslations(GroupExplainer):
     radius_
         ε, or (l,) one for each group.
     scene_, task_
-        What was seen of the rows, and what is minimised.
+        The data of the fit, `FitData`, and the problem that is solved, `Objective`.
     n_features_in_, feature_names_in_
         How many columns are taken, and their names, if they go by name.
 
@@ -121,33 +122,39 @@ class GroupTranslations(GroupExplainer):
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
         count = self.count if count is None else count
-        # Sparse explanations come from the path, and from the two shapes that a count favours: all
-        # pairs change the same features, or all changes are from one reference group.
         candidates = self.path_.able(k, count)
-        most = int(count_of(candidates[0].translations, count)) if k is None else k
+        best = candidates[0].translations
+        if k is None:
+            k = int(count_of(best, count))
+        # A path may miss the two shapes that a count favours: all pairs change the same features,
+        # or all changes are from one reference group.
         if count == "shared":
-            candidates += self._shared(len(candidates[0].translations.columns))
-        if count == "reference":
-            candidates += self._starred(most)
-        if count == "each" and len(self.scene_.names) <= FEW:  # pairs change up to twice as many
-            candidates += self._shared(most) + self._starred(most // 2)
+            candidates += self._shared(len(best.columns))
+        elif count == "reference":
+            candidates += self._starred(k)
+        elif count == "each" and len(self.scene_.names) <= FEW_FEATURES:
+            # Two groups differ in up to twice as many features as each from the reference.
+            candidates += self._shared(k) + self._starred(k // 2)
         candidates.sort(key=lambda candidate: candidate.rank)
-        if not self.polish:
-            return candidates[0].translations
-        scene = self.scene_
+        return self._best_polished(candidates) if self.polish else candidates[0].translations
 
-        def polish(candidate: Candidate, **short: Any) -> Translations:
-            D = polished(scene, self.task_, candidate.offsets, **short)
-            return scene.translations(D, candidate.translations.strength)
+    def _best_polished(self, candidates: Sequence[Candidate]) -> Translations:
+        """Return the best explanation after polishing; ``candidates`` come the best first."""
+        data = self.scene_
 
-        def score(answer: Translations) -> float:  # one radius alone would overrate the choice
-            return sum(scene.rates(answer, (0.8, 0.9, 1.0, 1.1, 1.25)))
+        def polish(candidate: Candidate, **effort: Any) -> Translations:
+            D = polished(data, self.task_, candidate.offsets, **effort)
+            return data.translations(D, candidate.translations.strength)
 
-        # The six best are polished for a little; the best of them then to the end.
+        def score(explanation: Translations) -> float:
+            # Several multiples of the radius: what is polished for one would be overrated by it.
+            return sum(data.rates(explanation, (0.8, 0.9, 1.0, 1.1, 1.25)))
+
+        # Polishing to the end is slow: six candidates are polished for a little, one to the end.
         trials = [polish(candidate, smooths=(0.5,), steps=8) for candidate in candidates[:6]]
-        best = candidates[int(np.argmax([score(answer) for answer in trials]))]
-        # Polishing may not help: the best candidate of the path stays in the running.
-        return max([candidates[0].translations, *trials, polish(best)], key=score)
+        promising = candidates[int(np.argmax([score(trial) for trial in trials]))]
+        # Polishing may not help, so that the best candidate competes as it is.
+        return max([candidates[0].translations, *trials, polish(promising)], key=score)
 
     def truncated(self, k: int) -> Translations:
         """Return the best explanation whose pairs keep their k costliest changes, as in the paper.
@@ -156,57 +163,59 @@ class GroupTranslations(GroupExplainer):
         """
         self._fitted()
         check_k(k, len(self.scene_.names))
-        path, scene = self.path_, self.scene_
-        refitted = (candidate.translations for candidate in path.candidates)
-        answers = [answer.truncated(k) for answer in (*path.penalized, *refitted)]
-        return max(answers, key=lambda answer: sum(scene.rates(answer)))
+        refitted = (candidate.translations for candidate in self.path_.candidates)
+        cut = [explanation.truncated(k) for explanation in (*self.path_.penalized, *refitted)]
+        return max(cut, key=lambda explanation: sum(self.scene_.rates(explanation)))
 
-    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
+    def _explain(self, data: FitData, *, progress: bool | None) -> Translations:
         check_count(self.count)
         if self.k is not None:
-            check_k(self.k, len(scene.names))
+            check_k(self.k, len(data.names))
         limits = Limits() if self.limits is None else self.limits
         if not isinstance(limits, Limits):
             raise InvalidInput(f"Expected limits as Limits(…) or None; got {limits!r}.")
-        self.task_ = scene.task(limits)
-        strengths = self._strengths(self.task_.critical)
-        means, starts = scene.centred(self.task_), 1 if self.task_.is_convex else 2
+        self.task_ = task = data.task(limits)
+        strengths = self._strengths(task.critical)
+        starts = 1 if task.is_convex else 2  # as `follow` has
         with track(starts * len(strengths), show=progress, unit="fits") as done:
-            tol = 1e-4 if self.task_.by_tangents else 1e-6
-            fits = follow(self.task_, strengths, means, tol=tol, gap=1e-9, done=done)
-        nothing = at_zero(self.task_, max(self.task_.critical, strengths[0]))
-        self.path_ = self._path([(nothing,), *fits], progress=progress)
+            tol = 1e-4 if task.by_tangents else 1e-6
+            fits = follow(task, strengths, data.centred(task), tol=tol, gap=CLOSED, done=done)
+        unchanged = at_zero(task, max(task.critical, strengths[0]))
+        self.path_ = self._path([(unchanged,), *fits], progress=progress)
         return self.sparse(self.k)
 
     def _path(self, fits: Sequence[tuple[Fit, ...]], *, progress: bool | None) -> TranslationPath:
-        """Refit each pattern of ties once, without the penalty, and prune some of the refits."""
-        best = [min(starts, key=lambda fit: fit.objective) for starts in fits]
-        places: dict[bytes, int] = {}
-        candidates: list[Candidate] = []
+        """Make the path of fits, one or two for each strength, and all candidates.
+
+        Each pattern of ties is refitted once, without the penalty; some of the refits are pruned,
+        and the patterns that this leads to are refitted, too.
+        """
+        candidates: dict[bytes, Candidate] = {}  # by their pattern of ties
 
         def consider(D: FloatArray, strength: float) -> None:
             pattern = tie_pattern(D)
-            if pattern not in places:
-                places[pattern] = len(candidates)
-                candidates.append(self._refitted(D, strength))
+            if pattern not in candidates:
+                candidates[pattern] = self._refitted(D, strength)
 
-        for fit in (fit for starts in fits for fit in starts):
+        for fit in chain.from_iterable(fits):
             consider(fit.D, fit.strength)
-        few = len(self.scene_.names) <= FEW  # of many features, pruning takes most of the time
-        chosen = prunable(candidates, 12 if few else 3)
+        few = len(self.scene_.names) <= FEW_FEATURES  # of many, pruning takes most of the time
+        chosen = prunable(list(candidates.values()), 12 if few else 3)
         with track(len(chosen), show=progress, unit="explanations pruned") as done:
-            for start in chosen:
-                for near in (True, False)[: 2 if few else 1]:
-                    for D in pruned(self.task_, start.offsets, near=near):
-                        consider(D, start.translations.strength)
+            for candidate in chosen:
+                for near in (True, False) if few else (True,):
+                    for D in pruned(self.task_, candidate.offsets, near=near):
+                        consider(D, candidate.translations.strength)
                 done(1)
-        refitted = np.array([places[tie_pattern(fit.D)] for fit in best], dtype=np.intp)
+        best = [min(starts, key=lambda fit: fit.objective) for starts in fits]
         penalized = tuple(self.scene_.translations(fit.D, fit.strength) for fit in best)
-        return TranslationPath(tuple(best), penalized, refitted, tuple(candidates))
+        position = {pattern: i for i, pattern in enumerate(candidates)}
+        refitted = np.array([position[tie_pattern(fit.D)] for fit in best], dtype=np.intp)
+        return TranslationPath(tuple(best), penalized, refitted, tuple(candidates.values()))
 
     def _refitted(self, D: FloatArray, strength: float, *, free: bool = False) -> Candidate:
-        ended = refit(self.task_, D, strength, free=free)
-        return self.scene_.candidate(ended.D, ended.loss, strength)
+        refitted = refit(self.task_, D, strength, free=free)
+        return self.scene_.candidate(refitted.D, refitted.loss, strength)
 
     def _strengths(self, largest: float) -> list[float]:
         """Return λ, falling: those passed, or so many down to a thousandth of the largest."""
@@ -225,17 +234,20 @@ class GroupTranslations(GroupExplainer):
         return [float(value) for value in values]
 
     def _starred(self, k: int) -> list[Candidate]:
-        """Return candidates in which each group keeps its best k changes from a reference group."""
-        starts = [fit.D for fit in self.path_.fits]
-        starts += [candidate.offsets for candidate in self.path_.candidates]
-        stars: dict[bytes, FloatArray] = {}
-        for D in (*starts, self.scene_.centred(self.task_)):
-            for reference in range(len(D)):
-                star = starred(self.task_, D, reference, k)
-                stars.setdefault(tie_pattern(star), star)
+        """Return candidates in which each group changes at most k features from a reference group.
+
+        All fits, candidates and the means are cut to that, for each group as the reference; the
+        twelve of the least loss are refitted.
+        """
+        offsets = [fit.D for fit in self.path_.fits]
+        offsets += [candidate.offsets for candidate in self.path_.candidates]
+        offsets.append(self.scene_.centred(self.task_))
+        stars: dict[bytes, FloatArray] = {}  # by their pattern of ties
+        for D, reference in product(offsets, range(len(self.scene_.labels))):
+            star = starred(self.task_, D, reference, k)
+            stars.setdefault(tie_pattern(star), star)
         best = sorted(stars.values(), key=self.task_.value)[:12]
-        ended = [self._refitted(D, float("nan")) for D in best]
-        return [item for item in ended if count_of(item.translations, "reference") <= k]
+        return [self._refitted(D, float("nan")) for D in best]
 
     def _shared(self, width: int) -> list[Candidate]:
         """Return the three widest candidates of at most so many features, freed of their ties."""
@@ -248,14 +260,15 @@ class GroupTranslations(GroupExplainer):
 
 
 def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
-    """Choose explanations to prune, from those of few features a pair to those of many."""
-    # As many merges as features, each chosen by moving all means: about 80 000 means a merge.
+    """Choose at most so many explanations to prune, from few features a pair to many."""
+    # Pruning takes about a merge for each feature. To choose one of them, l − 1 of each feature are
+    # tried, and all l² means are moved for each: 80 000 means a merge, at most.
     count = len(candidates[0].translations.groups)
-    wide = min(800, 80_000 // (count * count * (count - 1)))
-    able = [item for item in candidates if 1 < len(item.translations.columns) <= wide]
-    able.sort(key=lambda item: (count_of(item.translations, "each"), item.loss))
-    places = np.linspace(0, len(able) - 1, min(most, len(able))).round().astype(int)
-    return [able[i] for i in places]
+    widest = min(800, 80_000 // (count * count * (count - 1)))
+    eligible = [item for item in candidates if 1 < len(item.translations.columns) <= widest]
+    eligible.sort(key=lambda item: (count_of(item.translations, "each"), item.loss))
+    spread = np.linspace(0, len(eligible) - 1, min(most, len(eligible))).round().astype(int)
+    return [eligible[i] for i in spread]
 
 
 @final
@@ -289,8 +302,8 @@ class DifferenceOfMeans(GroupExplainer):
     layer: str | None = None
 
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
-        scene = self._fitted()
-        means = Translations.of(scene.means, scene.labels, scene.names, costs=scene.unit_costs)
+        data = self._fitted()
+        means = Translations.of(data.means, data.labels, data.names, costs=data.unit_costs)
         if k is None:
             return means
         check_k(k, len(means.names))
@@ -301,5 +314,5 @@ class DifferenceOfMeans(GroupExplainer):
             )
         return means.truncated(k)
 
-    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
+    def _explain(self, data: FitData, *, progress: bool | None) -> Translations:
         return self.sparse(self.k)

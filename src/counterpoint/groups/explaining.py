@@ -17,7 +17,7 @@ from counterpoint.groups.fit_data import FitData
 from counterpoint.groups.group_labels import Groups, stratified_folds
 from counterpoint.groups.path import Count
 from counterpoint.groups.quality import Points, Quality
-from counterpoint.groups.reading import read_model, read_rows
+from counterpoint.groups.reading import ColumnEncoding, read_model, read_rows
 from counterpoint.groups.representations import Matrix, Representation, dense
 from counterpoint.groups.translations import Translations
 from counterpoint.numerics import FloatArray
@@ -44,7 +44,7 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
     translations_: Translations
 
     @abstractmethod
-    def _explain(self, scene: FitData, *, progress: bool | None) -> Translations:
+    def _explain(self, data: FitData, *, progress: bool | None) -> Translations:
         """Find the explanation, and set the attributes of the subclass."""
 
     @abstractmethod
@@ -128,18 +128,18 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         representation, encoding = read_model(self.representation)
         rows, columns, members = read_rows(X, groups, encoding, self.layer)
         members.require(rows.shape[0])
-        judged: list[list[Quality]] = []
+        by_fold: list[list[Quality]] = []  # of each fold, the quality for each k
         splits = list(stratified_folds(members, folds, check_random_state(random_state)))
         with track(folds, show=progress, unit="folds") as done:
-            for learn, test in splits:
+            for train, test in splits:
                 model = self.__sklearn_clone__()
-                learned = rows[learn], columns, members.take(learn)
-                model._learn(representation, *learned, progress=False)  # noqa: SLF001 (its own class)
-                answers = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
-                tested = rows[test], members.take(test), assign
-                judged.append([model._judge(answer, *tested) for answer in answers])  # noqa: SLF001
+                train_data = rows[train], columns, members.take(train)
+                model._learn(representation, *train_data, progress=False)  # noqa: SLF001 (its own class)
+                explanations = [model.translations_ if k == self.k else model.sparse(k) for k in ks]
+                test_data = rows[test], members.take(test), assign
+                by_fold.append([model._judge(item, *test_data) for item in explanations])  # noqa: SLF001
                 done(1)
-        return tuple(Quality.mean_of(qualities) for qualities in zip(*judged, strict=True))
+        return tuple(Quality.mean_of(qualities) for qualities in zip(*by_fold, strict=True))
 
     def judge(
         self,
@@ -156,12 +156,12 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         taken for: a function of rows (n, m) of the representation to labels, such as the
         ``predict`` of the clustering that made the groups; None for that of the nearest mean.
         """
-        scene = self._fitted()
-        if translations is not None:
-            translations.require_about(self.translations_)
-        rows, _, members = read_rows(X, groups, scene.encoding, self.layer)
-        answer = self.translations_ if translations is None else translations
-        return self._judge(answer, rows, members.ordered(scene.labels), assign)
+        data = self._fitted()
+        if translations is None:
+            translations = self.translations_
+        translations.require_about(self.translations_)
+        rows, _, members = read_rows(X, groups, data.encoding, self.layer)
+        return self._judge(translations, rows, members.ordered(data.labels), assign)
 
     def transform(self, X: Any, groups: Any = None, *, to: Any) -> FloatArray:
         """Return rows (n, d) as they would be in another group, in feature units.
@@ -169,17 +169,17 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         Rows and groups come as in `fit`; rows of no group stay as they are. Without groups, each
         row is taken for one of the group whose mean in the representation is nearest.
         """
-        scene = self._fitted()
-        end, answer = self.translations_.position(to), self.translations_
+        data, translations = self._fitted(), self.translations_
+        end = translations.position(to)
+        # Rows are read with groups; without any, they are put into one until they are read.
         labels = np.zeros(np.shape(X)[0], dtype=np.intp) if groups is None else groups
-        matrix, _, members = read_rows(X, labels, scene.encoding, self.layer)
+        matrix, _, members = read_rows(X, labels, data.encoding, self.layer)
         if groups is None:
-            apart = cdist(scene.points.space.values(matrix), scene.targets)
-            members = Groups(scene.labels, apart.argmin(axis=1))
-        members, rows = members.ordered(scene.labels), dense(matrix).copy()
-        for i in range(len(scene.labels)):
-            moving = members.rows(i)
-            rows[np.ix_(moving, answer.columns)] += answer.between(i, end)
+            distances = cdist(data.points.space.values(matrix), data.targets)
+            members = Groups(data.labels, distances.argmin(axis=1))
+        members, rows = members.ordered(data.labels), dense(matrix).copy()
+        for i in range(len(data.labels)):
+            rows[np.ix_(members.rows(i), translations.columns)] += translations.between(i, end)
         return rows
 
     def plot_map(self, X: Any, groups: Any, start: Any, end: Any, *, ax: Any = None) -> Figure:
@@ -189,21 +189,31 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         """
         from counterpoint.pictures.plots import draw_map
 
-        scene = self._fitted()
-        change, at = self.translation(start, end), self.translations_.position(start)
-        rows, _, members = read_rows(X, groups, scene.encoding, self.layer)
-        members, space = members.ordered(scene.labels), scene.points.space
-        moved = space.values(dense(rows[members.rows(at)]) + change)
+        data, change = self._fitted(), self.translation(start, end)
+        rows, _, members = read_rows(X, groups, data.encoding, self.layer)
+        members, space = members.ordered(data.labels), data.points.space
+        start_rows = rows[members.rows(self.translations_.position(start))]
+        moved = space.values(dense(start_rows) + change)
         return draw_map(space.values(rows), members, moved, (start, end), ax)
 
-    def _learn(self, representation: Representation, *read: Any, progress: bool | None) -> Self:
-        scene = FitData.of(representation, *read, costs=self.costs, radius=self.radius)
-        self.scene_, self.radius_ = scene, scene.radius
-        self.groups_, taken = scene.labels, scene.encoding.features.names
-        self.n_features_in_ = len(taken)
-        if scene.encoding.named:
-            self.feature_names_in_ = np.array(taken, dtype=object)
-        self.translations_ = self._explain(scene, progress=progress)
+    def _learn(
+        self,
+        representation: Representation,
+        rows: Matrix,
+        encoding: ColumnEncoding,
+        groups: Groups,
+        *,
+        progress: bool | None,
+    ) -> Self:
+        """Fit to what `read_rows` returned."""
+        costs, radius = self.costs, self.radius
+        data = FitData.of(representation, rows, encoding, groups, costs=costs, radius=radius)
+        self.scene_, self.groups_, self.radius_ = data, data.labels, data.radius
+        names = encoding.features.names
+        self.n_features_in_ = len(names)
+        if encoding.named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.translations_ = self._explain(data, progress=progress)
         return self
 
     def _judge(

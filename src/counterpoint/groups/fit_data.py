@@ -1,10 +1,10 @@
-"""The data of a fit: groups of rows in the representation, limits and costs of changes.
+"""Reads limits and costs, holds the data of a fit, and polishes explanations on its rows.
 
 Polishing moves offsets so that more rows, not only means, arrive near the groups they are moved to.
 Correctness and coverage are shares of rows within a radius ε of others. With 1[a <= ε] smoothed to
 the logistic function of (ε − a) / τ they have gradients; τ falls as the search goes on. The ties of
-the offsets are kept, so that no change gets denser, and what changes cost, and how far moved values
-leave the range of the data, is charged, so that they do not grow.
+the offsets are kept, so that no change gets denser. Changes are charged for their cost, and for how
+far moved values leave the range of the data, so that they do not grow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.special import expit
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from counterpoint.errors import InvalidInput, by_name
-from counterpoint.groups.fitting import FEW
+from counterpoint.groups.fitting import FEW_FEATURES
 from counterpoint.groups.group_labels import Groups
 from counterpoint.groups.path import Candidate
 from counterpoint.groups.problem import Fusion, Objective, levels_of, moving
@@ -71,26 +71,27 @@ class Limits:
         if not _number(self.times) >= 0.0:
             raise InvalidInput(f"Expected times of at least 0; got {self.times!r}. Pass 1.5, say.")
         span = np.ptp(means, axis=0)
-        reach = np.where(span > 0.0, self.times, 0.0) * np.where(span > 0.0, span, 1.0)
+        reach, varies = np.zeros(len(span)), span > 0.0  # times may be infinite: ∞ · 0 is NaN
+        reach[varies] = self.times * span[varies]
         reach[switches] = np.minimum(reach[switches], 1.0)
         for name, bound in self.bounds.items():
-            change: Any = bound
-            is_pair = isinstance(change, tuple | list) and len(change) == 2
-            low, high = map(_number, change) if is_pair else (-_number(change), _number(change))
+            ends: Any = bound
+            is_pair = isinstance(ends, tuple | list) and len(ends) == 2
+            low, high = map(_number, ends) if is_pair else (-_number(ends), _number(ends))
             if not low <= 0.0 <= high:
                 raise InvalidInput(
                     f"Expected the bounds of {name!r} to hold 0, the change from a group to "
                     f"itself; got {bound!r}. Pass the largest change, or (low, high) with low <= 0 "
                     "<= high."
                 )
-            reach[_places(name, names)] = min(-low, high)
-        reach[_listed(self.immutable, "immutable", names)] = 0.0
+            reach[_positions(name, names)] = min(-low, high)
+        reach[_positions_of_all(self.immutable, "immutable", names)] = 0.0
         return reach
 
     def monotone(self, names: Names) -> IntArray:
         """Return 1 for features (d,) that only rise, −1 for those that only fall, else 0."""
-        rising = _listed(self.rising, "rising", names)
-        falling = _listed(self.falling, "falling", names)
+        rising = _positions_of_all(self.rising, "rising", names)
+        falling = _positions_of_all(self.falling, "falling", names)
         both = np.intersect1d(rising, falling)
         if len(both):
             raise InvalidInput(
@@ -102,14 +103,14 @@ class Limits:
         return monotone
 
 
-def _prices(
-    costs: ArrayLike | Mapping[Hashable, float] | None, spread: FloatArray, names: Names
+def _unit_costs(
+    costs: ArrayLike | Mapping[Hashable, float] | None, scale: FloatArray, names: Names
 ) -> FloatArray:
-    """Return the cost (d,) of a change of one unit; by default 1 for each standard deviation."""
-    unit_costs, costs = 1.0 / np.where(spread > 0.0, spread, 1.0), by_name(costs)
+    """Return the cost (d,) of a change of one unit; 1 for each ``scale`` if it is not passed."""
+    unit_costs, costs = 1.0 / scale, by_name(costs)
     if isinstance(costs, Mapping):
         for name, cost in costs.items():
-            unit_costs[_places(name, names)] = _number(cost)
+            unit_costs[_positions(name, names)] = _number(cost)
     elif costs is not None:
         numbers = np.asarray(costs)
         if numbers.shape != (len(names),) or numbers.dtype.kind not in "biuf":
@@ -127,7 +128,7 @@ def _prices(
     return unit_costs
 
 
-def _places(name: Any, names: Names) -> list[int]:
+def _positions(name: Any, names: Names) -> list[int]:
     """Return the positions of a feature, by name or position; a categorical one has several."""
     if name in names:
         return [names.index(name)]
@@ -137,23 +138,23 @@ def _places(name: Any, names: Names) -> list[int]:
         raise InvalidInput(
             f"Expected a position below {len(names)}; got {name!r}. Positions begin at 0."
         )
-    places = [i for i, column in enumerate(names) if str(column).startswith(f"{name}=")]
-    if not places:
+    categories = [i for i, column in enumerate(names) if str(column).startswith(f"{name}=")]
+    if not categories:
         raise InvalidInput(unknown_name(name, names))
-    return places
+    return categories
 
 
-def _listed(listed: Sequence[Hashable], what: str, names: Names) -> IntArray:
-    if isinstance(listed, str):
+def _positions_of_all(features: Sequence[Hashable], parameter: str, names: Names) -> IntArray:
+    if isinstance(features, str):
         raise InvalidInput(
-            f"Expected a list of names in {what}; got {listed!r}. Pass [{listed!r}]."
+            f"Expected a list of names in {parameter}; got {features!r}. Pass [{features!r}]."
         )
-    places = [place for name in listed for place in _places(name, names)]
-    return np.array(places, dtype=np.intp)
+    positions = [position for name in features for position in _positions(name, names)]
+    return np.array(positions, dtype=np.intp)
 
 
 def _number(value: Any) -> float:
-    """Return the number, or NaN for what is none."""
+    """Return a number as a float, and anything else as NaN, which satisfies no comparison."""
     return float(value) if isinstance(value, int | float | np.number) else float("nan")
 
 
@@ -167,7 +168,7 @@ def spread_of(matrix: Matrix) -> FloatArray:
 
 def _switches(matrix: Matrix) -> BoolArray:
     """Return which columns (d,) of dense or sparse rows hold zeros and ones alone."""
-    if sparse.issparse(matrix):  # by its entries: no other matrix is made
+    if sparse.issparse(matrix):  # comparing a whole sparse matrix with 0 would make a dense one
         rows, switches = sparse.csr_array(matrix), np.ones(matrix.shape[1], dtype=bool)
         switches[rows.indices[(rows.data != 0.0) & (rows.data != 1.0)]] = False
         return switches
@@ -177,21 +178,21 @@ def _switches(matrix: Matrix) -> BoolArray:
 @final
 @dataclass(frozen=True, eq=False)
 class FitData:
-    """The groups of rows of a fit, with limits and costs, before anything is minimised."""
+    """A fit's l groups of rows of d features, and their representations in m dimensions."""
 
-    points: Points  # some rows of each group, by which the choice between explanations is made
-    encoding: ColumnEncoding  # what was taken of the columns
-    means: FloatArray  # (l, d) of the groups, in feature units
-    base: FloatArray  # (l, h) the same after the affine part of the representation
+    points: Points  # a sample of the rows, by which the choice between explanations is made
+    encoding: ColumnEncoding  # the columns that rows have
+    means: FloatArray  # (l, d) the means of the groups, in feature units
+    base: FloatArray  # (l, h) these means after the affine part of the representation
     targets: FloatArray  # (l, m) the means of the representations of their rows
-    unit_costs: FloatArray  # (d,) what a change of one unit costs
-    radius: float | FloatArray  # ε, how near is near; (l,) one for each group moved to
-    low: FloatArray  # (d,) the smallest values and
-    high: FloatArray  # (d,) the largest
-    switches: BoolArray  # (d,) which columns are of zeros and ones
+    unit_costs: FloatArray  # (d,) the cost of a change of one unit
+    radius: float | FloatArray  # ε, how near is near; or (l,) one for each group moved to
+    low: FloatArray  # (d,) the smallest values of the features
+    high: FloatArray  # (d,) the largest ones
+    switches: BoolArray  # (d,) which columns hold zeros and ones alone
     scale: FloatArray  # (d,) the units of offsets: standard deviations, 1 where they are 0
-    extent: float  # of the rows in the representation
-    seen: frozenset[bytes]  # the rows in the representation, as bytes
+    extent: float  # the widest range of the rows in the representation
+    seen: frozenset[bytes]  # the keys of all rows, see `Points.keys`
 
     @classmethod
     def of(
@@ -204,7 +205,7 @@ class FitData:
         costs: Any,
         radius: float | str | None,
     ) -> FitData:
-        """Learn from rows and groups that fit together."""
+        """Learn from rows (n, d) and their groups; costs and radius as `GroupTranslations` has."""
         groups.require(matrix.shape[0])
         if radius not in (None, "each") and not _number(radius) > 0.0:
             raise InvalidInput(
@@ -213,23 +214,24 @@ class FitData:
             )
         points = Points.of(matrix, groups, stages(representation))
         matrix, groups, spread = points.matrix, points.groups, spread_of(points.matrix)
+        scale = np.where(spread > 0.0, spread, 1.0)
         extent = float(np.ptp(points.values, axis=0).max()) or 1.0
         # Choices look at 10 000 moved rows over all pairs, but at 20 of each group at least.
         sample = groups.thinned(max(20, 10_000 // len(groups) ** 2))
         return cls(
-            points.take(sample),
-            encoding,
-            groups.means(matrix),
-            groups.means(points.hidden),
-            groups.means(points.values),
-            _prices(costs, spread, encoding.names),
-            points.radii if radius == "each" else float(radius or points.radii.max()),
-            dense(matrix.min(axis=0)),
-            dense(matrix.max(axis=0)),
-            _switches(matrix),
-            np.where(spread > 0.0, spread, 1.0),
-            extent,
-            frozenset(points.keys(extent)),
+            points=points.take(sample),
+            encoding=encoding,
+            means=groups.means(matrix),
+            base=groups.means(points.hidden),
+            targets=groups.means(points.values),
+            unit_costs=_unit_costs(costs, scale, encoding.names),
+            radius=points.radii if radius == "each" else float(radius or points.radii.max()),
+            low=dense(matrix.min(axis=0)),
+            high=dense(matrix.max(axis=0)),
+            switches=_switches(matrix),
+            scale=scale,
+            extent=extent,
+            seen=frozenset(points.keys(extent)),
         )
 
     @property
@@ -249,18 +251,19 @@ class FitData:
         """Return the problem to minimise, over offsets in units of ``scale``."""
         count, space = len(self.labels), self.points.space
         fusion = Fusion(
-            count,
-            2.0 / (count * (count - 1)) * self.unit_costs * self.scale,
-            limits.reach(self.means, self.names, self.switches) / self.scale,
-            limits.monotone(self.names),
+            groups=count,
+            # The penalty is a mean over the l (l − 1) / 2 pairs.
+            weight=2.0 / (count * (count - 1)) * self.unit_costs * self.scale,
+            reach=limits.reach(self.means, self.names, self.switches) / self.scale,
+            monotone=limits.monotone(self.names),
         )
         matrix = sparse.diags_array(self.scale, format="csr") @ space.first.matrix
-        if len(self.names) <= FEW:  # arrays of so few are faster dense
+        if len(self.names) <= FEW_FEATURES:  # arrays of so few are faster dense
             matrix = dense(matrix)
         return Objective(self.base, self.targets, space, matrix, fusion)
 
     def centred(self, task: Objective) -> FloatArray:
-        """Return the means (l, d) in units of ``scale``, in the middle of their bounds."""
+        """Return the means (l, d) as offsets in units of ``scale``, within the bounds of a task."""
         middle = (self.means.max(axis=0) + self.means.min(axis=0)) / 2.0
         return task.fusion.nearest((self.means - middle) / self.scale)
 
@@ -278,10 +281,14 @@ class FitData:
     def rates(
         self, translations: Translations, times: Sequence[float] = (1.0,)
     ) -> tuple[float, float]:
-        """Return mean correctness and coverage over pairs, on the rows of the fit."""
-        pairs, judge = ~np.eye(len(self.labels), dtype=bool), self.points.rates
-        correctness, coverage = judge(translations, self.radius, diagonal=False, times=times)
-        return float(correctness[pairs].mean()), float(coverage[pairs].mean())
+        """Return mean correctness and coverage over pairs of groups, on the sample of rows.
+
+        They are means over these multiples (``times``) of the radius, too.
+        """
+        pairs = ~np.eye(len(self.labels), dtype=bool)
+        rates = self.points.rates(translations, self.radius, diagonal=False, times=times)
+        correctness, coverage = (float(rate[pairs].mean()) for rate in rates)
+        return correctness, coverage
 
     def judge(
         self, translations: Translations, points: Points, assign: Callable[..., Any] | None
@@ -305,7 +312,7 @@ class FitData:
 
 
 def polished(
-    scene: FitData,
+    data: FitData,
     task: Objective,
     offsets: FloatArray,
     *,
@@ -314,8 +321,9 @@ def polished(
 ) -> FloatArray:
     """Return offsets (l, d) by which more moved rows arrive, with the ties of those passed.
 
-    Equal offsets of a feature share one variable, its *level*. Correctness and coverage less cost
-    are raised over the levels, smoothed less and less.
+    Equal offsets of a feature share one variable, a *level*. Correctness and coverage less cost
+    are raised over the levels, by at most ``steps`` steps for each of the ``smooths``, which are
+    widths τ of the smoothing in units of the radius.
     """
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
@@ -326,9 +334,10 @@ def polished(
     levels, bound = np.empty((2, int(level.max()) + 1))
     levels[level] = fusion.nearest(start - middle)
     bound[level] = fusion.reach / 2.0
-    points = scene.points.take(scene.points.groups.thinned(500))
-    loss = smoothed_rates(scene, points, task, columns, level)
-    # The cost at the start weighs 0.2 of the two shares.
+    points = data.points.take(data.points.groups.thinned(500))
+    loss = smoothed_rates(data, points, task, columns, level)
+    # The weighted cost is 0.2 at the start; correctness and coverage are at most 1 each. The loss
+    # is linear in the weight of the cost, so that the cost is its rise from weight 0 to 1.
     cost_weight = 0.2 / (loss(levels, smooths[0], 1.0)[0] - loss(levels, smooths[0], 0.0)[0])
     for smooth in smooths:
         levels = minimize(
@@ -345,34 +354,31 @@ def polished(
 
 
 def smoothed_rates(
-    scene: FitData,
-    points: Points,
-    task: Objective,
-    columns: IntArray,
-    level: IntArray,
+    data: FitData, points: Points, task: Objective, columns: IntArray, level: IntArray
 ) -> Callable[[FloatArray, float, float], tuple[float, FloatArray]]:
     """Return the function that `polished` minimises: cost less smoothed correctness and coverage.
 
     It takes the levels, the width of the smoothing, and the weight of the cost, and returns the
-    mean over pairs of groups and its gradient by the levels.
+    mean over ordered pairs of groups, and its gradient by the levels. ``level`` (l, s) is the
+    position in the levels of each group's offset of each of the ``columns``.
     """
-    radii = np.broadcast_to(scene.radius, (len(points.groups),))
-    matrix, cost_of = dense(task.matrix[columns]), _changes_cost(scene, points, columns)
+    radii = np.broadcast_to(data.radius, (len(points.groups),))
+    matrix, cost_of = dense(task.matrix[columns]), _changes_cost(data, points, columns)
 
     def value(levels: FloatArray, smooth: float, cost_weight: float) -> tuple[float, FloatArray]:
         D = levels[level]
-        total, slope, pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
-        for i in range(len(D)):  # from group i to all others
+        total, slope, n_pairs = 0.0, np.zeros_like(D), len(D) * (len(D) - 1)
+        for i in range(len(D)):  # from group i to each other
             ends = np.delete(np.arange(len(D)), i)
             changes = D[ends] - D[i]
-            share, share_slope = _arrivals(points, i, changes @ matrix, radii, smooth)
+            rates, shift_slope = _arrivals(points, i, changes @ matrix, radii, smooth)
             cost, cost_slope = cost_of(i, changes)
-            total += cost_weight * cost - share
-            change_slope = cost_weight * cost_slope - share_slope @ matrix.T
+            total += cost_weight * cost - rates
+            change_slope = cost_weight * cost_slope - shift_slope @ matrix.T
             slope[ends] += change_slope
             slope[i] -= change_slope.sum(axis=0)
-        gradient = np.bincount(level.ravel(), weights=slope.ravel() / pairs, minlength=len(levels))
-        return total / pairs, np.asarray(gradient, dtype=np.float64)
+        gradient = np.bincount(level.ravel(), slope.ravel() / n_pairs, minlength=len(levels))
+        return total / n_pairs, np.asarray(gradient, dtype=np.float64)
 
     return value
 
@@ -380,64 +386,65 @@ def smoothed_rates(
 def _arrivals(
     points: Points, i: int, shifts: FloatArray, radii: FloatArray, smooth: float
 ) -> tuple[float, FloatArray]:
-    """Return correctness and coverage, smoothed, of group i's rows moved to each other group.
+    """Return smoothed correctness plus coverage of group i moved to each other group, added up.
 
-    They are added over these groups; the gradient is by ``shifts``, a move for each of them, in the
-    hidden space.
+    ``shifts`` (l − 1, h) move its rows after the affine part of the representation, one to each
+    other group; the gradient is by them.
     """
     rows, ends = points.members[i], np.delete(np.arange(len(points.group_values)), i).tolist()
     hidden = (points.hidden[rows] + shifts[:, None]).reshape(-1, shifts.shape[1])
     values, pull = points.space.pull(hidden)
     moved = values.reshape(len(ends), len(rows), -1)
-    slopes, share = np.zeros_like(moved), 0.0
+    moved_slope, rates = np.zeros_like(moved), 0.0
     for position, j in enumerate(ends):
+        arrived, slope = moved[position], moved_slope[position]
         target, widths = points.group_values[j], (float(radii[j]), float(smooth * radii[j]))
-        distances = cdist(moved[position], target)
+        distances = cdist(arrived, target)
         # correctness: each moved row has a row of the target near it
-        nearest = distances.argmin(axis=1)
-        least = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
-        correctness, slope = _nearness(least, moved[position] - target[nearest], *widths)
-        slopes[position] += slope
-        # coverage: each row of the target has a moved row near it
-        nearest = distances.argmin(axis=0)
-        least = np.take_along_axis(distances, nearest[None], axis=0)[0]
-        coverage, slope = _nearness(least, moved[position][nearest] - target, *widths)
-        np.add.at(slopes[position], nearest, slope)
-        share += correctness + coverage
-    hidden_slopes = pull(slopes.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
-    return share, hidden_slopes.sum(axis=1)
+        nearest, least = distances.argmin(axis=1), distances.min(axis=1)
+        correctness, pulls = _smooth_share(least, arrived - target[nearest], *widths)
+        np.add(slope, pulls, out=slope)
+        # coverage: each row of the target has a moved row near it; several may have the same one
+        nearest, least = distances.argmin(axis=0), distances.min(axis=0)
+        coverage, pulls = _smooth_share(least, arrived[nearest] - target, *widths)
+        np.add.at(slope, nearest, pulls)
+        rates += correctness + coverage
+    hidden_slope = pull(moved_slope.reshape(len(values), -1)).reshape(len(ends), len(rows), -1)
+    return rates, hidden_slope.sum(axis=1)
 
 
-def _nearness(
-    distances: FloatArray, differences: FloatArray, radius: float, smooth: float
+def _smooth_share(
+    distances: FloatArray, differences: FloatArray, radius: float, width: float
 ) -> tuple[float, FloatArray]:
-    """Return the smoothed share of distances within the radius, and its gradient by rows (q, m).
+    """Return the smoothed share of distances (q,) within the radius, and its gradient (q, m).
 
-    ``differences`` (q, m) are the rows less what they are near to, of the lengths ``distances``.
+    ``differences`` (q, m), whose lengths are the distances, are moved rows less the rows that they
+    are near to; the gradient is by the moved rows.
     """
-    near = expit((radius - distances) / smooth)
-    steep = near * (1.0 - near) / smooth / np.maximum(distances, 1e-12 * radius)
+    near = expit((radius - distances) / width)
+    # A difference over its length is a direction; that of 0 counts as 0.
+    steep = near * (1.0 - near) / width / np.maximum(distances, 1e-12 * radius)
     return float(near.mean()), -steep[:, None] * differences / len(distances)
 
 
 def _changes_cost(
-    scene: FitData, points: Points, columns: IntArray
+    data: FitData, points: Points, columns: IntArray
 ) -> Callable[[int, FloatArray], tuple[float, FloatArray]]:
     """Return a function of changes (q, s) of a group's rows: their cost, and its gradient.
 
     The part of a change that leads out of the range of the data costs three times as much.
     """
-    scale = scene.scale[columns]
+    scale = data.scale[columns]
     cells = [rows / scale for rows in points.cells(columns)]
-    low, high = scene.low[columns] / scale, scene.high[columns] / scale
-    costs = scene.unit_costs[columns] * scale
+    low, high = data.low[columns] / scale, data.high[columns] / scale
+    costs = data.unit_costs[columns] * scale
 
     def cost_of(i: int, changes: FloatArray) -> tuple[float, FloatArray]:
         moved = cells[i] + changes[:, None]
         above, below = moved - high, low - moved
         excess = np.maximum(np.maximum(above, below), 0.0).mean(axis=1)
         excess_slope = (above > 0.0).mean(axis=1) - (below > 0.0).mean(axis=1)
-        changed = changes != 0.0
+        changed = changes != 0.0  # what does not change is charged nothing, wherever it lies
         cost = np.abs(changes) + 2.0 * excess * changed
         slope = np.sign(changes) + 2.0 * excess_slope * changed
         return float((cost * costs).sum()), slope * costs

@@ -1,8 +1,9 @@
-"""Fits along a path of λ on a working set of features, refits without penalty, pruning.
+"""Fits offsets along a path of λ, refits them without the penalty, and prunes them.
 
-The penalty asks for few changes on average, whereas an explanation of k features is about the pair
-that changes most. So offsets are pruned: made equal two levels at a time, where that lowers the
-numbers of features of such pairs for the least loss, until no pair changes more than k.
+The *levels* of a feature are its distinct offsets; groups with the same are tied. The penalty asks
+for few changes on average, whereas an explanation of k features is about the pair that changes
+most. So offsets are pruned: two levels of a feature are merged at a time, those by which such pairs
+change fewer features for the least loss, until no pair changes more than k.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 from counterpoint.groups.problem import Fusion, Objective, descend, moving
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-FEW = 64
-"""Features that are all worked on together: with so few, a working set saves nothing."""
+FEW_FEATURES = 64
+"""Up to so many features are worked on all together: with so few, a working set saves nothing."""
 
 
 @final
@@ -38,16 +39,16 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
     """Minimise loss and penalty from a start, by descents on a working set of features that grows.
 
     Ends where the residual of all features is at most 2 ``tol`` and the gap at most ``gap``, both
-    as in `Fit`.
+    as in `Fit`; or after 20 000 steps, or 150 of a task that is not worth so many.
     """
     D, steps, tolerance, L = start.copy(), 0, tol * task.scale, task.least_curvature
     # A task of many features that is not convex has many local minima, none worth many steps; and
     # by tangents each step is a linearised task of its own.
-    few = task.shape[1] <= FEW and not task.by_tangents
+    few = task.shape[1] <= FEW_FEATURES and not task.by_tangents
     max_steps = 20_000 if task.is_convex or few else 150
     for _ in range(60):  # far more than it takes: the set may double each time
-        working = _working(task, strength, D, tolerance)
-        offsets, _, L, taken = descend(
+        working = _working_set(task, strength, D, tolerance)
+        offsets, _, L, n_steps = descend(
             task.of(working),
             strength,
             D[:, working],
@@ -58,23 +59,24 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
         )
         D = np.zeros_like(D)
         D[:, working] = offsets
-        steps += taken
+        steps += n_steps
         stationary = task.residual(D, strength, L) <= 2.0 * tol
-        closed = stationary and not task.gap(D, strength) > gap  # a NaN if not convex
+        closed = stationary and not task.gap(D, strength) > gap  # NaN if the task is not convex
         if closed or steps >= max_steps or task.by_tangents:
             break
-        tolerance = tolerance / 10.0 if stationary else tolerance  # the gap is still too wide
+        if stationary:  # the gap is too wide, though no feature wants to join: more digits
+            tolerance /= 10.0
     return _measured(task, strength, D, L, steps)
 
 
-def _working(task: Objective, strength: float, D: FloatArray, least: float) -> IntArray:
-    """Return the features that change, and as many (or 32) that would gain most by it."""
-    if task.shape[1] <= FEW:
+def _working_set(task: Objective, strength: float, D: FloatArray, tolerance: float) -> IntArray:
+    """Return the features that change, and at most as many (or 32) that gain most by joining."""
+    if task.shape[1] <= FEW_FEATURES:
         return np.arange(task.shape[1])
     working = moving(D)
     excess = task.fusion.excess(-task.slope(D)[1], strength)
-    asking = np.setdiff1d(np.flatnonzero(excess > 0.1 * least), working)
-    joining = asking[np.argsort(-excess[asking], kind="stable")][: max(32, len(working))]
+    gaining = np.setdiff1d(np.flatnonzero(excess > 0.1 * tolerance), working)
+    joining = gaining[np.argsort(-excess[gaining], kind="stable")][: max(32, len(working))]
     return np.union1d(working, joining)
 
 
@@ -98,7 +100,11 @@ def follow(
     gap: float,
     done: Callable[[int], None] = lambda _: None,
 ) -> list[tuple[Fit, ...]]:
-    """Fit at falling strengths, each from the last; if not convex, also from the means up."""
+    """Fit at falling strengths; ``tol`` and ``gap`` are those of `fit`.
+
+    One chain of fits, each from the one before, begins at no change and goes down. If the task is
+    not convex, another begins at the means and goes up: two fits at each strength.
+    """
 
     def chain(strengths: Iterable[float], start: FloatArray) -> Iterator[Fit]:
         for strength in strengths:
@@ -110,9 +116,12 @@ def follow(
     down = list(chain(strengths, np.zeros(task.shape)))
     if task.is_convex:
         return [(fitted,) for fitted in down]
-    gain = -(task.at_zero[1] * means).sum(axis=0)  # the features that would lower the loss most
-    promising = np.argsort(np.argsort(-gain, kind="stable")) < 10 * FEW
-    up = list(chain(strengths[::-1], np.where(promising, means, 0.0)))
+    # Of very many features those begin at the means that lower the loss most, to first order.
+    gain = -(task.at_zero[1] * means).sum(axis=0)
+    begin = np.zeros(task.shape)
+    promising = np.argsort(-gain, kind="stable")[: 10 * FEW_FEATURES]
+    begin[:, promising] = means[:, promising]
+    up = list(chain(strengths[::-1], begin))
     return list(zip(down, up[::-1], strict=True))
 
 
@@ -122,12 +131,12 @@ def refit(
     """Minimise the loss without penalty over offsets (l, d) with the ties of ``pattern``.
 
     If ``free``, only features that do not change stay tied. It starts from the pattern, and ends
-    early: of many refits few matter.
+    early, after at most ``steps`` steps: of many refits few matter.
     """
     columns = moving(pattern)
     start, D = pattern[:, columns], np.zeros_like(pattern)
-    distinct = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
-    D[:, columns], residual, _, iterations = descend(
+    untied = np.broadcast_to(np.arange(float(len(D)))[:, None], start.shape)
+    D[:, columns], residual, _, n_steps = descend(
         task.of(columns),
         0.0,
         start,
@@ -135,22 +144,28 @@ def refit(
         tol=1e-4 * task.scale,
         max_iter=steps,
         rounding=task.rounding,
-        pattern=distinct if free else start,
+        pattern=untied if free else start,
     )
     loss = task.value(D)
-    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, iterations)
+    return Fit(D, strength, loss, loss, residual / task.scale, np.nan, n_steps)
 
 
 def starred(task: Objective, D: FloatArray, reference: int, k: int) -> FloatArray:
-    """Keep the k costliest changes of each group from a reference group, in offsets (l, d)."""
+    """Return offsets (l, d) in which each group keeps its k costliest changes from a reference.
+
+    The others are undone: the group gets the offsets of the reference group.
+    """
     columns, star = moving(D), D.copy()
     D, fusion = D[:, columns], task.fusion.of(columns)
     cost = np.abs(D - D[reference]) * fusion.weight
-    order = np.argsort(-cost, axis=-1, kind="stable")  # of equal costs the first counts
-    tied, ordered = np.argsort(order, axis=-1, kind="stable") >= k, fusion.monotone != 0
-    for block in (tied[reference + 1 :][::-1], tied[:reference]):
-        block[:, ordered] = np.logical_or.accumulate(block[:, ordered], axis=0)
-    star[:, columns] = np.where(tied, D[reference], D)
+    order = np.argsort(-cost, axis=1, kind="stable")  # of equal costs the first counts
+    undone = np.ones(D.shape, dtype=bool)
+    np.put_along_axis(undone, order[:, :k], values=False, axis=1)
+    # Of a monotone feature, groups between the reference and one that is tied to it are tied, too.
+    monotone = fusion.monotone != 0
+    for inwards in (undone[:reference], undone[reference + 1 :][::-1]):
+        inwards[:, monotone] = np.logical_or.accumulate(inwards[:, monotone], axis=0)
+    star[:, columns] = np.where(undone, D[reference], D)
     return star
 
 
@@ -160,59 +175,71 @@ def pair_counts(D: FloatArray) -> IntArray:
 
 
 def pruned(task: Objective, start: FloatArray, *, near: bool) -> Iterator[FloatArray]:
-    """Yield offsets (l, d) in which no pair changes more than k features, for falling k."""
-    # Greedy: the merge of least loss for each pair relieved, then a refit. With ``near``, only of
-    # levels next to each other, where there are such: either way is better at times.
+    """Yield offsets (l, d) in which no pair changes more than k features, for falling k.
+
+    It is greedy: levels are merged for the least loss, and all offsets refitted, one merge after
+    the other. With ``near``, only neighbouring levels are merged where that helps; either way
+    leads to better explanations at times.
+    """
     columns = moving(start)
     reduced, D = task.of(columns), start[:, columns]
     k = int(pair_counts(D).max(initial=0))
     while (k := min(k - 1, int(0.93 * k))) > 0:  # a large k falls by many features at once
-        about = reduced.tangent(D) if reduced.by_tangents else reduced
+        local = reduced.tangent(D) if reduced.by_tangents else reduced
         while ((counts := pair_counts(D)) > k).any():
             # A short refit: the explanations that are chosen are refitted later.
-            D = refit(about, _merged(about, D, counts > k, near=near), 0.0, steps=30).D
+            D = refit(local, _merged(local, D, counts > k, near=near), 0.0, steps=30).D
         offsets = np.zeros_like(start)
         offsets[:, columns] = D
         yield offsets
 
 
 def _merged(task: Objective, D: FloatArray, crowded: BoolArray, *, near: bool) -> FloatArray:
-    """Merge the two levels that relieve crowded pairs for the least loss."""
+    """Return offsets (l, d) after the merge that relieves crowded pairs for the least loss."""
     features, columns, gains = _relieving(task.fusion, D, crowded, near=near)
     if not len(features):  # only levels with another one between them are of crowded pairs
         features, columns, gains = _relieving(task.fusion, D, crowded, near=False)
+    # The rise of the loss for each pair relieved; where it falls, more relief is the better, too.
     rise = task.exchanged(D, features, columns) - task.value(D)
-    least = int(np.argmin(np.where(rise > 0.0, rise / gains, rise * gains)))
+    best = int(np.argmin(np.where(rise > 0.0, rise / gains, rise * gains)))
     merged = D.copy()
-    merged[:, features[least]] = columns[least]
+    merged[:, features[best]] = columns[best]
     return merged
 
 
 def _relieving(
     fusion: Fusion, D: FloatArray, crowded: BoolArray, *, near: bool
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """List the merges of two levels of a feature that relieve a crowded pair of groups.
+    """List the merges of two levels of a feature that relieve ``crowded`` pairs of groups (l, l).
 
     A crowded pair changes too many features; one fewer, once both groups have the same offset.
-    Returns each merge's feature (q,), its offsets (q, l) afterwards, and how many crowded pairs
-    (q,) it relieves.
+    Returns each merge's feature (q,), the offsets (q, l) of all groups in it afterwards, and how
+    many crowded pairs (q,) it relieves. With ``near``, the two levels are neighbours.
     """
+    # A level is an entry of a sorted column that is above the entry before it. Two positions in the
+    # column, first and second, stand for a merge if both are levels; two neighbouring positions if
+    # the second is, as the first then has the level before it.
     ascending = np.sort(D, axis=0)
-    is_new = np.concatenate([np.ones((1, D.shape[1]), dtype=bool), ascending[1:] > ascending[:-1]])
-    if near:  # neighbouring levels
+    is_level = np.ones(D.shape, dtype=bool)
+    is_level[1:] = ascending[1:] > ascending[:-1]
+    if near:
         first, second = np.arange(len(D) - 1), np.arange(1, len(D))
-        distinct = is_new[second]
-    else:  # any two levels
+        is_merge = is_level[second]
+    else:
         first, second = np.triu_indices(len(D), 1)
-        distinct = is_new[first] & is_new[second]
-    features, k = np.nonzero(distinct.T)
-    low, high = ascending[first[k], features][:, None], ascending[second[k], features][:, None]
-    column, monotone = D[:, features].T, fusion.monotone[features, None]
-    between = (low <= column) & (column <= high)  # to stay monotone, these are merged as well
-    merged = np.where(monotone != 0, between, (column == low) | (column == high))
-    level = (column * merged).sum(axis=1) / merged.sum(axis=1)
-    ties = merged[:, None] & merged[:, :, None] & (column[:, None] != column[:, :, None])
-    gains = (ties & crowded).sum(axis=(1, 2)) / 2.0
+        is_merge = is_level[first] & is_level[second]
+    features, pair = np.nonzero(is_merge.T)
+    low, high = (ascending[ends[pair], features][:, None] for ends in (first, second))
+    offsets = D[:, features].T  # (q, l), and so is ``tied``: the groups that get one offset
+    tied = np.where(
+        fusion.monotone[features, None] != 0,
+        (low <= offsets) & (offsets <= high),  # to stay monotone, with all groups between
+        (offsets == low) | (offsets == high),
+    )
+    mean = (offsets * tied).sum(axis=1) / tied.sum(axis=1)
+    differ = offsets[:, None] != offsets[:, :, None]
+    relieved = tied[:, None] & tied[:, :, None] & differ & crowded
+    gains = relieved.sum(axis=(1, 2)) / 2.0  # each pair is there in both orders
     relieving = np.flatnonzero(gains)
-    offsets = np.where(merged, level[:, None], column)
-    return features[relieving], offsets[relieving], gains[relieving]
+    merged = np.where(tied, mean[:, None], offsets)
+    return features[relieving], merged[relieving], gains[relieving]

@@ -1,4 +1,4 @@
-"""`TranslationPath`: explanations from sparse to dense, and which of them is chosen."""
+"""Holds explanations from sparse to dense, `TranslationPath`, and chooses one of them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Count = Literal["each", "mean", "shared", "reference"]
 @final
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An explanation that may be chosen, with its mean rates on the rows of the fit."""
+    """An explanation that may be chosen, with its mean rates over pairs, on rows of the fit."""
 
     translations: Translations
     offsets: FloatArray  # (l, d) the same in units of the standard deviations
-    loss: float
+    loss: float  # that of equation (9), without the penalty
     correctness: float
     coverage: float
 
@@ -57,11 +57,11 @@ class TranslationPath:
     penalized
         The same as translations.
     refitted
-        (n,) which candidate has the ties of each.
+        (n,) the position in ``candidates`` of the explanation with the ties of each.
     candidates
-        What may be chosen: explanations with the ties of these fits, of those from other starts,
-        and of pruned ones, refitted without penalty. Their correctness and coverage on the rows
-        of the fit are what choices are made by; they flatter what they choose.
+        The explanations that may be chosen, refitted without penalty: with the ties of these fits,
+        of those from other starts, and of pruned ones. They are chosen by their correctness and
+        coverage on the rows of the fit, which flatter what they choose.
     """
 
     fits: tuple[Fit, ...]
@@ -101,31 +101,31 @@ class TranslationPath:
         """Return the candidates of at most k features, the best first."""
         check_count(count)
         widths = [count_of(candidate.translations, count) for candidate in self.candidates]
-        pairs = list(zip(self.candidates, widths, strict=True))
-        if k is None:  # the sparsest that is at most 0.02 worse in each of the two shares
-            least = max(candidate.score for candidate in self.candidates) - 2.0 * 0.02
-            most = min(width for candidate, width in pairs if candidate.score >= least)
+        with_width = list(zip(self.candidates, widths, strict=True))
+        if k is None:  # that of the sparsest that is at most 0.02 worse in each of the two rates
+            good = max(candidate.score for candidate in self.candidates) - 2.0 * 0.02
+            most = min(width for candidate, width in with_width if candidate.score >= good)
         else:
             most = check_k(k, len(self.candidates[0].translations.names))
-        able = [candidate for candidate, width in pairs if width <= most]
+        able = [candidate for candidate, width in with_width if width <= most]
         return sorted(able, key=lambda candidate: candidate.rank)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a line for each strength: counts, loss, residual, gap, correctness, coverage."""
         import pandas as pd
 
-        chosen = [self.candidates[at] for at in self.refitted]
+        refitted = [self.candidates[position] for position in self.refitted]
 
-        def values(items: Sequence[Any], name: str) -> list[float]:
-            return [getattr(item, name) for item in items]
+        def values(items: Sequence[Any], *names: str) -> dict[str, list[float]]:
+            return {name: [getattr(item, name) for item in items] for name in names}
 
         columns: dict[str, Any] = {
-            "strength": values(self.fits, "strength"),
+            **values(self.fits, "strength"),
             **{count: self.counts(count) for count in get_args(Count)},
-            "objective": values(self.fits, "objective"),
-            "loss": values(chosen, "loss"),
-            **{name: values(self.fits, name) for name in ("residual", "gap")},
-            **{name: values(chosen, name) for name in ("correctness", "coverage")},
+            **values(self.fits, "objective"),
+            **values(refitted, "loss"),
+            **values(self.fits, "residual", "gap"),
+            **values(refitted, "correctness", "coverage"),
         }
         return pd.DataFrame(columns)
 
@@ -147,9 +147,10 @@ def count_of(translations: Translations, count: Count) -> float:
     """Return how many features an explanation changes, by a way to count."""
     if count == "shared":
         return float(len(translations.columns))
+    counts = translations.counts
     if count == "reference":
-        return float(translations.counts.max(axis=1).min())
-    pairs = translations.counts[~np.eye(len(translations.groups), dtype=bool)]
+        return float(counts.max(axis=1).min())
+    pairs = counts[~np.eye(len(counts), dtype=bool)]
     return float(pairs.max() if count == "each" else pairs.mean())
 
 

@@ -1,10 +1,14 @@
-"""The problem that is solved: a least-squares loss, a pairwise-fused penalty; and descent on both.
+"""States the problem, a least-squares loss and a pairwise-fused penalty, and descends on both.
 
 An explanation is offsets D (l, d), a row for each group; the change from group i to group j is
 D_j − D_i. Each feature f is charged w_f Σ_{i<j} |D_jf − D_if|, and no change of it may be larger
 than its reach. Only differences count, so that each column may be shifted until it lies between
 minus and plus half of the reach: a bound on all changes is, exactly, a box on the offsets. Of a
 feature that may only rise from each group to the next, the offsets are in that order.
+
+A *split* of a column raises its larger entries, the last m in ascending order, against the others.
+Up to a shift, a column is a sum of splits in its order, and its penalty the sum of theirs: where no
+split helps, nothing does.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ Prox = Callable[[FloatArray, float], FloatArray]
 @final
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """The penalty Σ_f w_f Σ_{i<j} |v_j − v_i| of the columns v of D, with their bounds."""
+    """The penalty Σ_f w_f Σ_{i<j} |D_jf − D_if| of offsets D (l, d), and their bounds."""
 
     groups: int  # l
     weight: FloatArray  # (d,) w, positive
@@ -52,13 +56,14 @@ class Fusion:
         return np.arange(1.0 - self.groups, self.groups, 2.0)
 
     @cached_property
-    def _cuts(self) -> FloatArray:
-        """How many pairs a split after the first m of l separates: m (l − m), shape (l − 1, 1)."""
-        first = np.arange(1.0, self.groups)[:, None]
-        return first * (self.groups - first)
+    def _pairs_split(self) -> FloatArray:
+        """How many pairs a split of the last m of l separates: m (l − m), shape (l − 1, 1)."""
+        last = np.arange(1.0, self.groups)[:, None]
+        return last * (self.groups - last)
 
     @cached_property
     def _sign(self) -> FloatArray:
+        """−1 for columns (d,) that may only fall, which are solved upside down, else 1."""
         return np.where(self.monotone < 0, -1.0, 1.0)
 
     @cached_property
@@ -71,43 +76,45 @@ class Fusion:
         return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
     def prox(self, V: FloatArray, step: float, strength: float = 1.0) -> FloatArray:
-        """Return columns within bounds of least ½‖v − V‖² + step λ w Σ_{i<j} |v_j − v_i|."""
+        """Return the D within the bounds of least ½‖D − V‖² + step · λ · value(D)."""
+        # D is in the order of V, or of the groups if monotone. In that order the penalty is linear:
+        # what is left is the nearest rising sequence to V less its charges, cut off at the bounds.
         rows = (V * self._sign).T
-        places = np.argsort(rows, axis=1, kind="stable")
+        order = np.argsort(rows, axis=1, kind="stable")
         if self.monotone.any():
-            places[self.monotone != 0] = np.arange(self.groups)
-        places += self.groups * np.arange(len(places))[:, None]
-        target = rows.ravel()[places] - step * strength * self._charges
+            order[self.monotone != 0] = np.arange(self.groups)
+        order += self.groups * np.arange(len(order))[:, None]  # positions in all rows, end to end
+        target = rows.ravel()[order] - step * strength * self._charges
         half = self.reach[:, None] / 2.0
         columns = np.empty(target.size)
-        columns[places.ravel()] = np.clip(rising(target), -half, half).ravel()
+        columns[order.ravel()] = np.clip(rising(target), -half, half).ravel()
         return columns.reshape(target.shape).T * self._sign
 
     def nearest(self, V: FloatArray) -> FloatArray:
-        """Return the columns within their bounds that are nearest to those of V."""
+        """Return the offsets within their bounds that are nearest to V."""
         if self.monotone.any():
             return self.prox(V, 0.0)
         return np.clip(V, -self.reach / 2.0, self.reach / 2.0)
 
-    def _pulls(self, G: FloatArray) -> FloatArray:
-        """Return the gain (l − 1, d) per unit of each split, of a pull G with column sums 0."""
+    def _gains(self, G: FloatArray) -> FloatArray:
+        """Return the gain (l − 1, d) of ⟨G, D⟩ per unit of each split; G has column sums 0."""
         G, free = G * self._sign, self.monotone == 0
         G[:, free] = np.sort(G[:, free], axis=0)
         return np.cumsum(G[::-1], axis=0)[:-1]
 
     def excess(self, G: FloatArray, strength: float) -> FloatArray:
-        """Return the best split's gain less its cost (d,); where it is negative, zero stays."""
-        excess = (self._pulls(G) - strength * self.weight * self._cuts).max(axis=0)
+        """Return the gain less the cost (d,) of the best split; 0 stays where it is negative."""
+        excess = (self._gains(G) - strength * self.weight * self._pairs_split).max(axis=0)
         return np.where(self.reach > 0.0, excess, -np.inf)
 
     def critical(self, G: FloatArray) -> float:
-        """The least λ for which D = 0 withstands a pull."""
-        ratios = (self._pulls(G) / self._cuts).max(axis=0) / self.weight
+        """The least λ at which no split gains more than it costs, so that D = 0 is the best."""
+        ratios = (self._gains(G) / self._pairs_split).max(axis=0) / self.weight
         return float(ratios[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
         """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0."""
-        # Convex, and linear for each order: largest at a split, its sides apart by the reach.
+        # Linear in each order of a column, so largest at a split, its sides apart by the reach.
         excess = np.maximum(self.excess(G, strength), 0.0)
         positive = excess > 0.0
         return float(excess[positive] @ self.reach[positive])
@@ -119,37 +126,45 @@ def moving(D: FloatArray) -> IntArray:
 
 
 def rising(T: FloatArray) -> FloatArray:
-    """Return the non-decreasing rows (d, l) nearest to those of T (least squares)."""
-    # One isotonic regression of all rows, each above the last; pools are equal to the last bit.
+    """Return the non-decreasing rows (d, l) nearest to those of T (least squares).
+
+    Such a row consists of pools of neighbours that have their mean; it is the same in every entry
+    of a pool, to the last bit.
+    """
     count, width = T.shape
     if not count:
         return T.copy()
+    # One regression of all rows end to end finds the pools: each row is scaled to [0, 1] and lifted
+    # above the one before it, so that no pool holds entries of two.
     low = T.min(axis=1, keepdims=True)
     span = T.max(axis=1, keepdims=True) - low
     span[span == 0.0] = 1.0
-    level = (T - low) / span + 2.0 * np.arange(count)[:, None]
-    starts = np.zeros(T.size, dtype=bool)
-    starts[isotonic_regression(level.ravel()).blocks[:-1]] = True
-    starts[::width] = True
+    lifted = (T - low) / span + 2.0 * np.arange(count)[:, None]
+    is_start = np.zeros(T.size, dtype=bool)  # of a pool
+    is_start[isotonic_regression(lifted.ravel()).blocks[:-1]] = True
+    is_start[::width] = True
     while True:
-        begins = np.flatnonzero(starts)
-        sizes = np.append(begins[1:], T.size) - begins
-        means = np.add.reduceat(T.ravel(), begins) / sizes
+        starts = np.flatnonzero(is_start)
+        sizes = np.append(starts[1:], T.size) - starts
+        means = np.add.reduceat(T.ravel(), starts) / sizes
         # Pools that only rounding in common units held apart are joined in the row's own units.
-        falls = (means[1:] <= means[:-1]) & (begins[1:] % width > 0)
+        falls = (means[1:] <= means[:-1]) & (starts[1:] % width > 0)
         if not falls.any():
             return np.repeat(means, sizes).reshape(T.shape)
-        starts[begins[1:][falls]] = False
+        is_start[starts[1:][falls]] = False
 
 
 def levels_of(D: FloatArray) -> IntArray:
-    """Number the distinct values of each column (l, d) in ascending order, columns in turn."""
-    places = np.argsort(D.T, axis=1, kind="stable")
-    ascending = np.take_along_axis(D.T, places, axis=1)
-    new = np.ones(places.shape, dtype=bool)
-    new[:, 1:] = ascending[:, 1:] > ascending[:, :-1]
-    level = np.empty(places.shape, dtype=np.intp)
-    np.put_along_axis(level, places, np.cumsum(new).reshape(new.shape) - 1, axis=1)
+    """Return the number (l, d) of each entry's level: of distinct values, column by column.
+
+    Levels of a column are numbered in ascending order, and from one column to the next.
+    """
+    order = np.argsort(D.T, axis=1, kind="stable")
+    ascending = np.take_along_axis(D.T, order, axis=1)
+    is_level = np.ones(order.shape, dtype=bool)
+    is_level[:, 1:] = ascending[:, 1:] > ascending[:, :-1]
+    level = np.empty(order.shape, dtype=np.intp)
+    np.put_along_axis(level, order, np.cumsum(is_level).reshape(order.shape) - 1, axis=1)
     return np.ascontiguousarray(level.T)
 
 
@@ -174,19 +189,23 @@ def tied(fusion: Fusion, pattern: FloatArray) -> Prox:
 @final
 @dataclass(frozen=True, eq=False)
 class Tangent(Representation):
-    """A representation to first order about some rows; those that it takes are in their order."""
+    """A representation to first order about n rows: about each, values are linear in its move.
+
+    It takes the same n rows in this order after any moves, or several such batches end to end;
+    derivatives are for one batch.
+    """
 
     rows: FloatArray  # (n, h)
-    values: FloatArray  # (n, m)
-    slopes: FloatArray  # (n, m, h)
+    values: FloatArray  # (n, m) the representation of the rows
+    slopes: FloatArray  # (n, m, h) its derivatives there
 
     @property
     def n_features(self) -> int:
         return self.rows.shape[1]
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
-        away = X.reshape(-1, *self.rows.shape) - self.rows
-        values = self.values + (self.slopes @ away[..., None])[..., 0]
+        moves = X.reshape(-1, *self.rows.shape) - self.rows
+        values = self.values + (self.slopes @ moves[..., None])[..., 0]
         return values.reshape(len(X), -1), lambda C: (C[:, None] @ self.slopes)[:, 0]
 
 
@@ -195,8 +214,9 @@ class Tangent(Representation):
 class Objective:
     """Minimise loss(D M) + λ Σ_f w_f Σ_{i<j} |D_jf − D_if| over offsets D within their bounds.
 
-    The loss is the mean over i ≠ j of ½‖r(x̄_i + D_j − D_i) − r̄_j‖², of equation (9), as a function
-    of Q = D M, (l, h): what offsets are after the affine part of the representation r.
+    The loss is the mean over i ≠ j of ½‖r(x̄_i + D_j − D_i) − r̄_j‖², of equation (9). It is computed
+    from Q = D M (l, h), the offsets after the affine part of the representation r. What is cached
+    are numbers where nothing changes, by which tolerances and gaps are scaled.
     """
 
     base: FloatArray  # (l, h) the means of the groups after the affine part
@@ -226,8 +246,8 @@ class Objective:
 
     def value(self, D: FloatArray) -> float:
         """The loss."""
-        away, _ = self._away(D @ self.matrix)
-        return float(np.vdot(away, away)) / self._weight
+        residuals, _ = self._residuals(D @ self.matrix)
+        return float(np.vdot(residuals, residuals)) / self._divisor
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
         """The loss and its gradient (l, d), whose columns add up to 0."""
@@ -235,55 +255,65 @@ class Objective:
         return loss, slope @ self.matrix.T
 
     def _slope(self, Q: FloatArray) -> tuple[float, FloatArray]:
-        away, pull = self._away(Q)
-        loss = float(np.vdot(away, away)) / self._weight
+        """The loss and its gradient (l, h) by Q."""
+        residuals, pull = self._residuals(Q)
+        loss = float(np.vdot(residuals, residuals)) / self._divisor
         if pull is None:
-            return loss, 2.0 / self._weight * away
-        slopes = pull((away / (self._weight // 2)).reshape(-1, away.shape[2]))
-        slopes = slopes.reshape(*away.shape[:2], -1)
-        return loss, slopes.sum(axis=0) - slopes.sum(axis=1)
+            return loss, 2.0 / self._divisor * residuals
+        slopes = pull((residuals / (self._divisor // 2)).reshape(-1, residuals.shape[2]))
+        slopes = slopes.reshape(*residuals.shape[:2], -1)
+        return loss, slopes.sum(axis=0) - slopes.sum(axis=1)  # j is moved to, i is moved from
 
-    def _away(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
-        """Return how far moved means are from their targets, and the derivatives of that."""
-        # (…, l, m) less their mean, if affine: pairs add up to a variance. Else (…, l, l, m).
+    def _residuals(self, Q: FloatArray) -> tuple[FloatArray, Pull | None]:
+        """Return numbers whose squares add up to the loss times ``_divisor``, for one or more Q.
+
+        They are r(x̄_i + D_j − D_i) − r̄_j, shape (…, l, l, m), with the derivatives of r. If r is
+        affine, r(x̄_i) is r̄_i, so that they are differences of a_j = D_j M − r̄_j; the squares of
+        a_j less their mean, shape (…, l, m), then add up to as much, by another divisor.
+        """
         count = len(self.base)
         if self.is_convex:
-            away = Q - self.targets
-            away -= np.add.reduce(away, axis=-2, keepdims=True) / count
-            return away, None
-        points = (self.base - Q)[..., None, :] + Q[..., None, :, :]  # of the mean of i, moved to j
-        values, pull = self.space.pull(points.reshape(-1, Q.shape[-1]))
-        away = values.reshape(*points.shape[:-1], -1) - self.targets
-        away.reshape(-1, count * count, away.shape[-1])[:, :: count + 1] = 0.0
-        return away, pull
+            residuals = Q - self.targets
+            residuals -= np.add.reduce(residuals, axis=-2, keepdims=True) / count
+            return residuals, None
+        moved = (self.base - Q)[..., None, :] + Q[..., None, :, :]  # the mean of i, moved to j
+        values, pull = self.space.pull(moved.reshape(-1, Q.shape[-1]))
+        residuals = values.reshape(*moved.shape[:-1], -1) - self.targets
+        # A group and itself, the diagonal of (l, l), are no pair.
+        residuals.reshape(-1, count * count, residuals.shape[-1])[:, :: count + 1] = 0.0
+        return residuals, pull
 
     @cached_property
-    def _weight(self) -> int:
-        """The divisor of the sum of squares."""
+    def _divisor(self) -> int:
+        """The number by which squares of `_residuals` are divided to get a mean of halves."""
         count = len(self.base)
         return count - 1 if self.is_convex else 2 * count * (count - 1)
 
     def tangent(self, D: FloatArray) -> Objective:
         """Return the task with a representation linearised about D: of the same gradient there."""
         Q = D @ self.matrix
-        at = ((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1])
-        values, pull = self.space.pull(at)
+        moved = ((self.base - Q)[:, None] + Q).reshape(-1, Q.shape[1])
+        values, pull = self.space.pull(moved)
         slopes = np.stack(
-            [pull(np.tile(axis, (len(at), 1))) for axis in np.eye(values.shape[1])], 1
+            [pull(np.tile(axis, (len(moved), 1))) for axis in np.eye(values.shape[1])], 1
         )
-        return replace(self, space=Composed(self.space.first, Tangent(at, values, slopes)))
+        return replace(self, space=Composed(self.space.first, Tangent(moved, values, slopes)))
 
     def exchanged(
         self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
     ) -> FloatArray:
-        """Return the losses (q,) of offsets with another column (q, l) at a position (q,)."""
+        """Return the losses (q,) of D after each of q exchanges of one feature's offsets (q, l).
+
+        At most ``at_once`` means are moved at a time, to bound memory.
+        """
         Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
         step = max(1, at_once // len(D) ** 2)
         for i in range(0, len(features), step):
             chunk = slice(i, i + step)
             rows = dense(self.matrix[features[chunk]])
-            away, _ = self._away(Q + change[chunk, :, None] * rows[:, None])
-            losses.append((away**2).sum(axis=tuple(range(1, away.ndim))) / self._weight)
+            residuals, _ = self._residuals(Q + change[chunk, :, None] * rows[:, None])
+            squares = (residuals**2).sum(axis=tuple(range(1, residuals.ndim)))
+            losses.append(squares / self._divisor)
         return np.concatenate(losses)
 
     @cached_property
@@ -303,7 +333,10 @@ class Objective:
 
     @cached_property
     def least_curvature(self) -> float:
-        """A lower bound on the curvature: the loss falls by no more than its value at zero."""
+        """A lower bound on the curvature: the loss falls by at most itself.
+
+        With the curvature L, a step from D = 0 lowers it by ‖slope‖² / (2 L) at least.
+        """
         loss, slope = self.at_zero
         return max(0.5 * float(np.vdot(slope, slope)) / loss, TINY) if loss > 0.0 else 1.0
 
@@ -324,24 +357,25 @@ class Objective:
     def residual(self, D: FloatArray, strength: float, L: float) -> float:
         """Return the length of the proximal gradient, relative to the gradient at zero."""
         slope = self.slope(D)[1]
-        away = D - self.fusion.prox(D - slope / L, strength / L)
-        return L * float(np.linalg.norm(away)) / self.scale
+        move = D - self.fusion.prox(D - slope / L, strength / L)
+        return L * float(np.linalg.norm(move)) / self.scale
 
     def gap(self, D: FloatArray, strength: float) -> float:
-        """Return objective less Fenchel bound, relative to the loss at zero; NaN if not convex."""
-        # Every dual point gives a lower bound, and the largest counts. Tried are the gradient U of
-        # the loss, and two multiples: the largest that is feasible for all features, and for those
-        # without a bound. The loss has the conjugate ⟨U, r̄⟩ + ¼ (l − 1) ‖U‖².
+        """Return objective less Fenchel bound, relative to the loss at zero; NaN if not convex.
+
+        A dual point V (l, m) bounds the objective from below by −conjugate of the loss at V, which
+        is ⟨V, r̄⟩ + ¼ (l − 1) ‖V‖², less that of the penalty at −V Mᵀ.
+        """
         if not self.is_convex:
             return float("nan")
         loss, U = self._slope(D @ self.matrix)
         objective = loss + strength * self.fusion.value(D)
         pull = -(U @ self.matrix.T)
+        # Any V gives a bound, and the largest counts: the gradient U of the loss is tried, and it
+        # scaled down until no feature gains by a split, or none without a bound on its changes.
         free = np.flatnonzero(np.isinf(self.fusion.reach))
-        cutoffs = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
-        factors = {
-            min(1.0, strength / cutoff) * (1.0 - 1e-15) for cutoff in cutoffs if cutoff > 0.0
-        }
+        criticals = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
+        factors = {min(1.0, strength / each) * (1.0 - 1e-15) for each in criticals if each > 0.0}
         bounds = []
         for factor in {1.0} | factors:
             V = factor * U
@@ -363,38 +397,41 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
 ) -> tuple[FloatArray, float, float, int]:
     """Minimise loss and penalty until the proximal gradient is shorter than ``tol``.
 
-    With a ``pattern`` (l, d), over offsets that have its ties. FISTA (Beck & Teboulle 2009) with
-    the restarts of O'Donoghue & Candès (2015), from a first guess L of the curvature. A step that
-    would raise the objective by more than rounding is taken back, and a plain proximal step, which
-    cannot, follows; so the objective falls, whether the loss is convex or not.
+    It runs FISTA (Beck & Teboulle 2009) with the restarts of O'Donoghue & Candès (2015), from a
+    first guess L of the curvature. A step that would raise the objective by more than ``rounding``
+    is taken back, and a plain proximal step, which cannot, follows; so the objective falls, whether
+    the loss is convex or not. With a ``pattern`` (l, d), offsets have its ties, and ``strength``
+    is 0.
 
     Returns the offsets, the length of the last step's proximal gradient, the curvature that made
     it short enough, and the number of steps.
     """
     fusion = task.fusion
     prox = partial(fusion.prox, strength=strength) if pattern is None else tied(fusion, pattern)
-    x = y = prox(start, 0.0)
+    x = y = prox(start, 0.0)  # x is the best point so far, y the one that the next step is from
     if task.by_tangents:
-        how = {"rounding": rounding, "pattern": pattern}
-        return _by_tangents(task, strength, x, L, tol, max_iter, **how)
-    best, moment, plain = task.value(x), 1.0, True
+        options = {"rounding": rounding, "pattern": pattern}
+        return _by_tangents(task, strength, x, L, tol, max_iter, **options)
+    best, momentum, is_plain = task.value(x), 1.0, True  # plain: a step from x itself
     if strength:
         best += strength * fusion.value(x)
     residual, steps = np.inf, 0
     while steps < max_iter:
         steps += 1
         z, loss, L = _step(task, prox, y, L, rounding)
-        value = loss + strength * fusion.value(z) if strength else loss
+        objective = loss + strength * fusion.value(z) if strength else loss
         move = float(np.linalg.norm(z - y))
         residual = L * move
-        if value > best + rounding and not plain:
-            y, moment, plain = x, 1.0, True
+        if objective > best + rounding and not is_plain:
+            y, momentum, is_plain = x, 1.0, True
             continue
-        turned = float(np.vdot(y - z, z - x)) > 0.0
-        ahead = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * moment * moment))
-        y = z if turned else z + (moment - 1.0) / ahead * (z - x)
-        moment, plain = (1.0, True) if turned else (ahead, False)
-        x, best = z, value
+        next_momentum = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
+        if float(np.vdot(y - z, z - x)) > 0.0:  # momentum leads uphill: restart without it
+            y, momentum, is_plain = z, 1.0, True
+        else:
+            y = z + (momentum - 1.0) / next_momentum * (z - x)
+            momentum, is_plain = next_momentum, False
+        x, best = z, objective
         # Less curvature may do for the next step; near rounding any would seem enough.
         if L * move * move > 1e3 * rounding:
             L *= 0.9
@@ -404,7 +441,13 @@ def descend(  # noqa: PLR0913 (a problem, where to begin, when to end)
 
 
 def _by_tangents(
-    task: Objective, strength: float, x: FloatArray, L: float, tol: float, max_iter: int, **how: Any
+    task: Objective,
+    strength: float,
+    x: FloatArray,
+    L: float,
+    tol: float,
+    max_iter: int,
+    **options: Any,
 ) -> tuple[FloatArray, float, float, int]:
     """Do as `descend` on a nonlinear task: linearise it, descend, and repeat (Gauss–Newton).
 
@@ -416,30 +459,36 @@ def _by_tangents(
     while steps < max_iter and rises < 7:
         steps += 1
         linearised = task.tangent(candidate)
-        value = linearised.value(candidate) + strength * task.fusion.value(candidate)
-        if value <= best + how["rounding"]:
-            stalls = best - value < 1e9 * how["rounding"]  # about 1e-5 of the loss at zero
-            x, best, tangent, rises = candidate, value, linearised, 0
-            _, residual, L, _ = descend(tangent, strength, x, L, tol=0.0, max_iter=1, **how)
+        objective = linearised.value(candidate) + strength * task.fusion.value(candidate)
+        if objective <= best + options["rounding"]:
+            stalls = best - objective < 1e9 * options["rounding"]  # about 1e-5 of the loss at zero
+            x, best, tangent, rises = candidate, objective, linearised, 0
+            _, residual, L, _ = descend(tangent, strength, x, L, tol=0.0, max_iter=1, **options)
             if residual <= tol or stalls:
                 break
         else:
             rises += 1
             length, L = (length // 4, L) if length > 1 else (1, 4.0 * L)
         tolerance = 0.3 * residual
-        candidate, _, L, _ = descend(tangent, strength, x, L, tol=tolerance, max_iter=length, **how)
+        candidate, _, L, _ = descend(
+            tangent, strength, x, L, tol=tolerance, max_iter=length, **options
+        )
     return x, residual, L, steps
 
 
 def _step(
     task: Objective, prox: Prox, y: FloatArray, L: float, rounding: float
 ) -> tuple[FloatArray, float, float]:
-    """Take a proximal step from y: the point, its loss, and the curvature of the step."""
+    """Take a proximal step from y: return the point, its loss, and the curvature of the step.
+
+    L is doubled until the parabola of this curvature about y, which the step minimises, is not
+    below the loss; that of the largest curvature never is.
+    """
     loss, slope = task.slope(y)
     while True:
         z = prox(y - slope / L, 1.0 / L)
         move, moved_loss = z - y, task.value(z)
-        bound = loss + float(np.vdot(slope, move)) + 0.5 * L * float(np.vdot(move, move))
-        if moved_loss <= bound + rounding or task.curvature <= L:
+        parabola = loss + float(np.vdot(slope, move)) + 0.5 * L * float(np.vdot(move, move))
+        if moved_loss <= parabola + rounding or task.curvature <= L:
             return z, moved_loss, L
         L = min(2.0 * L, task.curvature)

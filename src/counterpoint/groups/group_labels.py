@@ -1,4 +1,4 @@
-"""Which row is of which group: labels, masks, polygons, clusters; and how groups are dealt."""
+"""Reads groups of rows from labels, masks, polygons or clusters, and deals them into folds."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ class Groups:
             Corners (c, 2) of a polygon for each label; of a sequence, the labels are 0, 1, 2 …
         """
         plane = _plane(points, "points")
-        named = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
+        labelled = polygons if isinstance(polygons, Mapping) else dict(enumerate(polygons))
         member = np.full(len(plane), -1, dtype=np.intp)
-        for i, corners in enumerate(named.values()):
+        for i, corners in enumerate(labelled.values()):
             inside = _inside(plane, _plane(corners, "corners of polygons"))
             member[inside & (member < 0)] = i
-        return cls(tuple(named), member).filled(1)
+        return cls(tuple(labelled), member).filled(1)
 
     @classmethod
     def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:
@@ -145,8 +145,8 @@ class Groups:
 
     def thinned(self, most: int) -> IntArray:
         """Return at most so many rows of each group, evenly spaced, group by group."""
-        chosen = [self.rows(i) for i in range(len(self))]
-        return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in chosen])
+        by_group = [self.rows(i) for i in range(len(self))]
+        return np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in by_group])
 
     def take(self, rows: IntArray) -> Groups:
         """Return the groups of some of the rows."""
@@ -160,11 +160,12 @@ class Groups:
                 f"Expected groups among {', '.join(map(repr, labels))}, those of the fit; got also "
                 f"{', '.join(map(repr, unknown))}. Leave their rows out, or fit with them."
             )
+        # The last position is that of rows without a group: of −1, as an index the last one.
         position = np.array([labels.index(label) for label in self.labels] + [-1], dtype=np.intp)
         return Groups(labels, position[self.member])
 
     def require(self, rows: int) -> None:
-        """Raise unless these are at least two groups of two rows, out of so many rows."""
+        """Raise unless these are at least two groups of at least two rows, out of so many rows."""
         if len(self.member) != rows:
             raise InvalidInput(
                 f"Expected a group for each of {rows} rows; got {len(self.member)}. Use None for "
@@ -177,7 +178,7 @@ class Groups:
         self.filled(2)
 
     def filled(self, least: int) -> Groups:
-        """Return the same, if each group has so many rows."""
+        """Return the groups, or raise if one has fewer than so many rows."""
         for label, size in zip(self.labels, self.sizes.tolist(), strict=True):
             if size < least:
                 raise InvalidInput(
@@ -197,7 +198,10 @@ class Groups:
 def stratified_folds(
     groups: Groups, folds: int, random: np.random.RandomState
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the rows to learn from, and those to judge on; each group is dealt into folds."""
+    """Yield the rows to learn from and those to judge on, each fold in turn; none without a group.
+
+    The rows of each group are dealt into folds by themselves.
+    """
     least = int(groups.sizes.min())
     if folds not in range(2, least // 2 + 1):
         small = groups.labels[int(groups.sizes.argmin())]
@@ -205,7 +209,7 @@ def stratified_folds(
             f"Expected at least 2 folds, with 2 rows of each group in each; got {folds!r}, and "
             f"group {small!r} has {least} rows. Leave it out, or judge on new rows with judge."
         )
-    fold = np.full(len(groups.member), -1)
+    fold = np.full(len(groups.member), -1)  # that of each row
     for i in range(len(groups)):
         rows = random.permutation(groups.rows(i))
         fold[rows] = np.arange(len(rows)) % folds
@@ -224,10 +228,10 @@ def _plane(points: ArrayLike, what: str) -> FloatArray:
 
 
 def _inside(points: FloatArray, corners: FloatArray) -> BoolArray:
-    """Return where (n,) a ray to the right crosses an odd number of edges."""
+    """Return which points (n,) lie inside: a ray to the right crosses an odd number of edges."""
     x, y = points[:, :1], points[:, 1:]
-    a, b = corners, np.roll(corners, -1, axis=0)
-    spans = (a[:, 1] > y) != (b[:, 1] > y)
-    rise = np.where(a[:, 1] == b[:, 1], 1.0, b[:, 1] - a[:, 1])
-    meets = (b[:, 0] - a[:, 0]) * (y - a[:, 1]) / rise + a[:, 0]
-    return np.asarray((spans & (x < meets)).sum(axis=1) % 2 == 1)
+    (x1, y1), (x2, y2) = corners.T, np.roll(corners, -1, axis=0).T  # the ends of the edges
+    spans = (y1 > y) != (y2 > y)  # (n, edges) whether the edge is at the height of the point
+    rise = np.where(y1 == y2, 1.0, y2 - y1)  # level edges span no height
+    crossing = (x2 - x1) * (y - y1) / rise + x1
+    return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)

@@ -1,4 +1,4 @@
-"""How good an explanation is: correctness, coverage and similarity, equations (3), (4), (10)."""
+"""Measures explanations: correctness, coverage and similarity, equations (3), (4), (10)."""
 
 from __future__ import annotations
 
@@ -88,33 +88,34 @@ class Quality:
     @property
     def worst(self) -> tuple[Any, Any]:
         """The pair of groups that is explained least correctly."""
-        held = self.correctness + 2.0 * np.eye(len(self.groups))
-        i, j = np.unravel_index(int(held.argmin()), held.shape)
+        correctness = self.correctness + 2.0 * np.eye(len(self.groups))  # a group and itself last
+        i, j = np.unravel_index(int(correctness.argmin()), correctness.shape)
         return self.groups[i], self.groups[j]
 
     def summary(self) -> str:
         """Say the means over pairs, the worst pair, and which rows they are about."""
         start, end = self.worst
-        at = self.groups.index(start), self.groups.index(end)
-        rates = (self.correctness, self.coverage)
-        mean, both = ([self.mean(r, diagonal=d) for r in rates] for d in (False, True))
-        away = self.mean(self.away)
+        worst = self.groups.index(start), self.groups.index(end)
+        correctness, coverage = self.mean(self.correctness), self.mean(self.coverage)
         least, most = np.min(self.radius), np.max(self.radius)
-        within = f"radius {least:.3g}" if least == most else f"radii {least:.3g} to {most:.3g}"
+        radius = f"radius {least:.3g}" if least == most else f"radii {least:.3g} to {most:.3g}"
+        away = self.mean(self.away)
         apart = "" if np.isnan(away) else f"; {away:.3g} times as far from real rows as these are"
         return (
             f"{self._about()}\n"
-            f"correctness {mean[0]:.3f}, coverage {mean[1]:.3f} ({within}; "
-            f"with each group and itself {both[0]:.3f}, {both[1]:.3f})\n"
+            f"correctness {correctness:.3f}, coverage {coverage:.3f} ({radius}; "
+            f"with each group and itself {self.mean(self.correctness, diagonal=True):.3f}, "
+            f"{self.mean(self.coverage, diagonal=True):.3f})\n"
             f"correctness without any change {self.mean(self.unchanged):.3f}; of moved rows, "
             f"{self.mean(self.assigned):.1%} are assigned to the group they are moved to\n"
-            f"worst pair: from {start} to {end}, correctness {self.correctness[at]:.3f}, "
-            f"coverage {self.coverage[at]:.3f}\n"
+            f"worst pair: from {start} to {end}, correctness {self.correctness[worst]:.3f}, "
+            f"coverage {self.coverage[worst]:.3f}\n"
             f"{self.mean(self.counts):.1f} features a pair, cost {self.mean(self.sizes):.3g}; "
             f"{self.mean(self.outside):.1%} of changed values outside the range of the data{apart}"
         )
 
     def _about(self) -> str:
+        """Say how many groups there are, and whether these rows were in the fit."""
         if self.seen > 0.5:
             return f"{len(self.groups)} groups, {self.seen:.0%} of the rows were in the fit"
         alike = f", {self.seen:.1%} of them like rows of the fit" if self.seen else ""
@@ -181,15 +182,14 @@ class Points:
     itself: where both groups are the same, others count.
     """
 
-    matrix: Matrix
+    matrix: Matrix  # (n, d) the rows
     groups: Groups
-    space: Composed
-    hidden: FloatArray
-    """(n, h) the rows after the affine part of the representation."""
+    space: Composed  # the representation
+    hidden: FloatArray  # (n, h) the rows after the affine part of the representation
 
     @classmethod
     def of(cls, matrix: Matrix, groups: Groups, space: Composed) -> Points:
-        """The rows (n, d) that belong to a group, in the representation."""
+        """Take the rows (n, d) that belong to a group."""
         rows = np.flatnonzero(groups.member >= 0)
         matrix = matrix[rows]
         return cls(matrix, groups.take(rows), space, space.hidden(matrix))
@@ -214,8 +214,8 @@ class Points:
         return tuple(self.values[rows] for rows in self.members)
 
     @cached_property
-    def near(self) -> tuple[KDTree | FloatArray, ...]:
-        """The same, to measure distances to."""
+    def searchable(self) -> tuple[KDTree | FloatArray, ...]:
+        """The values of each group, as `_distances` takes them."""
         return tuple(map(_searchable, self.group_values))
 
     def cells(self, columns: IntArray) -> list[FloatArray]:
@@ -227,10 +227,10 @@ class Points:
         """(l,) the least radius within which 95 % of each group are near another row of it."""
         least = 1e-3 * float(np.ptp(self.values, axis=0).max())
         radii = np.full(len(self.groups), least)
-        for j, (values, searchable) in enumerate(zip(self.group_values, self.near, strict=True)):
-            apart = np.sort(_distances(searchable, values, 2))
+        for j, values in enumerate(self.group_values):
             if len(values) > 1:
-                radii[j] = max(least, apart[int(np.ceil(0.95 * len(values))) - 1])
+                distances = np.sort(_distances(self.searchable[j], values, 2))
+                radii[j] = max(least, distances[int(np.ceil(0.95 * len(values))) - 1])
         return radii * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
     def arrived(self, translations: Translations, i: int, j: int) -> FloatArray:
@@ -258,17 +258,17 @@ class Points:
         # With an affine map, a move from i to j is that from j to i taken back: with one radius for
         # all groups, coverage of j by i is then correctness from j to i.
         mirrored = self.space.second is None and np.ndim(radius) == 0
-        radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)
+        radii = np.multiply.outer(np.broadcast_to(radius, (count,)), times)  # (l, times)
         for i, j in np.ndindex(count, count):
             if i == j and not diagonal:
                 continue
-            which = 2 if i == j else 1  # a row of the own group is nearest to itself
-            most = float(np.nextafter(radii[j].max(), np.inf))  # trees exclude the bound itself
+            neighbour = 2 if i == j else 1  # a row of the own group is nearest to itself
+            cutoff = float(np.nextafter(radii[j].max(), np.inf))  # trees exclude the bound itself
             moved = self.arrived(translations, i, j)
-            distances = _distances(self.near[j], moved, which, most)
+            distances = _distances(self.searchable[j], moved, neighbour, cutoff)
             correctness[i, j] = (distances[:, None] <= radii[j]).mean()
             if not mirrored:
-                distances = _distances(_searchable(moved), self.group_values[j], which, most)
+                distances = _distances(_searchable(moved), self.group_values[j], neighbour, cutoff)
                 coverage[i, j] = (distances[:, None] <= radii[j]).mean()
         return correctness, correctness.T.copy() if mirrored else coverage
 
@@ -283,27 +283,28 @@ def _searchable(points: FloatArray) -> KDTree | FloatArray:
 
 
 def _distances(
-    near: KDTree | FloatArray, points: FloatArray, which: int = 1, most: float = np.inf
+    targets: KDTree | FloatArray, points: FloatArray, neighbour: int = 1, cutoff: float = np.inf
 ) -> FloatArray:
-    """Return the distance (n,) from each point to the nearest row, or to the second nearest.
+    """Return the distance (n,) from each point to its nearest target, or to the second nearest.
 
-    A tree returns ∞ for distances of ``most`` or more.
+    With a tree, distances of ``cutoff`` or more are ∞, which is quicker.
     """
-    if isinstance(near, KDTree):
-        return np.asarray(near.query(points, k=[which], distance_upper_bound=most)[0][:, 0])
-    if len(near) < which:
+    if isinstance(targets, KDTree):
+        distances, _ = targets.query(points, k=[neighbour], distance_upper_bound=cutoff)
+        return np.asarray(distances[:, 0])
+    if len(targets) < neighbour:
         return np.full(len(points), np.inf)
     # ‖p − q‖² = ‖q‖² − 2 pᵀq + ‖p‖², of which ‖p‖² decides nothing, and is added at the end.
-    distances, lengths = np.empty(len(points)), np.einsum("ij,ij->i", near, near)
-    rows = max(1, 2**22 // len(near))  # 32 MB of distances at a time
-    for i in range(0, len(points), rows):
-        chunk = points[i : i + rows]
-        squares = lengths - 2.0 * chunk @ near.T
-        if which > 1:
-            squares.partition(which - 1, axis=1)
-            squares = squares[:, which - 1 :]
-        distances[i : i + rows] = squares.min(axis=1) + np.einsum("ij,ij->i", chunk, chunk)
-    return np.sqrt(np.maximum(distances, 0.0))
+    squares, lengths = np.empty(len(points)), np.einsum("ij,ij->i", targets, targets)
+    step = max(1, 2**22 // len(targets))  # 32 MB of distances at a time
+    for i in range(0, len(points), step):
+        chunk = points[i : i + step]
+        partial = lengths - 2.0 * chunk @ targets.T
+        if neighbour > 1:
+            partial.partition(neighbour - 1, axis=1)
+            partial = partial[:, neighbour - 1 :]
+        squares[i : i + step] = partial.min(axis=1) + np.einsum("ij,ij->i", chunk, chunk)
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def assigned(
@@ -314,7 +315,8 @@ def assigned(
 ) -> FloatArray:
     """Return the share (l, l) of moved rows that are assigned to the group they are moved to.
 
-    ``assign`` says so, or by default the nearest of the means ``targets`` (l, m).
+    ``assign`` takes moved rows (n, m) to labels of groups; by default, a row is assigned to the
+    nearest of the means ``targets`` (l, m).
     """
     count = len(points.groups)
     shares = np.empty((count, count))
@@ -340,7 +342,7 @@ def outside(
     """Return the share (l, l) of changed values that leave the range (d,) of each feature."""
     columns = translations.columns
     low, high = low[columns], high[columns]
-    slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # rounding of moved values
+    slack = 1e-12 * np.maximum(np.abs(low), np.abs(high))  # for the rounding of moved values
     cells = points.cells(columns)
 
     def share(i: int, j: int) -> float:
@@ -358,18 +360,19 @@ def away(translations: Translations, points: Points, scale: FloatArray) -> Float
     Both are medians of Euclidean distances to the nearest row, over all features in units of
     ``scale``.
     """
-    # Of 10 to 500 rows of each group, so that all pairs take two billion products at most.
+    # A sample of 10 to 500 rows of each group: the distances between all pairs of groups then take
+    # two billion products, or those that ten rows take.
     width, count = points.matrix.shape[1], len(points.groups)
     most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
     sample = points.take(points.groups.thinned(most))
-    scaled = [cells / scale for cells in sample.cells(np.arange(width))]
-    real = [_searchable(cells) for cells in scaled]
-    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(real, scaled, strict=True)]
+    rows = [cells / scale for cells in sample.cells(np.arange(width))]
+    real = [_searchable(cells) for cells in rows]
+    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(real, rows, strict=True)]
 
     def ratio(i: int, j: int) -> float:
         shift = np.zeros(width)
         shift[translations.columns] = translations.between(i, j)
-        apart = float(np.median(_distances(real[j], scaled[i] + shift / scale)))
-        return apart / usual[j] if usual[j] > 0.0 else np.nan
+        distance = float(np.median(_distances(real[j], rows[i] + shift / scale)))
+        return distance / usual[j] if usual[j] > 0.0 else np.nan
 
     return translations.over_pairs(ratio, same=1.0)

@@ -1,4 +1,4 @@
-"""Fitted models as representations, the columns that they take, and rows as they are given.
+"""Reads fitted models as representations, with the columns that they take, and rows for them.
 
 Rows are arrays, sparse matrices, frames or AnnData.
 """
@@ -50,10 +50,10 @@ INSTEAD = (
 class ColumnEncoding:
     """The columns that a representation takes, and what missing cells of them count as."""
 
-    features: Features
-    named: bool
-    fills: Mapping[Hashable, Any] = field(default_factory=dict)
-    unfilled: Mapping[Hashable, str] = field(default_factory=dict)
+    features: Features  # before categories are encoded
+    named: bool  # whether columns are matched by name, if rows have names, or by position
+    fills: Mapping[Hashable, Any] = field(default_factory=dict)  # name → value of a missing cell
+    unfilled: Mapping[Hashable, str] = field(default_factory=dict)  # name → why there is none
 
     @cached_property
     def names(self) -> tuple[Hashable, ...]:
@@ -68,12 +68,12 @@ class ColumnEncoding:
 
     def renamed(self, names: Sequence[Hashable]) -> ColumnEncoding:
         """Return the same columns under other names, by which they go from now on."""
-        both = dict(zip(self.features.names, names, strict=True))
+        renamed = dict(zip(self.features.names, names, strict=True))
         return ColumnEncoding(
-            Features(replace(feature, name=both[feature.name]) for feature in self.features),
+            Features(replace(feature, name=renamed[feature.name]) for feature in self.features),
             named=True,
-            fills={both[name]: fill for name, fill in self.fills.items()},
-            unfilled={both[name]: why for name, why in self.unfilled.items()},
+            fills={renamed[name]: fill for name, fill in self.fills.items()},
+            unfilled={renamed[name]: why for name, why in self.unfilled.items()},
         )
 
 
@@ -124,21 +124,22 @@ def read_model(model: Any) -> tuple[Representation, ColumnEncoding]:
         return representation, ColumnEncoding(features, named=names is not None)
     if isinstance(model, Pipeline):
         steps = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
-        if steps and _reader_of(steps[-1][1]) is not None:
-            second, columns = read_model(steps[-1][1])
+        last_name, last = steps[-1] if steps else ("", None)
+        if steps and _reader_of(last) is not None:  # such as a network after scalers
+            second, encoding = read_model(last)
             if len(steps) == 1:
-                return second, columns
-            first, columns = _traced(Pipeline(steps[:-1]))
+                return second, encoding
+            first, encoding = _read_affine(Pipeline(steps[:-1]))
             joined = first.then(second) if isinstance(second, Affine) else Composed(first, second)
-            return joined, columns
+            return joined, encoding
         if len(steps) > 1:
-            _require_trace(steps[-1][1], f"Step {steps[-1][0]!r}: ")
-    _require_trace(model)
-    return _traced(model)
+            _require_step_reader(last, f"Step {last_name!r}: ")
+    _require_step_reader(model)
+    return _read_affine(model)
 
 
 def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
-    """Return what reads a model as a whole; None if it is read step by step."""
+    """Return the function that reads a model as a whole; None if it is read step by step."""
     bases = type(model).__mro__
     if any(b.__name__ == "Module" and b.__module__.startswith("torch.nn.") for b in bases):
         return of_module
@@ -146,7 +147,7 @@ def _reader_of(model: Any) -> Callable[[Any], Representation] | None:
     return None if registered is represent.dispatch(object) else registered
 
 
-def _require_trace(model: Any, where: str = "") -> None:
+def _require_step_reader(model: Any, where: str = "") -> None:
     """Raise unless there is a reader of steps for a model."""
     is_class = isinstance(model, type)
     if is_class or read_step.dispatch(type(model)) is read_step.dispatch(object):
@@ -154,7 +155,7 @@ def _require_trace(model: Any, where: str = "") -> None:
         raise UnsupportedModel(f"{where}{what} has no derivatives that are known. {INSTEAD}")
 
 
-def _traced(model: Any) -> tuple[Affine, ColumnEncoding]:
+def _read_affine(model: Any) -> tuple[Affine, ColumnEncoding]:
     """Read a transformer of scikit-learn as an affine map, its steps multiplied out."""
     fitted(model)
     inputs = inputs_of(model)
@@ -168,33 +169,34 @@ def _traced(model: Any) -> tuple[Affine, ColumnEncoding]:
         raise UnsupportedModel(f"{error} Or leave it: {INSTEAD}") from error
     numbers = columns.numbers()
     matrix = numbers.matrix.T.tocsr()
-    filled = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]  # about where dense is faster
-    affine = Affine(matrix.toarray() if filled else matrix, numbers.offset)
-    _check(model, inputs, columns.features, affine)
+    faster_dense = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]
+    affine = Affine(matrix.toarray() if faster_dense else matrix, numbers.offset)
+    _check_reading(model, inputs, columns.features, affine)
     return affine, ColumnEncoding(columns.features, inputs.names is not None, *fills_of(columns))
 
 
-def _check(model: Any, inputs: Inputs, features: Features, affine: Affine) -> None:
-    """Raise unless an affine map does what the transformer does, on four rows."""
+def _check_reading(model: Any, inputs: Inputs, features: Features, affine: Affine) -> None:
+    """Raise unless an affine map does what the transformer does, on four random rows."""
     rng = np.random.default_rng(0)
     codes = rng.normal(size=(4, len(features)))
-    cells: list[Any] = list(codes.T)
+    columns: list[Any] = list(codes.T)  # of the rows as the transformer takes them
     for j, feature in enumerate(features):
         if isinstance(feature, Categorical):
-            at = rng.integers(len(feature.categories), size=4)
-            codes[:, j] = at
-            cells[j] = np.array(feature.categories, dtype=object)[at]
-    rows: Any = np.column_stack(cells)
+            categories = rng.integers(len(feature.categories), size=4)
+            codes[:, j] = categories
+            columns[j] = np.array(feature.categories, dtype=object)[categories]
+    rows: Any = np.column_stack(columns)
     if inputs.names is not None:
         import pandas as pd
 
-        rows = pd.DataFrame(dict(zip(features.names, cells, strict=True)))
+        rows = pd.DataFrame(dict(zip(features.names, columns, strict=True)))
     expected = run(model, rows, Columns.inputs(1)).astype(np.float64)
     points = features.expand(codes)
-    read = affine.vjp(points)[0]
-    # Relative to what values add up from; steps may be of single floats.
-    near = 1e-6 * (dense(np.abs(points) @ abs(affine.matrix)) + np.abs(affine.offset) + 1e-2)
-    if expected.shape != read.shape or (np.abs(expected - read) > near).any():
+    values = affine.vjp(points)[0]
+    # Relative to the sizes of the terms; the transformer may compute in single precision.
+    sizes = dense(np.abs(points) @ abs(affine.matrix)) + np.abs(affine.offset)
+    tolerance = 1e-6 * (sizes + 1e-2)
+    if expected.shape != values.shape or (np.abs(expected - values) > tolerance).any():
         raise ReaderMismatch(
             f"What was read of {type(model).__name__} is not what its transform does. "
             f"Please report it; until then: {INSTEAD}"
@@ -206,19 +208,19 @@ def read_rows(
 ) -> tuple[Matrix, ColumnEncoding, Groups]:
     """Return finite rows (n, d), dense or sparse, the encoding of their columns, and groups."""
     cells, names, groups = _cells_of(X, groups, layer)
-    columns = _arranged(encoding, names, cells.shape[1] if names is None else len(names))
-    wanted = columns.features.names
-    if not isinstance(cells, Table):
+    encoding = _matched(encoding, names, cells.shape[1] if names is None else len(names))
+    wanted = encoding.features.names
+    if not isinstance(cells, Table):  # a matrix
         cells = sparse.csr_array(cells) if sparse.issparse(cells) else np.asarray(cells)
         if names is not None and wanted != names:
-            place = {name: j for j, name in enumerate(names)}
-            cells = cells[:, [place[name] for name in wanted]]
+            position = {name: j for j, name in enumerate(names)}
+            cells = cells[:, [position[name] for name in wanted]]
         if sparse.issparse(cells):
-            return _summed(cells, columns.features), columns, groups
-        if cells.dtype.kind in "biuf":  # all at once, and not column by column
+            return _checked_sparse(cells, encoding.features), encoding, groups
+        if cells.dtype.kind in "biuf":  # converted all at once, and not column by column
             cells = np.ascontiguousarray(cells, dtype=np.float64)
         cells = Table(cells, wanted)
-    return _encoded(cells.select(wanted), columns), columns, groups
+    return _encoded(cells.select(wanted), encoding), encoding, groups
 
 
 def _cells_of(
@@ -281,10 +283,14 @@ def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
         )
 
 
-def _arranged(
+def _matched(
     encoding: ColumnEncoding, names: tuple[Hashable, ...] | None, width: int
 ) -> ColumnEncoding:
-    """Match columns to those of the encoding, by name if both have names, else by position."""
+    """Return the encoding of columns: by name if both have names, else by position.
+
+    Columns are ``width`` and have these names, or None. By position, their names become those of
+    the encoding.
+    """
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(
@@ -309,7 +315,7 @@ def _arranged(
     return encoding if names is None else encoding.renamed(names)
 
 
-def _summed(matrix: Matrix, features: Features) -> Matrix:
+def _checked_sparse(matrix: Matrix, features: Features) -> Matrix:
     """Return sparse rows with finite cells and no duplicate entries."""
     if not features.all_numeric:
         raise InvalidInput(
@@ -327,9 +333,9 @@ def _summed(matrix: Matrix, features: Features) -> Matrix:
     return matrix
 
 
-def _encoded(table: Table, columns: ColumnEncoding) -> FloatArray:
-    """Encode categories and fill in missing cells as the representation does."""
-    encoded = encode(table, columns.features, columns.fills, columns.unfilled)
+def _encoded(table: Table, encoding: ColumnEncoding) -> FloatArray:
+    """Return rows (n, d) with categories encoded and missing cells filled as the model does."""
+    encoded = encode(table, encoding.features, encoding.fills, encoding.unfilled)
     if encoded.problems:
         row = min(encoded.problems)
         problem = encoded.problems[row].replace(
@@ -337,4 +343,4 @@ def _encoded(table: Table, columns: ColumnEncoding) -> FloatArray:
             "Leave the row out, or fit on it as well.",
         )
         raise InvalidInput(f"Row {row} cannot be used: {problem}")
-    return np.ascontiguousarray(columns.features.expand(encoded.codes), dtype=np.float64)
+    return np.ascontiguousarray(encoding.features.expand(encoded.codes), dtype=np.float64)

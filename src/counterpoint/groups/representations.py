@@ -1,4 +1,4 @@
-"""Representations: differentiable maps from features to a space of few dimensions."""
+"""Defines representations: differentiable maps from features to a space of few dimensions."""
 
 from __future__ import annotations
 
@@ -96,26 +96,29 @@ class Affine(Representation):
         return dense(X @ self.matrix) + self.offset, lambda C: dense(C @ self.matrix.T)
 
     def then(self, other: Affine) -> Affine:
-        """The affine map that applies this one, then the other."""
+        """Return the affine map that applies this one, then the other."""
         offset = dense(self.offset[None] @ other.matrix)[0] + other.offset
         return Affine(self.matrix @ other.matrix, offset)
 
 
 def _without_unused(matrix: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Set the loadings of features whose loadings are all NaN to 0, with a warning."""
+    """Set the loadings of features whose loadings are all NaN to 0, with a warning.
+
+    If other numbers are not finite, nothing is set, so that the map is refused.
+    """
     unused: BoolArray = np.asarray(np.isnan(matrix).all(axis=1))
-    no_offset = np.isnan(offset).all()  # −means @ matrix
+    no_offset = np.isnan(offset).all()  # as −means @ matrix is, if a loading is NaN
     is_finite = np.isfinite(matrix[~unused]).all() and (no_offset or np.isfinite(offset).all())
     if not unused.any() or unused.all() or not is_finite:
         return matrix, offset
-    sentence = (
+    message = (
         f"{unused.sum()} of {several(len(matrix), 'feature')} have no loadings (NaN): they count "
         "as 0, and no explanation changes these features."
     )
     if no_offset:
-        sentence += " So does the offset, which is NaN with them: it only moves the origin."
+        message += " So does the offset, which is NaN with them: it only moves the origin."
         offset = np.zeros_like(offset)
-    warnings.warn(sentence, UserWarning, stacklevel=4)
+    warnings.warn(message, UserWarning, stacklevel=4)
     return np.where(unused[:, None], 0.0, matrix), offset
 
 
@@ -137,22 +140,22 @@ class Composed(Representation):
         return values, lambda C: pull_first(pull(C))
 
     def hidden(self, X: Matrix) -> FloatArray:
-        """(n, h) the values of the affine map."""
+        """Return the values (n, h) of the affine map."""
         return self.first.vjp(X)[0]
 
     def pull(self, hidden: FloatArray) -> tuple[FloatArray, Pull]:
-        """Return what `vjp` does, from the affine map's values; an error if not finite."""
+        """Do as `vjp`, from the values of the affine map and to gradients in these, all finite."""
         if self.second is None:
             return hidden, lambda C: C
         values, pull = self.second.vjp(hidden)
         return _finite(values), lambda C: _finite(pull(C))
 
     def finish(self, hidden: FloatArray) -> FloatArray:
-        """(n, m) the values of rows, from the values of the affine map."""
+        """Return the values (n, m) of rows from those of the affine map, `hidden`."""
         return _in_chunks(lambda rows: self.pull(rows)[0], hidden)
 
     def values(self, X: Matrix) -> FloatArray:
-        """(n, m) the values of rows."""
+        """Return the values (n, m) of rows."""
         return _in_chunks(lambda rows: self.finish(self.hidden(rows)), X)
 
 
@@ -240,16 +243,18 @@ class Network(Representation):
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         activate, slope = ACTIVATIONS[self.activation]
-        inputs: list[FloatArray] = []  # of each layer
+        inputs: list[FloatArray] = []  # of each layer, after the activation
         for weight, bias in self.layers:
-            X = activate(X) if inputs or self.activates_inputs else X
+            if inputs or self.activates_inputs:
+                X = activate(X)
             inputs.append(X)
             X = X @ weight + bias
 
         def pull(C: FloatArray) -> FloatArray:
             for k in reversed(range(len(inputs))):
                 C = C @ self.layers[k][0].T
-                C = C * slope(inputs[k]) if k or self.activates_inputs else C
+                if k or self.activates_inputs:
+                    C = C * slope(inputs[k])
             return C
 
         return X, pull
@@ -295,13 +300,15 @@ class FiniteDifferences(Representation):
 
     def vjp(self, X: FloatArray) -> tuple[FloatArray, Pull]:
         d = self.features
-        steps = np.diag(np.broadcast_to(np.asarray(self.step, dtype=np.float64), (d,)))
+        steps = np.broadcast_to(np.asarray(self.step, dtype=np.float64), (d,))
 
-        @cache
+        @cache  # pulled for several gradients, and not at all where only values matter
         def slopes() -> FloatArray:  # (d, n, m)
-            rows = (X + np.stack([steps, -steps])[:, :, None]).reshape(-1, d)
-            up, down = _in_chunks(self._values, rows).reshape(2, d, len(X), -1)
-            return np.asarray((up - down) / (2.0 * steps.diagonal()[:, None, None]))
+            moves = np.stack([np.diag(steps), np.diag(-steps)])[:, :, None]  # of one feature each
+            up, down = _in_chunks(self._values, (X + moves).reshape(-1, d)).reshape(
+                2, d, len(X), -1
+            )
+            return np.asarray((up - down) / (2.0 * steps[:, None, None]))
 
         values = _in_chunks(self._values, X)
         return values, lambda C: np.asarray(np.einsum("dnm,nm->nd", slopes(), C))
@@ -370,7 +377,7 @@ class TorchFunction(Representation):
 
 
 def of_module(module: Any) -> Representation:
-    """Read a torch module in double precision; its first step, nn.Linear, says its width."""
+    """Read a torch module that begins with nn.Linear, in double precision."""
     from torch import nn
 
     double = deepcopy(module).double().eval().requires_grad_(requires_grad=False).cpu()
@@ -388,34 +395,37 @@ def of_module(module: Any) -> Representation:
 
 
 def stages(representation: Representation) -> Composed:
-    """Split a representation into all that is affine at its beginning, and what follows."""
+    """Split a representation into an affine map, as long as there is one, and what follows.
+
+    Whatever offsets do, they do through the map, after which rows may have far fewer dimensions.
+    """
     match representation:
         case Affine():
             return Composed(representation, None)
         case Composed(_, None):
             return representation
-        case Network(_, _, activation, False):
-            (weight, bias), *after = representation.layers
-            if not after:
-                return Composed(Affine(weight, bias), None)
-            weights, biases = zip(*after, strict=True)
-            second = Network(weights, biases, activation, activates_inputs=True)
-            return Composed(Affine(weight, bias), second)
         case Composed(first, Representation() as second):
             inner = stages(second)
             return Composed(first.then(inner.first), inner.second)
+        case Network(_, _, activation, False):
+            (weight, bias), *layers = representation.layers
+            if not layers:
+                return Composed(Affine(weight, bias), None)
+            weights, biases = zip(*layers, strict=True)
+            second = Network(weights, biases, activation, activates_inputs=True)
+            return Composed(Affine(weight, bias), second)
     identity = sparse.eye_array(representation.n_features, format="csr")
     return Composed(Affine(identity), representation)
 
 
 def dense(matrix: Matrix) -> FloatArray:
-    """A dense or sparse array as a dense one of doubles."""
+    """Return a dense or sparse array as a dense one of doubles."""
     filled = matrix.toarray() if sparse.issparse(matrix) else matrix
     return np.asarray(filled, dtype=np.float64)
 
 
 def _in_chunks(function: Callable[[Matrix], FloatArray], rows: Matrix) -> FloatArray:
-    """Apply a function to 4096 rows at a time, so that what a network holds of them is small."""
+    """Apply a function to 4096 rows at a time, so that a network's hidden layers stay small."""
     starts = range(0, max(rows.shape[0], 1), 4096)
     return np.concatenate([function(rows[i : i + 4096]) for i in starts])
 

@@ -1,16 +1,16 @@
-"""`Translations`: one explanation for all pairs of groups."""
+"""Holds one explanation for all pairs of groups, `Translations`, and writes it down."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.errors import InvalidInput
 from counterpoint.numerics import FloatArray, IntArray
@@ -78,15 +78,15 @@ class Translations:
                 f"{D.shape}. Pass an array (groups, features)."
             )
         width = D.shape[1]
-        named = tuple(f"x{j}" for j in range(width)) if names is None else tuple(names)
+        names = tuple(f"x{j}" for j in range(width)) if names is None else tuple(names)
         unit_costs = np.ones(width) if costs is None else np.asarray(costs, dtype=np.float64)
-        if len(named) != width or unit_costs.shape != (width,):
+        if len(names) != width or unit_costs.shape != (width,):
             raise InvalidInput(
-                f"Expected a name and a cost for each of {width} features; got {len(named)} and "
+                f"Expected a name and a cost for each of {width} features; got {len(names)} and "
                 f"{unit_costs.size}. Pass as many as there are columns."
             )
         columns = np.flatnonzero(np.ptp(D, axis=0) > 0.0)
-        return cls(tuple(groups), named, columns, D[:, columns], unit_costs[columns])
+        return cls(tuple(groups), names, columns, D[:, columns], unit_costs[columns])
 
     def truncated(self, k: int) -> Translations:
         """Keep the k features of the largest cost for each pair, so that changes do not add up."""
@@ -97,10 +97,11 @@ class Translations:
 
         A name that several get is followed by the old one: ``new (old)``.
         """
-        other = [names.get(name, name) for name in self.names]
-        shared = {name for name, count in Counter(other).items() if count > 1}
-        pairs = zip(self.names, other, strict=True)
-        return replace(self, names=tuple(f"{b} ({a})" if b in shared else b for a, b in pairs))
+        renamed = [names.get(name, name) for name in self.names]
+        shared = {name for name, count in Counter(renamed).items() if count > 1}
+        pairs = zip(self.names, renamed, strict=True)
+        unique = (f"{new} ({old})" if new in shared else new for old, new in pairs)
+        return replace(self, names=tuple(unique))
 
     @property
     def offsets(self) -> FloatArray:
@@ -220,28 +221,39 @@ class Translations:
         """
         start = self.position(reference)
         ends = map(self.position, self.groups if groups is None else groups)
-        changes = {str(self.groups[j]): self.between(start, j) for j in ends if j != start}
-        changes = {label: change for label, change in changes.items() if change.any()}
+        all_changes = {str(self.groups[j]): self.between(start, j) for j in ends if j != start}
+        changes = {label: change for label, change in all_changes.items() if change.any()}
         if not changes:
             raise InvalidInput(
                 f"Expected changes from {reference!r} to another group to rank; there are none. "
                 "Pass another reference, or fit with a larger k."
             )
         shortest = min(np.count_nonzero(change) for change in changes.values())
+        scores = {label: self.costs * change for label, change in changes.items()}
+        largest = {
+            label: np.argsort(-np.abs(score), kind="stable")[:shortest]
+            for label, score in scores.items()
+        }
         names = np.array([*map(str, self.names)], dtype=object)[self.columns]
-        columns: dict[str, list[Any]] = {"names": [], "scores": [], "logfoldchanges": []}
-        for change in changes.values():
-            scores = self.costs * change
-            largest = np.argsort(-np.abs(scores), kind="stable")[:shortest]
-            for column, values in zip(columns, (names, scores, change), strict=True):
-                columns[column].append(values[largest])
-        columns["pvals"] = columns["pvals_adj"] = [np.full(shortest, np.nan)] * len(changes)
-        of = {"groupby": groupby, "reference": str(reference), "method": "counterpoint"}
-        ranked: dict[str, Any] = {"params": of | {"use_raw": False, "layer": None}}
-        for column, arrays in columns.items():
-            kind = object if column == "names" else float
-            ranked[column] = np.rec.fromarrays(arrays, dtype=[(label, kind) for label in changes])
-        return ranked
+        no_p_values = [np.full(shortest, np.nan)] * len(changes)
+
+        def records(arrays: Iterable[NDArray[Any]], dtype: type = float) -> Any:
+            return np.rec.fromarrays([*arrays], dtype=[(label, dtype) for label in changes])
+
+        return {
+            "params": {
+                "groupby": groupby,
+                "reference": str(reference),
+                "method": "counterpoint",
+                "use_raw": False,
+                "layer": None,
+            },
+            "names": records((names[order] for order in largest.values()), object),
+            "scores": records(scores[label][order] for label, order in largest.items()),
+            "logfoldchanges": records(changes[label][order] for label, order in largest.items()),
+            "pvals": records(no_p_values),
+            "pvals_adj": records(no_p_values),
+        }
 
     def sentence(self, start: Any, end: Any, most: int = 6) -> str:
         """Say what to change from one group to another, naming at most so many features."""
@@ -267,13 +279,10 @@ class Translations:
 
         changes = self.changes(start, end)
         unit_costs = dict(zip((self.names[c] for c in self.columns), self.costs, strict=True))
-        bars = [
-            (
-                f"{name} {'+' if change > 0.0 else '−'}{amount(abs(change))}",
-                unit_costs[name] * change,
-            )
-            for name, change in list(changes.items())[:most]
-        ]
+        bars = []
+        for name, change in list(changes.items())[:most]:
+            sign = "+" if change > 0.0 else "−"
+            bars.append((f"{name} {sign}{amount(abs(change))}", unit_costs[name] * change))
         title = f", the {most} largest of {len(changes)} changes" if len(changes) > most else ""
         return draw_bars(bars, f"from {start} to {end}{title}", ax)
 

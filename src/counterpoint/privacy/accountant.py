@@ -1,4 +1,4 @@
-"""Count what all releases of the same rows cost together, and refuse those that cost too much."""
+"""Counts the cost of all releases of the same rows together, and refuses what costs too much."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from counterpoint.errors import BudgetError, InvalidInput, check_number, several, shown
-from counterpoint.privacy.mechanisms import UPWARDS, Budget
+from counterpoint.privacy.mechanisms import ROUND_UP, Budget
 
 
 @final
@@ -106,7 +106,7 @@ class BudgetAccountant:
         low, high = 0.0, self.epsilon
         if not np.isfinite(high):
             return inf, 0.0
-        for _ in range(60):
+        for _ in range(60):  # halving until floats are next to each other, or nearly
             middle = 0.5 * (low + high)
             releases = [(middle, 0.0, 0.5 * middle * middle)] * k
             fits = self._composed([*self._spent, *releases])[0] <= self.epsilon
@@ -174,6 +174,7 @@ class BudgetAccountant:
 
     @staticmethod
     def _release(epsilon: float, delta: float, rho: float | None) -> tuple[float, float, float]:
+        """Return ε, δ and ρ of a release, checked; ρ is infinite if it is not known."""
         check_number("epsilon", epsilon)
         check_number("delta", delta)
         if rho is None:
@@ -187,6 +188,7 @@ class BudgetAccountant:
         return float(epsilon), float(delta), float(rho)
 
     def _composed(self, releases: list[tuple[float, float, float]]) -> Budget:
+        """Return (ε, δ) that releases cost together."""
         if not releases:
             return 0.0, 0.0
         epsilon, delta, rho = (fsum(values) for values in zip(*releases, strict=True))
@@ -195,6 +197,7 @@ class BudgetAccountant:
         return concentrated_epsilon(rho, self.delta), self.delta
 
     def _allow(self, release: tuple[float, float, float]) -> None:
+        """Raise if all releases and this one cost more than the budget, by more than rounding."""
         if self._is_copy:
             raise BudgetError(
                 "Expected the accountant that was passed, and this is a copy from another "
@@ -202,7 +205,7 @@ class BudgetAccountant:
                 "pass accountant=None for what is counted otherwise."
             )
         epsilon, delta = self._composed([*self._spent, release])
-        if epsilon > UPWARDS * self.epsilon or delta > UPWARDS * self.delta:
+        if epsilon > ROUND_UP * self.epsilon or delta > ROUND_UP * self.delta:
             spent = "({:g}, {:g})".format(*self.total())
             raise BudgetError(
                 f"The budget is (epsilon, delta) = ({self.epsilon:g}, {self.delta:g}), and "
@@ -216,15 +219,15 @@ def concentrated_epsilon(rho: float, delta: float) -> float:
     if not np.isfinite(rho):
         return inf
 
-    def at(log_above: float) -> float:
-        above = float(np.exp(log_above))
-        alpha = 1.0 + above
-        shrunk = -alpha * log1p(1.0 / above) - log_above  # α log(1 − 1/α) − log(α − 1)
-        return alpha * rho + (log(1.0 / delta) + shrunk) / above
+    def epsilon_at(log_excess: float) -> float:  # by log(α − 1), as α is often very near to 1
+        excess = float(np.exp(log_excess))
+        alpha = 1.0 + excess
+        last_terms = -alpha * log1p(1.0 / excess) - log_excess  # α log(1 − 1/α) − log(α − 1)
+        return alpha * rho + (log(1.0 / delta) + last_terms) / excess
 
-    best = log(sqrt(max(log(1.0 / delta), 1e-3) / rho))  # where αρ + log(1/δ)/(α − 1) is least
-    least = minimize_scalar(at, bounds=(best - 9.0, best + 9.0), method="bounded")
-    return UPWARDS * max(min(float(least.fun), at(best)), 0.0)
+    start = log(sqrt(max(log(1.0 / delta), 1e-3) / rho))  # where αρ + log(1/δ)/(α − 1) is least
+    least = minimize_scalar(epsilon_at, bounds=(start - 9.0, start + 9.0), method="bounded")
+    return ROUND_UP * max(min(float(least.fun), epsilon_at(start)), 0.0)
 
 
 def learned_before(estimator: object) -> list[str]:
@@ -232,14 +235,14 @@ def learned_before(estimator: object) -> list[str]:
     # An estimator does not know the pipeline that fits it: it is looked for among the callers.
     names, frame = [], inspect.currentframe()
     while frame is not None:
-        owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
-        if isinstance(owner, Pipeline) and owner.steps[-1][1] is estimator:
-            steps = [step for _, step in owner.steps[:-1] if step not in (None, "passthrough")]
+        caller = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
+        if isinstance(caller, Pipeline) and caller.steps[-1][1] is estimator:
+            steps = [step for _, step in caller.steps[:-1] if step not in (None, "passthrough")]
             names += [
                 type(step).__name__
                 for step in steps
                 if get_tags(step).requires_fit and not isinstance(step, FrozenEstimator)
             ]
-            estimator = owner
+            estimator = caller  # which may be the last step of another pipeline
         frame = frame.f_back
     return names

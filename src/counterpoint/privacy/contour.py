@@ -1,4 +1,4 @@
-"""The law of a sum of Laplace variables, by integration in the complex plane.
+"""Computes the law of a sum of Laplace variables, by integration in the complex plane.
 
 S = Σ b_j L_j, with independent L_j of density ½ exp(−|x|), has the transform
 M(z) = E exp(z S) = Π 1 / (1 − b_j² z²) for |Re z| < 1 / max b, and the tail
@@ -11,9 +11,9 @@ and every |1 − b_j² z²| grows with |v|, so that the integrand is largest on 
 nothing cancels, and the trapezoidal rule converges geometrically. Partial fractions, which look
 simpler, lose all digits from some twenty weights on.
 
-Squared weights ``squares`` (n, F) are scaled so that the largest of each row is 1, and so is t
-(n,), not negative. ``power`` is that of M: the projections of spherical gamma noise have
-M(z) = (1 − z²)^−((F + 1) / 2).
+In the functions, ``squares`` (n, F) are b_j² of n laws, in units in which the largest of each is 1,
+as ``t`` (n,) is, which is not negative. ``power`` is an exponent of M: the projections of spherical
+gamma noise have M(z) = (1 − z²)^−((F + 1) / 2).
 
 References
 ----------
@@ -35,18 +35,18 @@ ComplexArray = NDArray[np.complex128]
 ANGLE = np.deg2rad(67.5)
 """θ: the wider, the faster the decay, and the nearer the pole at 0."""
 NEGLIGIBLE = -np.log(EPS / 20.0)
-"""The logarithm of what is left out, so that sums of it are no more than rounding."""
+"""How far the logarithm of the integrand has fallen where its sums are no more than rounding."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """Nodes and weights for n laws, each good for t near the one that it was made for."""
+    """J nodes and weights for each of n laws, good for t near the one that they were made for."""
 
-    crossing: FloatArray  # (n,) c
+    crossing: FloatArray  # (n,) c, where the contour crosses the real axis
     log_transform: FloatArray  # (n,) log M(c)
-    z: ComplexArray  # (n, J) the nodes
-    weight: ComplexArray  # (n, J) M(z) / M(c) dz / z, with the step and 1 / π; 0 behind the cut
+    z: ComplexArray  # (n, J) the nodes, on the upper half of the contour
+    weight: ComplexArray  # (n, J) M(z) / M(c) dz / z, with the step and 1 / π; 0 of spare nodes
 
     @classmethod
     def through(cls, squares: FloatArray, t: FloatArray, power: float = 1.0) -> Contour:
@@ -58,43 +58,49 @@ class Contour:
         c = _crossing(squares, t, power)
         r = c / np.cos(ANGLE)
         h = _step(squares, t, power, r)
-        end = _cut(squares, t, power, c)
-        steps = np.arange(int((end / h).max()) + 2)
-        v = h[:, None] * steps
-        within = v <= (end + h)[:, None]
-        v = np.minimum(v, (end + h)[:, None]) + 1j * ANGLE
+        end = _end(squares, t, power, c)
+        # All laws get as many nodes as the one that needs most; those beyond its own end are spare.
+        v = h[:, None] * np.arange(int((end / h).max()) + 2)
+        last = (end + h)[:, None]
+        is_needed = v <= last
+        v = np.minimum(v, last) + 1j * ANGLE
         z = r[:, None] * np.cosh(v)
-        weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * within
+        weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * is_needed
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
-        inside = _inside(squares, c)
-        shrunk = _factors(squares, z)
-        shrunk /= inside[:, None, :]
-        weight /= shrunk.prod(axis=2) ** power
-        return cls(c, -power * np.log(inside).sum(axis=1), z, weight)
+        at_crossing = _real_factors(squares, c)
+        ratios = _factors(squares, z)
+        ratios /= at_crossing[:, None, :]
+        weight /= ratios.prod(axis=2) ** power
+        return cls(c, -power * np.log(at_crossing).sum(axis=1), z, weight)
 
     def log_tail(self, t: FloatArray) -> FloatArray:
-        """(n,) log P(S > t)."""
+        """Return log P(S > t), shape (n,)."""
         return self.log_transform - self.crossing * t + np.log(self._terms(t).imag.sum(axis=1))
 
     def hazard(self, t: FloatArray) -> FloatArray:
-        """(n,) the density of S at t over P(S > t)."""
+        """Return the density of S at t over P(S > t), shape (n,)."""
         terms = self._terms(t)
         return (terms * self.z).imag.sum(axis=1) / terms.imag.sum(axis=1)
 
     def slopes(self, squares: FloatArray, t: FloatArray) -> FloatArray:
-        """(n, F) the derivatives by b_j of the quantile t at a fixed probability, for power 1."""
-        terms = self._terms(t) * self.z
+        """Return derivatives (n, F) by b_j of the quantile t at a fixed probability, for power 1.
+
+        They are −(∂P/∂b_j) / (∂P/∂t), by sums over the same nodes: the derivative of log M by b_j
+        is 2 b_j z² / (1 − b_j² z²), that of exp(−z t) by t has the factor −z.
+        """
+        density = self._terms(t) * self.z
         factors = _factors(squares, self.z)
-        pulls = np.divide((terms * self.z)[:, :, None], factors, out=factors).imag.sum(axis=1)
-        return 2.0 * np.sqrt(squares) * pulls / terms.imag.sum(axis=1)[:, None]
+        sums = np.divide((density * self.z)[:, :, None], factors, out=factors).imag.sum(axis=1)
+        return 2.0 * np.sqrt(squares) * sums / density.imag.sum(axis=1)[:, None]
 
     def _terms(self, t: FloatArray) -> ComplexArray:
+        """Return the terms (n, J) whose imaginary parts add up to P(S > t) exp(c t) / M(c)."""
         return self.weight * np.exp(-(self.z - self.crossing[:, None]) * t[:, None])
 
 
 def log_tails(squares: FloatArray, t: FloatArray, power: float = 1.0) -> FloatArray:
-    """(n,) log P(S > t) for positive t."""
-    # Concave, so that its tangent, which is followed from 10⁴ on, lies above it.
+    """Return log P(S > t) for positive t, shape (n,)."""
+    # It is concave, so that its tangent, which is followed from 10⁴ on, lies above it.
     near = np.minimum(t, 1e4)
     contour = Contour.through(squares, near, power)
     return contour.log_tail(near) - contour.hazard(near) * (t - near)
@@ -105,46 +111,42 @@ def upper_quantiles(
 ) -> tuple[FloatArray, Contour]:
     """Return t (n,) with P(S > t) = q < ½, and the contours there, from positive guesses."""
     # The tail is log-concave: Newton's method lands right of the solution, and comes down to it.
-    t, goal = start, float(np.log(q))
+    t, log_q = start, float(np.log(q))
     contour = Contour.through(squares, t, power)
     for _ in range(100):  # never so many
-        moved = _newton(contour, t, goal)
-        near = np.abs(moved - t) <= 0.05 * t  # a contour serves as far as this
-        t = moved
-        if near.all():
+        t, previous = _newton(contour, t, log_q), t
+        if (np.abs(t - previous) <= 0.05 * previous).all():  # a contour serves as far as this
             break
         contour = Contour.through(squares, t, power)
     return t, contour
 
 
-def blocks(which: BoolArray, width: int) -> list[IntArray]:
-    """Row numbers where ``which``, in parts with about a million numbers (nodes times weights)."""
-    chosen = np.flatnonzero(which)
-    many = max(1, 1_000_000 // (60 * (width + 20)))
-    return [chosen[i : i + many] for i in range(0, len(chosen), many)]
+def blocks(mask: BoolArray, width: int) -> list[IntArray]:
+    """Return the rows of a mask, in blocks of about a million numbers (60 nodes times weights)."""
+    rows = np.flatnonzero(mask)
+    size = max(1, 1_000_000 // (60 * (width + 20)))
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
-def _newton(contour: Contour, start: FloatArray, goal: float) -> FloatArray:
-    """(n,) the quantiles, as far as one contour reaches: from half the start to twice it."""
+def _newton(contour: Contour, start: FloatArray, log_q: float) -> FloatArray:
+    """Return the quantiles (n,), as far as one contour reaches: from half the start to twice it."""
     t = start
     for _ in range(100):  # never so many
-        step = (contour.log_tail(t) - goal) / contour.hazard(t)
-        moved = np.clip(t + step, 0.5 * start, 2.0 * start)
-        done = np.abs(moved - t) <= 1e-15 * t
-        t = moved
-        if done.all():
+        step = (contour.log_tail(t) - log_q) / contour.hazard(t)
+        t, previous = np.clip(t + step, 0.5 * start, 2.0 * start), t
+        if (np.abs(t - previous) <= 1e-15 * previous).all():
             break
     return t
 
 
 def _factors(squares: FloatArray, z: NDArray[Any]) -> NDArray[Any]:
-    """(n, J, F) 1 − b² z²."""
+    """Return 1 − b_j² z² for z (n, J), shape (n, J, F)."""
     factors = squares[:, None, :] * (z * z)[:, :, None]
     return np.subtract(1.0, factors, out=factors)
 
 
-def _inside(squares: FloatArray, c: FloatArray) -> FloatArray:
-    """(n, F) 1 − b² c²."""
+def _real_factors(squares: FloatArray, c: FloatArray) -> FloatArray:
+    """Return 1 − b_j² c² for real c (n,), shape (n, F)."""
     return 1.0 - squares * (c * c)[:, None]
 
 
@@ -154,54 +156,59 @@ def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
     Newton's method on its logarithm, −c t − log c − power Σ log(1 − b² c²), which is
     self-concordant: damped steps stay inside and converge from anywhere.
     """
+    # It starts at the larger of the minima without −log c and without −c t, both as if Σ b² were
+    # made of weights of 1.
     mass = power * squares.sum(axis=1)
     c = np.maximum(t / (mass + np.hypot(mass, t)), 1.0 / np.sqrt(2.0 * mass + 1.0))
     for _ in range(100):  # never so many
-        ratio = squares / _inside(squares, c)
+        ratio = squares / _real_factors(squares, c)
         slope = -t - 1.0 / c + 2.0 * power * c * ratio.sum(axis=1)
-        grown = ratio * (1.0 + 2.0 * ratio * (c * c)[:, None])
-        bend = 1.0 / c**2 + 2.0 * power * grown.sum(axis=1)
-        decrement = np.abs(slope) / np.sqrt(bend)
+        ratio_slope = ratio * (1.0 + 2.0 * ratio * (c * c)[:, None])
+        curvature = 1.0 / c**2 + 2.0 * power * ratio_slope.sum(axis=1)
+        decrement = np.abs(slope) / np.sqrt(curvature)
         if (decrement < 0.05).all():
             break
-        c = c - slope / bend / (1.0 + decrement)
-    # Up to three times its width left of the saddle point, but not where the nearest pole is 0.3
-    # away in v: a factor of less than 100 in the integrand, and far fewer nodes where a single
-    # weight is large.
-    farthest = c / (1.0 + 3.0 / (c * np.sqrt(bend)))
-    return np.maximum(farthest, np.minimum(c, np.cos(ANGLE) / np.cos(ANGLE - 0.3)))
+        c = c - slope / curvature / (1.0 + decrement)
+    # The crossing is left of this saddle point, by up to three times its width, but not where the
+    # nearest pole is 0.3 away in v: that costs a factor of less than 100 in the integrand, and
+    # saves many nodes where a single weight is large.
+    leftmost = c / (1.0 + 3.0 / (c * np.sqrt(curvature)))
+    return np.maximum(leftmost, np.minimum(c, np.cos(ANGLE) / np.cos(ANGLE - 0.3)))
 
 
 def _step(squares: FloatArray, t: FloatArray, power: float, r: FloatArray) -> FloatArray:
-    """(n,) the step of the trapezoidal rule.
+    """Return the step h (n,) of the trapezoidal rule in v at which its error is negligible.
 
-    The error is exp(−2π d / h) times the integrand at the height d of v. At imaginary v, where that
-    is largest, z = r cos(θ ± d) is real. Six heights are tried in the strip of analyticity.
+    The error is exp(−2π d / h) times the integrand at the height d of v, for any d at which the
+    integrand is analytic from the contour to there, on either side: up to the pole of 1 / z at 0
+    above, where the angle is π / 2, and to that of M at 1 below. At imaginary v, where the
+    integrand is largest, z = r cos(θ ± d) is real. Six heights are tried on each side.
     """
-    pole = np.arccos(1.0 / np.maximum(r, 1.0))  # θ where the hyperbola would cross at 1
-    middle = _log_size(squares, t, power, r, np.full((len(r), 1), ANGLE))
+    pole = np.arccos(1.0 / np.maximum(r, 1.0))  # the angle at which the hyperbola crosses at 1
+    log_size = _log_size(squares, t, power, r, np.full((len(r), 1), ANGLE))
     steps = []
-    for sign, room in ((1.0, np.full_like(r, np.pi / 2.0 - ANGLE)), (-1.0, ANGLE - pole)):
-        d = room[:, None] * np.linspace(0.15, 0.95, 6)
-        grown = _log_size(squares, t, power, r, ANGLE + sign * d) - middle
-        steps.append((2.0 * np.pi * d / np.maximum(NEGLIGIBLE + grown, 1.0)).max(axis=1))
+    for sign, height in ((1.0, np.full_like(r, np.pi / 2.0 - ANGLE)), (-1.0, ANGLE - pole)):
+        d = height[:, None] * np.linspace(0.15, 0.95, 6)
+        rise = _log_size(squares, t, power, r, ANGLE + sign * d) - log_size
+        steps.append((2.0 * np.pi * d / np.maximum(NEGLIGIBLE + rise, 1.0)).max(axis=1))
     return np.minimum(*steps)
 
 
 def _log_size(
     squares: FloatArray, t: FloatArray, power: float, r: FloatArray, angle: FloatArray
 ) -> FloatArray:
-    """(n, m) the logarithm of the integrand where the hyperbola of an angle (n, m) crosses."""
+    """Return log |integrand| (n, m) where hyperbolas of angles (n, m) cross the real axis."""
     z = r[:, None] * np.cos(angle)
-    shrunk = np.log(np.abs(_factors(squares, z))).sum(axis=2)
-    return np.log(np.tan(angle)) - t[:, None] * z - power * shrunk
+    log_factors = np.log(np.abs(_factors(squares, z))).sum(axis=2)
+    return np.log(np.tan(angle)) - t[:, None] * z - power * log_factors
 
 
-def _cut(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
-    """(n,) a v, at most 45, from which on the integrand is negligible: the first of 24."""
+def _end(squares: FloatArray, t: FloatArray, power: float, c: FloatArray) -> FloatArray:
+    """Return the first of 24 v (n,), at most 45, from which on the integrand is negligible."""
     v = np.geomspace(0.3, 45.0, 24)
     z = (c / np.cos(ANGLE))[:, None] * np.cosh(v + 1j * ANGLE)
-    shrunk = np.log(np.abs(_factors(squares, z)) / _inside(squares, c)[:, None, :]).sum(axis=2)
+    ratios = np.abs(_factors(squares, z)) / _real_factors(squares, c)[:, None, :]
+    log_ratios = np.log(ratios).sum(axis=2)
     # the integrand of the density has z once more
-    fall = t[:, None] * (z.real - c[:, None]) + power * shrunk - np.log(np.abs(z) / c[:, None])
+    fall = t[:, None] * (z.real - c[:, None]) + power * log_ratios - np.log(np.abs(z) / c[:, None])
     return np.asarray(v[(fall[:, :-1] < NEGLIGIBLE).sum(axis=1)])

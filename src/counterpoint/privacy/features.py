@@ -1,4 +1,4 @@
-"""Bounds of rows, their features, and how large these can be: all of it public."""
+"""Reads bounds of rows, and computes their features and how large these can be: all public."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput, some
 from counterpoint.numerics import FloatArray
-from counterpoint.privacy.mechanisms import UPWARDS
+from counterpoint.privacy.mechanisms import ROUND_UP
 
 
 def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
@@ -25,17 +25,17 @@ def read_bounds(bounds: Any, width: int, names: list[Any] | None) -> FloatArray:
             f"for each column, or a mapping from names to such pairs of numbers; got "
             f"{bounds!r}: pass such a pair."
         ) from error
-    both = np.stack([low, high])
+    limits = np.stack([low, high])
     with np.errstate(over="ignore"):
-        wide = np.isfinite(high - low) & (low < high)
-    _refuse_two_readings(bounds, both)
-    if not wide.all():
-        column = int(np.flatnonzero(~wide)[0])
+        is_interval = np.isfinite(high - low) & (low < high)
+    _refuse_two_readings(bounds, limits)
+    if not is_interval.all():
+        column = int(np.flatnonzero(~is_interval)[0])
         raise InvalidInput(
             "Expected finite bounds, the lower below the upper, and those of column "
             f"{column} are {low[column]:g} and {high[column]:g}: leave out what cannot vary."
         )
-    return both
+    return limits
 
 
 def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
@@ -62,14 +62,17 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
     return np.array(pairs).T
 
 
-def _refuse_two_readings(bounds: Any, both: FloatArray) -> None:
-    """Refuse two pairs for two columns: they may be (low, high), or a pair for each column."""
-    low, high = both
-    looks = isinstance(bounds, list) or any(isinstance(b, tuple) for b in bounds)
-    if len(low) != 2 or not looks or any(np.ndim(b) == 0 for b in bounds):
+def _refuse_two_readings(bounds: Any, limits: FloatArray) -> None:
+    """Refuse two pairs for two columns that may be (low, high), or one pair for each column.
+
+    ``limits`` (2, d) are those by the first reading. A tuple of two lists is (low, high).
+    """
+    low, high = limits
+    may_be_pairs = isinstance(bounds, list) or any(isinstance(b, tuple) for b in bounds)
+    if len(low) != 2 or not may_be_pairs or any(np.ndim(b) == 0 for b in bounds):
         return
-    as_pairs = (low[0] < low[1]) and (high[0] < high[1])
-    if as_pairs and not np.array_equal(both, both.T):
+    are_pairs = (low[0] < low[1]) and (high[0] < high[1])
+    if are_pairs and not np.array_equal(limits, limits.T):
         raise InvalidInput(
             "Expected bounds that can be read in one way, and "
             f"{bounds!r} may be (low, high) or one pair for each of the two columns: pass a "
@@ -78,7 +81,11 @@ def _refuse_two_readings(bounds: Any, both: FloatArray) -> None:
 
 
 def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray:
-    """(n, F) φ(z) = (z, B); or (√(2/F) (cos Wz, sin Wz), B), W (F/2, d) (Rahimi & Recht, 2007)."""
+    """Return features φ(z) = (z, B), shape (n, F), or with ``frequencies`` Fourier features.
+
+    These are (√(2/F) (cos Wz, sin Wz), B), with W (F/2, d) (Rahimi & Recht, 2007). B is the
+    intercept, which is left out if it is 0.
+    """
     # A pair of cosine and sine has norm 1 exactly; a cosine with a random phase would reach √2.
     rows = Z
     if len(frequencies):
@@ -91,9 +98,9 @@ def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray
 
 def largest(frequencies: FloatArray, intercept: float) -> tuple[float, float]:
     """κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows whose entries are between −1 and 1."""
-    pairs, d = frequencies.shape
-    norm, entry = (1.0, 1.0 / sqrt(pairs)) if pairs else (sqrt(d), 1.0)
-    return UPWARDS * float(np.hypot(norm, intercept)), max(entry, intercept)
+    n_pairs, d = frequencies.shape
+    norm, entry = (1.0, 1.0 / sqrt(n_pairs)) if n_pairs else (sqrt(d), 1.0)
+    return ROUND_UP * float(np.hypot(norm, intercept)), max(entry, intercept)
 
 
 def scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:

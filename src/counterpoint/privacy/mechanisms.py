@@ -1,4 +1,4 @@
-"""Three kinds of noise that make the release of weights private, and how much of it they need.
+"""Defines three kinds of noise that make the release of weights private, and how much they need.
 
 OpenDP draws it, on the system's entropy: it adds discrete noise to floats as exact rationals, and
 its maps from sensitivity to privacy account for every rounding. The low bits of a float drawn in
@@ -20,13 +20,13 @@ from counterpoint.errors import SolverFailure, missing_extra
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw, ProjectedGamma, ProjectedGaussian, ProjectedLaplace
 
-UPWARDS = 1.0 + 1e-12
+ROUND_UP = 1.0 + 1e-12
 """A factor that rounds up what was computed by less than a thousand operations."""
 
 
 def tight_sensitivity(*, box: float, norm: float, tol: float) -> float:
     """The largest ‖w₁ − w₂‖₂ of two fits that differ in a row; proved on *Private models*."""
-    return UPWARDS * (2.0 * norm * box + 2.0 * sqrt(2.0 * tol))
+    return ROUND_UP * (2.0 * norm * box + 2.0 * sqrt(2.0 * tol))
 
 
 Budget = tuple[float, float]
@@ -43,17 +43,17 @@ class Mechanism(NamedTuple):
 
     order: Literal[1, 2]
     law: Callable[[float, int], NoiseLaw]  # of its scale, in weight units, and F
-    unit_scale: Callable[[Budget], float]  # what a sensitivity of 1 asks for
+    unit_scale: Callable[[Budget], float]  # the scale for a sensitivity of 1
     release: Callable[[FloatArray, float, float, Budget], FloatArray]
-    radius: Callable[[int, float], float]  # what ‖μ‖ exceeds at scale 1 with chance δ: of F and δ
+    radius: Callable[[int, float], float]  # of F and δ: ‖μ‖ at scale 1 exceeds it with chance δ
 
     def sensitivity(self, l2: float, size: int) -> float:
         """The sensitivity of F weights in the mechanism's norm, from that in ‖·‖₂."""
-        return l2 if self.order == 2 else UPWARDS * sqrt(size) * l2
+        return l2 if self.order == 2 else ROUND_UP * sqrt(size) * l2
 
     def scale(self, sensitivity: float, budget: Budget) -> float:
         """The scale of the noise, in weight units."""
-        return UPWARDS * sensitivity * self.unit_scale(budget)
+        return ROUND_UP * sensitivity * self.unit_scale(budget)
 
     def rho(self, budget: Budget, count: int) -> float:
         """Return ρ of zero-concentrated privacy that so many releases of one budget cost."""
@@ -61,14 +61,15 @@ class Mechanism(NamedTuple):
         return 0.5 * (budget[0] ** 2 / count if pure else self.unit_scale(budget) ** -2)
 
     def reach(self, scale: float, size: int, delta: float, norm: float, entry: float) -> float:
-        """Return what |φᵀμ| exceeds with chance ≤ δ, for any φ with ‖φ‖₂ ≤ norm, |φ_j| ≤ entry."""
-        return (norm if self.order == 2 else entry) * scale * float(self.radius(size, delta))
+        """Return a number that |φᵀμ| exceeds with chance ≤ δ, if ‖φ‖₂ ≤ norm and |φ_j| ≤ entry."""
+        dual_norm = norm if self.order == 2 else entry  # |φᵀμ| ≤ ‖φ‖₂ ‖μ‖₂ and ≤ max |φ_j| ‖μ‖₁
+        return dual_norm * scale * float(self.radius(size, delta))
 
 
 def _laplace(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
     """Independent Laplace noise of scale Δ₁/ε: pure. The paper's (9)."""
     measurement = opendp_noise("laplace", len(weights), scale)
-    _hold(measurement.map(sensitivity), budget[0])
+    _require_at_most(measurement.map(sensitivity), budget[0])
     return _released(measurement, weights)
 
 
@@ -87,7 +88,7 @@ def gamma_noise(
     2η (F + ‖μ‖/s) to ε, which is below 10⁻⁹ but with a chance of less than exp(−10⁴), for F up to
     10⁴. Where a proof by machine is asked for, take Laplace or normal noise.
     """
-    _hold(sensitivity / scale, budget[0])
+    _require_at_most(sensitivity / scale, budget[0])
     freedom = len(weights) + 1
     normal = _released(opendp_noise("gaussian", freedom, 1.0), np.zeros(freedom))
     sigma = scale * hypot(*normal)  # within a unit in the last place, however many there are
@@ -96,37 +97,40 @@ def gamma_noise(
 
 def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
     """Independent normal noise: (ε, δ)-private by `normal_delta`; why is on *Private models*."""
-    _hold(1e-100, scale)
+    _require_at_most(1e-100, scale)  # a scale of 0, or one that underflows in squares, is no noise
     measurement = opendp_noise("gaussian", len(weights), scale)
-    _hold(normal_delta(budget[0], measurement.map(sensitivity)), budget[1])
+    _require_at_most(normal_delta(budget[0], measurement.map(sensitivity)), budget[1])
     return _released(measurement, weights)
 
 
 def normal_delta(epsilon: float, rho: float) -> float:
     """δ at ε of normal noise with (Δ/σ)² / 2 = ρ, rounded up (Balle & Wang, 2018, theorem 8)."""
-    m = sqrt(2.0 * rho)
-    upper, lower = (float(log_ndtr(z)) for z in (0.5 * m - epsilon / m, -0.5 * m - epsilon / m))
-    apart = min(epsilon + lower - upper, 0.0)
-    unsure = 64.0 * EPS * (1.0 + epsilon + abs(upper) + abs(lower))
-    return exp(upper) * min(unsure - expm1(apart), 1.0)
+    # δ = Φ(r/2 − ε/r) − exp(ε) Φ(−r/2 − ε/r), for the ratio r = Δ/σ, by logarithms of both
+    ratio = sqrt(2.0 * rho)
+    upper, lower = (
+        float(log_ndtr(z)) for z in (0.5 * ratio - epsilon / ratio, -0.5 * ratio - epsilon / ratio)
+    )
+    difference = min(epsilon + lower - upper, 0.0)
+    rounding = 64.0 * EPS * (1.0 + epsilon + abs(upper) + abs(lower))
+    return exp(upper) * min(rounding - expm1(difference), 1.0)
 
 
-def _pure(budget: Budget) -> float:
-    return 1.0 / budget[0]
-
-
-def _hold(spent: float, budget: float) -> None:
+def _require_at_most(cost: float, budget: float) -> None:
     """Raise if a release costs more than it may."""
-    if not spent <= budget:
+    if not cost <= budget:
         raise SolverFailure(
-            f"Expected noise that costs at most {budget:g}, and it costs {spent:g}: nothing is "
+            f"Expected noise that costs at most {budget:g}, and it costs {cost:g}: nothing is "
             "released; this is a fault of the calibration, not of the data."
         )
 
 
+def _pure_unit_scale(budget: Budget) -> float:
+    return 1.0 / budget[0]
+
+
 @lru_cache(maxsize=128)
-def _unit_scale(budget: Budget) -> float:
-    """The smallest standard deviation for sensitivity 1; it is proportional."""
+def _normal_unit_scale(budget: Budget) -> float:
+    """Return the smallest standard deviation of normal noise for a sensitivity of 1."""
     epsilon, delta = budget
     low, high = 0.0, 1.0
     while normal_delta(epsilon, 0.5 * high**-2) > delta:
@@ -169,12 +173,12 @@ def _opendp() -> Iterator[Any]:
 
 MECHANISMS: dict[str, Mechanism] = {
     # ‖μ‖₁ of Laplace noise, and ‖μ‖₂ of the second, are gamma variables
-    "laplace": Mechanism(1, ProjectedLaplace, _pure, _laplace, gammainccinv),
-    "gamma": Mechanism(2, ProjectedGamma, _pure, gamma_noise, gammainccinv),
+    "laplace": Mechanism(1, ProjectedLaplace, _pure_unit_scale, _laplace, gammainccinv),
+    "gamma": Mechanism(2, ProjectedGamma, _pure_unit_scale, gamma_noise, gammainccinv),
     "gaussian": Mechanism(
         2,
         ProjectedGaussian.isotropic,
-        _unit_scale,
+        _normal_unit_scale,
         _gaussian,
         lambda size, delta: sqrt(2.0 * gammainccinv(0.5 * size, delta)),
     ),

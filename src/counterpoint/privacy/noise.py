@@ -1,4 +1,4 @@
-"""Laws of noise on the weights of a linear score, and what they do to it: exact quantiles of φᵀμ.
+"""Defines laws of noise on the weights of a linear score, with exact quantiles of φᵀμ.
 
 Weights w̃ that were released with noise, were estimated from a sample, or would come out a little
 different after another training, decide by φᵀw̃ = φᵀw + φᵀμ. How sure a decision is depends on the
@@ -51,7 +51,7 @@ class NoiseLaw(ABC):
     def log_tail(self, t: ArrayLike, phi: ArrayLike) -> FloatArray:
         """Return log P(φᵀμ > t), as for `tail`; finite also where the probability underflows."""
         rows, shape = self._rows(phi)
-        t = _levels(t, len(rows))
+        t = _thresholds(t, len(rows))
         upper = self._log_tail(np.abs(t), rows)
         with np.errstate(divide="ignore"):  # log1p(−1) where φ = 0 and t = 0 is not used
             lower = np.log1p(-np.exp(upper))
@@ -91,20 +91,20 @@ class NoiseLaw(ABC):
 
     @abstractmethod
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
-        """(n,) log P(φᵀμ > t) for t ≥ 0 (n,) and rows (n, F)."""
+        """Return log P(φᵀμ > t), shape (n,), for t ≥ 0 (n,) and rows (n, F)."""
 
     @abstractmethod
     def _quantiles(
         self, q: float, rows: FloatArray, *, sloped: bool
     ) -> tuple[FloatArray, FloatArray]:
-        """(n,) t with P(φᵀμ > t) = q ≤ ½, and (n, F) their gradients where these are asked for."""
+        """Return t (n,) with P(φᵀμ > t) = q ≤ ½, and their gradients (n, F) by φ if ``sloped``."""
 
     @abstractmethod
     def _deviation(self, rows: FloatArray) -> FloatArray:
-        """(n,) standard deviations."""
+        """Return the standard deviations (n,) of φᵀμ."""
 
     def _rows(self, phi: ArrayLike) -> tuple[FloatArray, tuple[int, ...]]:
-        """Return (n, F) rows, and the shape of results for them."""
+        """Return φ as rows (n, F), and the shape of results for them: () for a single φ."""
         features = np.asarray(phi, dtype=np.float64)
         if features.ndim not in (1, 2) or features.shape[-1] != self.n_features:
             raise InvalidInput(
@@ -164,22 +164,22 @@ class ProjectedLaplace(NoiseLaw):
         unit, squares = self._units(rows)
         values, slopes = np.zeros(len(rows)), np.zeros_like(rows)
         for block in blocks((unit > 0.0) & (q < 0.5), self.n_features):
-            scaled = squares[block]
-            normal = np.sqrt(2.0 * scaled.sum(axis=1)) * normal_quantile(q)
-            values[block], contour = upper_quantiles(scaled, q, normal)
+            block_squares = squares[block]
+            # It starts at the quantile of a normal variable of the same variance.
+            start = np.sqrt(2.0 * block_squares.sum(axis=1)) * normal_quantile(q)
+            values[block], contour = upper_quantiles(block_squares, q, start)
             if sloped:
-                slopes[block] = contour.slopes(scaled, values[block])
+                slopes[block] = contour.slopes(block_squares, values[block])
         return values * unit, slopes * self.scale * np.sign(rows)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.sqrt(2.0) * self.scale * np.linalg.norm(rows, axis=1)
 
     def _units(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) the largest weight of each projection, and (n, F) squares in this unit."""
+        """Return the largest weight (n,) of each projection, and squares (n, F) in this unit."""
         largest = np.abs(rows).max(axis=1)
-        return self.scale * largest, np.square(
-            rows / np.where(largest > 0.0, largest, 1.0)[:, None]
-        )
+        relative = rows / np.where(largest > 0.0, largest, 1.0)[:, None]
+        return self.scale * largest, np.square(relative)
 
 
 @final
@@ -212,9 +212,9 @@ class ProjectedGamma(NoiseLaw):
 
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
         random = np.random.default_rng(random_state)
-        towards = random.normal(size=(size, self.n_features))
-        towards /= np.linalg.norm(towards, axis=1, keepdims=True)
-        return towards * random.gamma(self.n_features, self.scale, size=(size, 1))
+        directions = random.normal(size=(size, self.n_features))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        return directions * random.gamma(self.n_features, self.scale, size=(size, 1))
 
     def _log_tail(self, t: FloatArray, rows: FloatArray) -> FloatArray:
         unit = self.scale * np.linalg.norm(rows, axis=1)
@@ -230,6 +230,7 @@ class ProjectedGamma(NoiseLaw):
 
     @property
     def _power(self) -> float:
+        """The exponent of the transform, as `counterpoint.privacy.contour` has it."""
         return 0.5 * (self.n_features + 1)
 
 
@@ -308,25 +309,26 @@ class ProjectedGaussian(NoiseLaw):
     def _quantiles(
         self, q: float, rows: FloatArray, *, sloped: bool
     ) -> tuple[FloatArray, FloatArray]:
-        seen = rows @ self.factor
-        return _multiple_of_norm(normal_quantile(q), seen, seen @ self.factor.T if sloped else rows)
+        projected = rows @ self.factor
+        gradients = projected @ self.factor.T if sloped else rows  # any, if not asked for
+        return _multiple_of_norm(normal_quantile(q), projected, gradients)
 
     def _deviation(self, rows: FloatArray) -> FloatArray:
         return np.linalg.norm(rows @ self.factor, axis=1)
 
 
 def _multiple_of_norm(
-    k: float, seen: FloatArray, pulled: FloatArray
+    k: float, projected: FloatArray, gradients: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(n,) k ‖Aᵀφ‖ and its gradients, from (n, r) Aᵀφ and (n, F) A Aᵀφ."""
-    norm = np.linalg.norm(seen, axis=1)
-    return k * norm, k * pulled / np.where(norm > 0.0, norm, 1.0)[:, None]
+    """Return k ‖Aᵀφ‖ (n,) and its gradients (n, F), from Aᵀφ (n, r) and A Aᵀφ (n, F)."""
+    norm = np.linalg.norm(projected, axis=1)
+    return k * norm, k * gradients / np.where(norm > 0.0, norm, 1.0)[:, None]
 
 
 def _log_tails(
     t: FloatArray, unit: FloatArray, squares: FloatArray, power: float = 1.0
 ) -> FloatArray:
-    """(n,) log P(S > t) of sums whose squared weights are given in a unit; −∞ where that is 0."""
+    """Return log P(S > t), shape (n,), from squared weights (n, F) in the given units (n,)."""
     values = np.where(t > 0.0, -np.inf, -np.log(2.0))
     for block in blocks((unit > 0.0) & (t > 0.0), squares.shape[1]):
         values[block] = log_tails(squares[block], t[block] / unit[block], power)
@@ -335,22 +337,22 @@ def _log_tails(
 
 @lru_cache(maxsize=256)
 def _gamma_quantile(q: float, power: float) -> float:
-    """The upper quantile of spherical gamma noise of scale 1 along a unit vector."""
+    """Return t with P(φᵀμ > t) = q ≤ ½ of spherical gamma noise of scale 1, for ‖φ‖₂ = 1."""
     if q == 0.5:
         return 0.0
     start = np.array([max(np.sqrt(2.0 * power), 1.0) * normal_quantile(q)])
     return float(upper_quantiles(np.ones((1, 1)), q, start, power)[0][0])
 
 
-def _levels(t: ArrayLike, n: int) -> FloatArray:
-    """(n,) finite t."""
-    levels = np.asarray(t, dtype=np.float64)
-    if levels.shape not in ((), (n,)) or not np.isfinite(levels).all():
+def _thresholds(t: ArrayLike, n: int) -> FloatArray:
+    """Return t as finite numbers (n,), or raise."""
+    thresholds = np.asarray(t, dtype=np.float64)
+    if thresholds.shape not in ((), (n,)) or not np.isfinite(thresholds).all():
         raise InvalidInput(
             f"Expected t to be a finite number, or one for each of {n} rows; got {t!r}: pass "
             "such numbers."
         )
-    return np.broadcast_to(levels, (n,))
+    return np.broadcast_to(thresholds, (n,))
 
 
 def _tail_of(p: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""`PrivateSVC`: a support vector machine whose weights can be published."""
+"""Learns a support vector machine whose weights can be published, `PrivateSVC`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ from counterpoint.privacy.features import largest, lift, read_bounds, scaled
 from counterpoint.privacy.hinge import minimize_hinge
 from counterpoint.privacy.mechanisms import MECHANISMS, tight_sensitivity
 from counterpoint.privacy.noise import NoiseLaw
-
-ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
-AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
-SOLVED = 1e-4
-"""How far the weights may be from the best, as a part of κC/n: that much more noise."""
 
 
 @final
@@ -155,16 +150,14 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     accountant: BudgetAccountant | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": [ABOVE_0],
-        "C": [ABOVE_0],
+        **{name: [Interval(Real, 0.0, None, closed="neither")] for name in ("epsilon", "C")},
         "feature_map": [StrOptions(among("linear", "fourier"))],
         "mechanism": [StrOptions(among(*MECHANISMS))],
         "delta": [Interval(Real, 0.0, 1.0, closed="neither"), None],
-        "n_components": [AT_LEAST_1],
-        "gamma": [ABOVE_0, None],
+        **{name: [Interval(Real, 0.0, None, closed="neither"), None] for name in ("gamma", "tol")},
         "intercept_scaling": [Interval(Real, 0.0, None, closed="left"), None],
-        "tol": [ABOVE_0, None],
-        "max_iter": [AT_LEAST_1],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "trust_data": ["boolean"],
         "insecure_noise_seed": [Interval(Integral, 0, None, closed="left"), None],
         "random_state": ["random_state"],
@@ -209,36 +202,46 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         classes, signs = self._signs(y)
         self._warn(len(X))
-        mechanism, private = MECHANISMS[self.mechanism], not self._flaws()
+
+        # The cost, which the accountant must allow
+        mechanism, private, count = MECHANISMS[self.mechanism], not self._flaws(), len(signs)
         budget = float(self.epsilon), float(self.delta or 0.0)
-        cost = (*budget, mechanism.rho(budget, len(signs))) if private else (inf, 1.0, inf)
+        cost = (*budget, mechanism.rho(budget, count)) if private else (inf, 1.0, inf)
         accountant = self.accountant or BudgetAccountant.default()
         if accountant is not None:
             accountant.check(*cost)
-        trusted = self.bounds is None
+
+        # The features, and at least the largest norm and entry that they can have
         bounds, (frequencies, intercept) = self._bounds(), self._draw()
-        inside = X if trusted else np.clip(X, *bounds)
-        units = scaled(inside, bounds)
-        rows = lift(units if trusted else np.clip(units, -1.0, 1.0), frequencies, intercept)
+        if self.bounds is None:
+            units = scaled(X, bounds)
+        else:  # clipped again, since scaling rounds
+            units = np.clip(scaled(np.clip(X, *bounds), bounds), -1.0, 1.0)
+        rows = lift(units, frequencies, intercept)
         norm, entry = largest(frequencies, intercept)
-        if trusted and not len(frequencies):  # nothing is known about them: from the rows
+        if self.bounds is None and not len(frequencies):  # without bounds, they are as the rows are
             norm, entry = float(np.linalg.norm(rows, axis=1).max()), float(np.abs(rows).max())
+
+        # The weights; by default, the tolerance adds a ten-thousandth to how far a row moves them
         box, size = float(self.C) / len(rows), rows.shape[1]
-        tol = 0.5 * (SOLVED * max(norm, EPS) * box) ** 2 if self.tol is None else float(self.tol)
-        l2 = tight_sensitivity(box=box, norm=norm, tol=tol)
-        sensitivity = mechanism.sensitivity(l2, size)
-        # K releases together: K times what is pure, √K times what adds up in squares.
-        every = sensitivity * (sqrt(len(signs)) if budget[1] else len(signs))
-        scale = mechanism.scale(every, budget)
+        tol = 0.5 * (1e-4 * max(norm, EPS) * box) ** 2 if self.tol is None else float(self.tol)
         weights = [minimize_hinge(s[:, None] * rows, box, tol, int(self.max_iter)) for s in signs]
+
+        # The noise: K releases together are as one of K times the sensitivity if they are pure, of
+        # √K times if what they cost adds up in squares
+        sensitivity = mechanism.sensitivity(tight_sensitivity(box=box, norm=norm, tol=tol), size)
+        joint_sensitivity = sensitivity * (sqrt(count) if budget[1] else count)
+        scale = mechanism.scale(joint_sensitivity, budget)
         if accountant is not None:
             accountant.spend(*cost)
         if self.insecure_noise_seed is None:
-            released = np.stack([mechanism.release(w, scale, every, budget) for w in weights])
+            noised = [mechanism.release(w, scale, joint_sensitivity, budget) for w in weights]
+            released = np.stack(noised)
         else:
             law = mechanism.law(scale, size)
-            released = weights + law.draw(len(signs), int(self.insecure_noise_seed))
-        self.coef_ = released[0] if len(signs) == 1 else released
+            released = weights + law.draw(count, int(self.insecure_noise_seed))
+
+        self.coef_ = released[0] if count == 1 else released
         self.scale_, self.sensitivity_, self.tol_ = scale, sensitivity, tol
         self.classes_, self.mechanism_ = classes, self.mechanism
         self.norm_bound_, self.entry_bound_, self.bounds_ = norm, entry, bounds
@@ -248,17 +251,17 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def features(self, X: Any) -> FloatArray:
-        """(n, F) φ(x), of which scores are linear; rows outside the bounds are not clipped."""
+        """Return φ(x), shape (n, F), of which scores are linear functions; x is not clipped."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return lift(scaled(X, self.bounds_), self.frequencies_, self.intercept_scaling_)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """(n,) φ(x)ᵀw̃, in score units; (n, K) of K > 2 classes."""
+        """Return φ(x)ᵀw̃ in score units, shape (n,), or (n, K) of K > 2 classes."""
         return self.features(X) @ self.coef_.T
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(n,) the second class where the score is at least 0, else the first; or the largest."""
+        """Return labels (n,): of two, the second from a score of 0 on; of more, the largest's."""
         scores = self.decision_function(X)
         best = scores.argmax(axis=1) if scores.ndim == 2 else (scores >= 0.0).astype(np.intp)
         return np.asarray(self.classes_[best])
@@ -280,10 +283,13 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected delta to be above 0 and below 1; got {delta!r}: pass 0.05, say."
             )
-        size, solved = self.coef_.shape[-1], self.norm_bound_ * sqrt(2.0 * self.tol_)
-        delta = delta / (len(self.coef_) if self.coef_.ndim == 2 else 1)
-        sizes = (self.norm_bound_, self.entry_bound_)
-        return MECHANISMS[self.mechanism_].reach(self.scale_, size, delta, *sizes) + solved
+        if self.coef_.ndim == 2:  # so that all classes hold at once, each gets its part of δ
+            delta = delta / len(self.coef_)
+        mechanism, size = MECHANISMS[self.mechanism_], self.coef_.shape[-1]
+        norm, entry = self.norm_bound_, self.entry_bound_
+        noise_error = mechanism.reach(self.scale_, size, delta, norm, entry)
+        # The objective is strongly convex: weights are at most √(2 tol) from the best ones.
+        return noise_error + norm * sqrt(2.0 * self.tol_)
 
     def is_useful(self, error: float, delta: float) -> bool:
         """Return whether the model is (error, δ)-useful (11), see `error_bound`."""
@@ -297,6 +303,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return f"{text} [not private: {', '.join(flaws)}]" if flaws else text
 
     def _flaws(self) -> list[str]:
+        """Return the parameters that are set so that a fit is not private."""
         flaws = ["trust_data=True"] if self.trust_data else []
         seeded = self.insecure_noise_seed is not None
         return [*flaws, f"insecure_noise_seed={self.insecure_noise_seed}"] if seeded else flaws
@@ -380,7 +387,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return read_bounds(bounds, self.n_features_in_, None if names is None else list(names))
 
     def _draw(self) -> tuple[FloatArray, float]:
-        """W, of variance 2γ, and B, from public numbers alone: see `lift`."""
+        """Return W, drawn with variance 2γ, and B, from public numbers alone: see `lift`."""
         d, fourier = self.n_features_in_, self.feature_map == "fourier"
         scaling = self.intercept_scaling
         intercept = float(scaling) if scaling is not None else 0.0 if fourier else 1.0

@@ -1,4 +1,4 @@
-"""What DiCE writes, and the options that it is asked with."""
+"""Reads the answers that DiCE writes, and the options that it takes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
-    """The counterfactuals of a JSON file of DiCE, and the positions of the rows that they answer.
+    """Return the counterfactuals of a JSON file of DiCE, and which rows they answer.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
     frame : pandas.DataFrame
         (m, p) without the outcome.
     row : ndarray of shape (m,)
-        As the metrics take them.
+        The positions of the rows that they answer, as the metrics take them.
 
     Raises
     ------
@@ -48,10 +48,10 @@ def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
         text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         document = json.loads(text)
         version = document["metadata"]["version"]
-        names, sets = list(document["feature_names_including_target"]), document["cfs_list"]
+        names = list(document["feature_names_including_target"])
         outcome = document["data_interface"]["outcome_name"]
-        lists = [answers or [] for answers in sets]
-        rows = [dict(zip(names, answer, strict=True)) for answers in lists for answer in answers]
+        by_row = [answers or [] for answers in document["cfs_list"]]
+        rows = [dict(zip(names, answer, strict=True)) for answers in by_row for answer in answers]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InvalidSpec(
             f"{name} is no JSON of DiCE that can be read ({type(error).__name__}: {error}). Write "
@@ -60,7 +60,7 @@ def read_dice(source: str | PathLike[str]) -> tuple[pd.DataFrame, IntArray]:
     if version != "2.0":
         raise InvalidSpec(f"{name} has version {shown(version)} of DiCE's JSON; expected '2.0'.")
     frame = pd.DataFrame(rows, columns=names).drop(columns=[outcome])
-    return frame, np.repeat(np.arange(len(lists)), list(map(len, lists)))
+    return frame, np.repeat(np.arange(len(by_row)), list(map(len, by_row)))
 
 
 def problem_from_dice(
@@ -69,7 +69,7 @@ def problem_from_dice(
     permitted_range: Mapping[Hashable, Sequence[Any]] | None = None,
     target: Any = None,
 ) -> cp.Problem:
-    """The `Problem` that DiCE's options describe: what it may vary, and within which range.
+    """Return the `Problem` that DiCE's options describe: what it may vary, within which range.
 
     Parameters
     ----------
@@ -98,19 +98,18 @@ def problem_from_dice(
     >>> [*map(str, problem.constraints)]
     ['age is immutable', 'income is between 20 and 60']
     """
-    shows = frame_of(data, None)
-    shown_features = cp.Features.from_data(shows)
-    vary = shown_features.names if features_to_vary == "all" else tuple(features_to_vary)
-    for name in (*vary, *(permitted_range or {})):
-        shown_features.index(name)
-    held = [name for name in shown_features.names if name not in vary]
-    constraints: list[cp.Constraint] = [cp.Immutable(*held)] if held else []
-    features: list[Any] = []
-    for name, allowed in (permitted_range or {}).items():
-        feature = shown_features[name]
+    data_features, ranges = cp.Features.from_data(frame_of(data, None)), permitted_range or {}
+    vary = data_features.names if features_to_vary == "all" else tuple(features_to_vary)
+    for name in (*vary, *ranges):
+        data_features.index(name)  # raises if there is no such feature
+    fixed = [name for name in data_features.names if name not in vary]
+    constraints: list[cp.Constraint] = [cp.Immutable(*fixed)] if fixed else []
+    features: list[Any] = []  # those of which only some categories may be chosen
+    for name, allowed in ranges.items():
+        feature = data_features[name]
         if isinstance(feature, cp.Categorical):
-            named = {str(c): c for c in feature.categories}
-            chosen = tuple(named.get(str(value), value) for value in allowed)
+            by_text = {str(category): category for category in feature.categories}
+            chosen = tuple(by_text.get(str(value), value) for value in allowed)
             features.append(replace(feature, observed=chosen))
         elif len(allowed) == 2:
             constraints.append(cp.Bounds(name, *allowed))

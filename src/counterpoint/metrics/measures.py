@@ -1,4 +1,4 @@
-"""The metrics, each a number for each answer; and the table of their means."""
+"""Computes the metrics, each a number for each answer, and the table of their means."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from counterpoint.metrics.pairs import (
     meets,
     pairs,
     predicted_by,
+    target_of,
     valid_rows,
-    wanted_of,
 )
 from counterpoint.numerics import FloatArray
 from counterpoint.programs.program import kinds_region
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def validity(
     model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
-    """Whether the model gives each answer the target, by its own ``predict``: 1 or 0.
+    """Return whether the model gives each answer the target, by its own ``predict``: 1 or 0.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def proximity(
 def sparsity(
     model: Any, factuals: Any, counterfactuals: Any, **read: Unpack[ReadOptions]
 ) -> FloatArray:
-    """How many features each answer changes; parameters as for `validity`."""
+    """Return how many features each answer changes; parameters as for `validity`."""
     answers = pairs(model, factuals, counterfactuals, **read)
     return answers.masked(answers.changed.sum(axis=1))
 
@@ -113,14 +113,13 @@ def redundancy(
     Pawelczyk et al. (2021), CARLA, NeurIPS Datasets and Benchmarks.
     """
     answers = pairs(model, factuals, counterfactuals, **read)
-    times = np.zeros(len(answers.row))
+    count = np.zeros(len(answers.row))
     for j in np.flatnonzero(answers.changed.any(axis=0)).tolist():
         undone, name = answers.after.copy(), answers.features.names[j]
         undone[name] = answers.before[name]
-        times += valid_rows(model, answers, target, undone) & answers.changed[:, j]
-    return np.where(
-        valid_rows(model, answers, target, answers.after), answers.masked(times), np.nan
-    )
+        count += valid_rows(model, answers, target, undone) & answers.changed[:, j]
+    valid = valid_rows(model, answers, target, answers.after)
+    return np.where(valid, answers.masked(count), np.nan)
 
 
 def constraint_violation(
@@ -143,17 +142,17 @@ def constraint_violation(
         More of them.
     """
     answers = pairs(model, factuals, counterfactuals, **read)
-    rules = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
+    of_model = (*model.constraints, *model.implied) if isinstance(model, cp.Explainer) else ()
     added = all_of(cp.Constraint, constraints, "constraints such as cp.Immutable('age')")
     worst = np.zeros(len(answers.row))
     x, y = answers.encoded(answers.x), answers.encoded(answers.y)
-    for constraint in (*rules, *added):
+    for constraint in (*of_model, *added):
         region = constraint.region(answers.features)
         if isinstance(constraint, cp.Clearance):  # which depends on the model's thresholds
-            read_by = model
+            explainer = model
             if not isinstance(model, cp.Explainer):
-                read_by = cp.Explainer(model, features=answers.features, cost=cp.Manhattan())
-            region = read_by.reading.form.placed(kinds_region(answers.features) & region)
+                explainer = cp.Explainer(model, features=answers.features, cost=cp.Manhattan())
+            region = explainer.reading.form.placed(kinds_region(answers.features) & region)
         worst = np.maximum(worst, region.violation(y, x))
     for j, feature in enumerate(answers.features):
         if isinstance(feature, cp.Integer):
@@ -188,18 +187,19 @@ def ynn(
     """
     from sklearn.neighbors import NearestNeighbors
 
-    answers, wanted = pairs(model, factuals, counterfactuals, **read), wanted_of(target)
-    whole, points, mask, ends, k = answers.space(k)
-    if not len(ends):
+    answers, target = pairs(model, factuals, counterfactuals, **read), target_of(target)
+    complete_data, points, complete, answer_points, k = answers.neighbour_space(k)
+    if not len(answer_points):
         return answers.masked(np.nan)
-    near = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(ends, return_distance=False)
-    rows = answers.as_input(answers.data[whole], model)
-    if is_other(wanted):
-        before = predicted_by(model, answers.as_input(answers.before[mask], model))
-        satisfied = predicted_by(model, rows)[near] != before[:, None]
+    search = NearestNeighbors(n_neighbors=k).fit(points)
+    nearest = search.kneighbors(answer_points, return_distance=False)
+    rows = answers.as_input(answers.data[complete_data], model)
+    if is_other(target):
+        before = predicted_by(model, answers.as_input(answers.before[complete], model))
+        satisfied = predicted_by(model, rows)[nearest] != before[:, None]
     else:
-        satisfied = meets(model, wanted, rows)[near]
-    return answers.put(mask, satisfied.mean(axis=1))
+        satisfied = meets(model, target, rows)[nearest]
+    return answers.put(complete, satisfied.mean(axis=1))
 
 
 def lof(
@@ -213,11 +213,11 @@ def lof(
     from sklearn.neighbors import LocalOutlierFactor
 
     answers = pairs(model, factuals, counterfactuals, **read)
-    _, points, mask, ends, k = answers.space(k)
-    if not len(ends):
+    _, points, complete, answer_points, k = answers.neighbour_space(k)
+    if not len(answer_points):
         return answers.masked(np.nan)
     fitted = LocalOutlierFactor(k, novelty=True).fit(points)
-    return answers.put(mask, -fitted.score_samples(ends))
+    return answers.put(complete, -fitted.score_samples(answer_points))
 
 
 def diversity(
@@ -237,11 +237,11 @@ def diversity(
     counterfactual explanations, FAccT.
     """
     answers = pairs(model, factuals, counterfactuals, **read)
-    groups = (np.flatnonzero((answers.row == i) & answers.answered) for i in np.unique(answers.row))
-    couples = [(a, b) for group in groups for k, a in enumerate(group) for b in group[:k]]
+    by_row = (np.flatnonzero((answers.row == i) & answers.answered) for i in np.unique(answers.row))
+    couples = [(a, b) for group in by_row for k, a in enumerate(group) for b in group[:k]]
     first, second = np.array(couples, dtype=np.intp).reshape(-1, 2).T
+    # Couples take the places of a row and its answer, so that distances are measured as theirs.
     answered = np.ones(len(first), dtype=bool)
-    # As pairs of a row and its answer, so that distances are measured as those are.
     between = replace(
         answers, row=answers.row[first], answered=answered, x=answers.y[first], y=answers.y[second]
     )
@@ -253,7 +253,7 @@ def diversity(
 def optimality_gap(
     model: Any, factuals: Any, counterfactuals: Any, target: Any = None, **read: Unpack[ReadOptions]
 ) -> FloatArray:
-    """(cost − bound) / cost, by the cost of the `Explainer` and its proved bound: 0 is optimal.
+    """Return (cost − bound) / cost, by an `Explainer`'s cost and proved bound: 0 is optimal.
 
     A gap of 0.5 says that the answer costs up to twice as much as the cheapest. NaN also for
     answers that are not valid or violate a constraint: the bound is not on them. Parameters as for
@@ -262,13 +262,13 @@ def optimality_gap(
     if not isinstance(model, cp.Explainer):
         raise InvalidInput(f"optimality_gap needs an Explainer, for bounds; got {shown(model)}.")
     answers = pairs(model, factuals, counterfactuals, **read)
-    return _gaps(model, answers, target, model.explain(factuals, wanted_of(target)))
+    return _gaps(model, answers, target, model.explain(factuals, target_of(target)))
 
 
 def _gaps(
     model: cp.Explainer, answers: AnswerPairs, target: Any, explained: cp.Counterfactuals
 ) -> FloatArray:
-    """(m,) `optimality_gap`, by bounds of the explainer's own answers."""
+    """Return `optimality_gap` (m,), by the bounds of the explainer's own answers."""
     cost, bound = answers.costs(model.cost), explained.bound[answers.row]
     violated = constraint_violation(model, None, answers) > 0.0
     comparable = valid_rows(model, answers, target, answers.after) & ~violated
@@ -307,16 +307,16 @@ def compare(
     import pandas as pd
 
     is_many = isinstance(counterfactuals, Mapping)
-    tools: Any = counterfactuals if is_many else {"answers": counterfactuals}
+    by_tool: Any = counterfactuals if is_many else {"answers": counterfactuals}
     explained = None
     if isinstance(model, cp.Explainer):
-        explained = model.explain(factuals, wanted_of(target))
-        tools = {"counterpoint": explained, **tools}
+        explained = model.explain(factuals, target_of(target))
+        by_tool = {"counterpoint": explained, **by_tool}
     lines = {}
-    for name, tool in tools.items():
-        rows, row = tool if isinstance(tool, tuple) else (tool, None)
+    for tool, given in by_tool.items():
+        rows, row = given if isinstance(given, tuple) else (given, None)
         answers = pairs(model, factuals, rows, data, row)
-        lines[name] = _means(model, answers, target, explained, has_data=data is not None)
+        lines[tool] = _means(model, answers, target, explained, has_data=data is not None)
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
@@ -329,19 +329,19 @@ def _means(
     has_data: bool,
 ) -> dict[str, float]:
     """Return one tool's line of the table; ``has_data``: whether there are data to be near to."""
-    both = model, None, answers
-    valid = validity(*both, target)
-    values = {name: proximity(*both, distance=name) for name in ("l1", "l2", "mad")}
-    values["sparsity"] = sparsity(*both)
-    values["redundancy"] = redundancy(*both, target)
-    values["violated"] = np.sign(constraint_violation(*both))
+    read = model, None, answers  # what was read already needs no factual rows
+    valid = validity(*read, target)
+    values = {name: proximity(*read, distance=name) for name in ("l1", "l2", "mad")}
+    values["sparsity"] = sparsity(*read)
+    values["redundancy"] = redundancy(*read, target)
+    values["violated"] = np.sign(constraint_violation(*read))
     if has_data:
-        values["ynn"], values["lof"] = ynn(*both, target), lof(*both)
+        values["ynn"], values["lof"] = ynn(*read, target), lof(*read)
     if explained is not None:
         values["gap"] = _gaps(model, answers, target, explained)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
-    share = len(np.unique(answers.row[answers.answered])) / max(answers.count, 1)
-    return {"found": share, "validity": _mean(valid), **means, "diversity": _mean(diversity(*both))}
+    found = len(np.unique(answers.row[answers.answered])) / max(answers.count, 1)
+    return {"found": found, "validity": _mean(valid), **means, "diversity": _mean(diversity(*read))}
 
 
 def _mean(values: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Factual rows and answers to them, as numbers; and what models say of either."""
+"""Reads factual rows and answers to them as numbers, and asks models about either."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 
 @final
 class ReadOptions(TypedDict, total=False):
-    """What all metrics take besides; see `validity`."""
+    """The options of all metrics for reading; see `validity`."""
 
     data: object | None
     row: ArrayLike | None
@@ -31,52 +31,55 @@ class ReadOptions(TypedDict, total=False):
 @final
 @dataclass(frozen=True, eq=False)
 class AnswerPairs:
-    """m answers beside the rows that they answer, and the data that say spreads."""
+    """m answers beside the rows that they answer, and data for the spreads of columns.
+
+    Codes are numbers, and the positions of categories; NaN where a cell is missing.
+    """
 
     features: cp.Features  # p columns
     row: IntArray  # (m,) the positions of the factual rows
     count: int  # how many factual rows there are
-    answered: BoolArray  # (m,)
-    x: FloatArray  # (m, p) codes of the factual rows; NaN for what is missing
-    y: FloatArray  # (m, p) codes of the answers
-    data: pd.DataFrame  # the columns of the features, of other rows
-    codes: FloatArray  # (r, p) of the data
+    answered: BoolArray  # (m,) whether there is an answer
+    x: FloatArray  # (m, p) codes of the factual rows
+    y: FloatArray  # (m, p) codes of the answers; of the factual row where there is none
+    data: pd.DataFrame  # (r, p) the data, which may be other rows
+    codes: FloatArray  # (r, p) codes of the data
     is_array: bool  # whether the factual rows came as an array
-    before: pd.DataFrame
-    after: pd.DataFrame
+    before: pd.DataFrame  # (m, p) the factual rows
+    after: pd.DataFrame  # (m, p) the answers, in the dtypes of the factual rows
 
     @property
     def changed(self) -> BoolArray:
-        """(m, p)."""
+        """Which cells (m, p) answers change."""
         return _differ(self.x, self.y) & self.answered[:, None]
 
     @property
     def spread(self) -> FloatArray:
-        """(p,) standard deviations of the columns; 1 for categories and constants."""
+        """Standard deviations (p,) of the columns; 1 for categories and constants."""
         return _spreads(self.features, self.codes)
 
     def encoded(self, codes: FloatArray) -> FloatArray:
-        """(m, d) points in the space of costs; what is missing as zeros."""
+        """Return points (m, d) in the space of costs; what is missing as zeros."""
         return self.features.expand(np.nan_to_num(codes))
 
     def as_input(self, rows: pd.DataFrame, model: Any) -> Any:
-        """Rows in the kind that a model takes."""
-        estimator = _own(model)
+        """Return rows as the model takes them: a frame, or an array if it knows no names."""
+        estimator = _estimator_of(model)
         named = hasattr(estimator, "feature_names_in_") or not hasattr(estimator, "n_features_in_")
         return rows if named and not self.is_array else rows.to_numpy()
 
     def masked(self, values: ArrayLike) -> FloatArray:
-        """(m,) values; NaN where no answer was found."""
+        """Return values (m,), with NaN where no answer was found."""
         return np.where(self.answered, np.asarray(values, dtype=np.float64), np.nan)
 
     def costs(self, cost: cp.Cost) -> FloatArray:
-        """(m,) costs; NaN also where a cell was filled in or emptied, which has no distance."""
+        """Return costs (m,); NaN also where a cell was filled in or emptied, which has none."""
         values = cost.encoded_cost(self.features)(self.encoded(self.y), self.encoded(self.x))
         filled = (np.isnan(self.x) != np.isnan(self.y)).any(axis=1)
         return np.where(filled, np.nan, self.masked(values))
 
     def distances(self, distance: str | cp.Cost) -> FloatArray:
-        """(m,) as `proximity` says."""
+        """Return distances (m,), as `proximity` does."""
         if isinstance(distance, cp.Cost):
             return self.costs(distance)
         if distance == "mad":
@@ -87,27 +90,29 @@ class AnswerPairs:
             return np.sqrt(self.costs(cp.SquaredEuclidean(self.spread**-2.0)))
         raise InvalidInput(f"Expected 'l1', 'l2', 'mad' or a Cost; got {shown(distance)}.")
 
-    def space(self, k: Any) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray, int]:
+    def neighbour_space(self, k: Any) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray, int]:
         """Return data and answers as points whose Euclidean distances are `proximity` by ``"l2"``.
 
-        First which rows of the data miss no cell, and these as points; then which answers, and
-        these; last k, at most one less than there are rows.
+        First which rows (r,) of the data miss no cell, and these as points; then which answers
+        (m,), and these; last k, at most one less than there are rows.
         """
+        # Another category changes two columns by 1, and counts 1: √(1/2 + 1/2).
         sizes = [block.stop - block.start for block in self.features.blocks]
         unit = np.repeat(np.where(self.features.is_numeric, self.spread, np.sqrt(2.0)), sizes)
-        whole = np.asarray(~np.isnan(self.codes).any(axis=1))
+        complete_data = np.asarray(~np.isnan(self.codes).any(axis=1))
         complete = np.asarray(~np.isnan(self.y).any(axis=1) & self.answered)
-        most = int(whole.sum()) - 1
+        most = int(complete_data.sum()) - 1
         if not isinstance(k, int | np.integer) or min(k, most) < 1:
             raise InvalidInput(
                 f"Expected a whole number k of at least 1, and at least 2 rows of data; got "
                 f"k={shown(k)} and {most + 1} rows."
             )
-        points, answers = (self.features.expand(c) for c in (self.codes[whole], self.y[complete]))
-        return whole, points / unit, complete, answers / unit, min(int(k), most)
+        points = self.features.expand(self.codes[complete_data]) / unit
+        answers = self.features.expand(self.y[complete]) / unit
+        return complete_data, points, complete, answers, min(int(k), most)
 
     def put(self, mask: BoolArray, values: FloatArray) -> FloatArray:
-        """(m,) values of some answers; NaN for the others."""
+        """Return the values (m,) of the answers of a mask, with NaN for the others."""
         out = np.full(len(self.row), np.nan)
         out[mask] = values
         return out
@@ -125,38 +130,54 @@ def pairs(
         return counterfactuals
     if row is None and isinstance(counterfactuals, cp.Alternatives):
         row = counterfactuals.row
-    stated = model.features if isinstance(model, cp.Explainer) else None
-    x = frame_of(factuals, stated)
-    shows = x if data is None else frame_of(data, stated)
-    seen = cp.Features.from_data(shows) if stated is None else stated
-    y = frame_of(counterfactuals, seen)
-    features = _numbers(seen, x, y) if stated is None else stated
+    known = model.features if isinstance(model, cp.Explainer) else None
+    factual_frame = frame_of(factuals, known)
+    data_frame = factual_frame if data is None else frame_of(data, known)
+    features = cp.Features.from_data(data_frame) if known is None else known
+    answer_frame = frame_of(counterfactuals, features)
+    if known is None:
+        features = _with_numbers(features, factual_frame, answer_frame)
     names = list(features.names)
-    sides = {"the factual rows": x, "the counterfactuals": y, "data": shows}
-    for what, frame in sides.items():
+    frames = {
+        "the factual rows": factual_frame,
+        "the counterfactuals": answer_frame,
+        "data": data_frame,
+    }
+    for where, frame in frames.items():
         missing = [name for name in names if name not in frame.columns]
         if missing:
             raise InvalidInput(
-                f"Expected all columns of the model in {what}; missing: {some(missing)}."
+                f"Expected all columns of the model in {where}; missing: {some(missing)}."
             )
-    at = np.arange(len(x)) if row is None else np.asarray(row)
-    if at.shape != (len(y),):
+    n, m = len(factual_frame), len(answer_frame)
+    position = np.arange(n) if row is None else np.asarray(row)
+    if position.shape != (m,):
         raise InvalidInput(
-            f"Expected one counterfactual for each of {len(at)} rows, in order, missing as a whole "
-            f"where none was found; got {len(y)}. For several to a row pass row=, their positions."
+            f"Expected one counterfactual for each of {len(position)} rows, in order, missing as a "
+            f"whole where none was found; got {m}. For several to a row pass row=, their positions."
         )
-    if len(at) and not (at.dtype.kind in "iu" and at.min() >= 0 and at.max() < len(x)):
-        raise InvalidInput(f"Expected positions of the {len(x)} rows for row=; got {shown(row)}.")
-    factual, after, codes = (_codes(features, frame[names], what) for what, frame in sides.items())
-    before = factual[at]
-    answered = ~y[names].isna().all(axis=1).to_numpy()
-    size = np.fmax(_spreads(features, codes), np.abs(before))
-    near = features.is_numeric & (np.abs(after - before) <= ROUNDING * size)
-    after = np.where(near | ~answered[:, None], before, after)
-    rows = x[names].iloc[at].reset_index(drop=True)
-    answers = _decoded(features, rows, before, after)
-    numbers = features, at, len(x), answered, before, after, shows[names], codes
-    return AnswerPairs(*numbers, isinstance(factuals, np.ndarray), rows, answers)
+    if m and not (position.dtype.kind in "iu" and position.min() >= 0 and position.max() < n):
+        raise InvalidInput(f"Expected positions of the {n} rows for row=; got {shown(row)}.")
+    x, y, codes = (_codes(features, frame[names], where) for where, frame in frames.items())
+    x, answered = x[position], ~answer_frame[names].isna().all(axis=1).to_numpy()
+    # Numbers that differ by rounding become the same, so that they do not count as changes.
+    size = np.fmax(_spreads(features, codes), np.abs(x))
+    same = features.is_numeric & (np.abs(y - x) <= ROUNDING * size)
+    y = np.where(same | ~answered[:, None], x, y)
+    before = factual_frame[names].iloc[position].reset_index(drop=True)
+    return AnswerPairs(
+        features,
+        position,
+        n,
+        answered,
+        x,
+        y,
+        data_frame[names],
+        codes,
+        isinstance(factuals, np.ndarray),
+        before,
+        _decoded(features, before, x, y),
+    )
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
@@ -182,92 +203,96 @@ def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
         raise InvalidInput(f"Expected a data frame or an array; got {shown(rows)}.") from None
 
 
-def _numbers(seen: cp.Features, *sides: pd.DataFrame) -> cp.Features:
-    """The features, with columns that happened to hold only 0 and 1 as numbers if they are."""
+def _with_numbers(features: cp.Features, *frames: pd.DataFrame) -> cp.Features:
+    """Return the features as frames show them: some seemed to be categories and are numbers.
+
+    Their columns in the data happened to hold 0 and 1 alone, and have others here.
+    """
 
     def is_number(feature: Any) -> bool:
         if not isinstance(feature, cp.Categorical) or feature.numbers is None:
             return False
-        columns = [side[feature.name] for side in sides if feature.name in side]
+        columns = [frame[feature.name] for frame in frames if feature.name in frame]
         return any(
             column.dtype.kind == "f" and not column.dropna().isin(feature.numbers).all()
             for column in columns
         )
 
-    return cp.Features(cp.Continuous(f.name) if is_number(f) else f for f in seen)
+    return cp.Features(cp.Continuous(f.name) if is_number(f) else f for f in features)
 
 
-def _codes(features: cp.Features, frame: pd.DataFrame, what: str) -> FloatArray:
-    """Return numbers, and the positions of categories, shape (n, p); NaN where a cell is missing.
+def _codes(features: cp.Features, frame: pd.DataFrame, where: str) -> FloatArray:
+    """Return the codes (n, p) of a frame, whose name in an error is ``where``.
 
     Text stands for the category that is written so: other tools turn categories into text.
     """
     import pandas as pd
 
-    out = np.empty((len(frame), len(features)))
+    codes = np.empty((len(frame), len(features)))
     for j, feature in enumerate(features):
-        column, wanted = frame[feature.name], "a finite number"
+        column = frame[feature.name]
         if isinstance(feature, cp.Categorical):
             positions: dict[Any, int] = {str(c): k for k, c in enumerate(feature.categories)}
             positions |= {c: k for k, c in enumerate(feature.categories)}
-            codes, wanted = column.astype(object).map(positions), "one of its categories"
+            numbers, expected = column.astype(object).map(positions), "one of its categories"
         else:
-            codes = pd.to_numeric(column, errors="coerce")
-        out[:, j] = codes.to_numpy(dtype=np.float64, na_value=np.nan)
-        bad = np.isinf(out[:, j]) | (np.isnan(out[:, j]) & column.notna().to_numpy())
+            numbers, expected = pd.to_numeric(column, errors="coerce"), "a finite number"
+        codes[:, j] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+        bad = np.isinf(codes[:, j]) | (np.isnan(codes[:, j]) & column.notna().to_numpy())
         if bad.any():
             raise InvalidInput(
-                f"Expected {wanted} in column {feature.name!r} of {what}; got "
+                f"Expected {expected} in column {feature.name!r} of {where}; got "
                 f"{shown(column[bad].iloc[0])}."
             )
-    return out
+    return codes
 
 
 def _differ(x: FloatArray, y: FloatArray) -> BoolArray:
-    """Where codes differ; what is missing is the same as what is missing."""
+    """Return where codes differ; two missing cells do not."""
     return (x != y) & ~(np.isnan(x) & np.isnan(y))
 
 
 def _spreads(features: cp.Features, codes: FloatArray) -> FloatArray:
-    out = np.ones(len(features))
+    spreads = np.ones(len(features))
     for j in np.flatnonzero(features.is_numeric).tolist():
         values = codes[~np.isnan(codes[:, j]), j]
-        out[j] = (values.std() if len(values) else 0.0) or 1.0
-    return out
+        spreads[j] = (values.std() if len(values) else 0.0) or 1.0
+    return spreads
 
 
 def _decoded(
-    features: cp.Features, rows: pd.DataFrame, before: FloatArray, after: FloatArray
+    features: cp.Features, rows: pd.DataFrame, x: FloatArray, y: FloatArray
 ) -> pd.DataFrame:
-    """Return rows with their changed cells replaced; a column keeps its dtype if it can."""
+    """Return rows of codes x with cells replaced where codes y differ.
+
+    A column keeps its dtype, unless it holds whole numbers and other numbers replace them.
+    """
     import pandas as pd
 
-    out, changed = rows.copy(), _differ(before, after)
+    decoded, changed = rows.copy(), _differ(x, y)
     for j in np.flatnonzero(changed.any(axis=0)).tolist():
         feature, column = features.items[j], rows.iloc[:, j]
-        new = pd.Series(after[:, j])
+        new = pd.Series(y[:, j])
+        dtype = column.dtype
         if isinstance(feature, cp.Categorical):
-            new = new.map(dict(enumerate(feature.categories))).astype(object)
-        elif (new == new.round()).all() or not pd.api.types.is_integer_dtype(column.dtype):
-            new = new.astype(column.dtype)
+            new = new.map(dict(enumerate(feature.categories)))
+        elif pd.api.types.is_integer_dtype(dtype) and not (new == new.round()).all():
+            dtype = new.dtype
+        else:
+            new = new.astype(dtype)
         mixed = column.astype(object).where(~changed[:, j], new.astype(object))
-        out[feature.name] = mixed.astype(
-            column.dtype if isinstance(feature, cp.Categorical) else new.dtype
-        )
-    return out
+        decoded[feature.name] = mixed.astype(dtype)
+    return decoded
 
 
-# What models say
-
-
-def _own(model: Any) -> Any:
-    """The model itself, if an `Explainer` was passed."""
+def _estimator_of(model: Any) -> Any:
+    """Return the model, also if an `Explainer` was passed."""
     return model.model if isinstance(model, cp.Explainer) else model
 
 
 def predicted_by(model: Any, rows: Any) -> NDArray[Any]:
-    """(m,) what a model predicts; no rows, no predictions."""
-    estimator = _own(model)
+    """Return a model's predictions (m,); of no rows none, which models refuse to predict."""
+    estimator = _estimator_of(model)
     if not hasattr(estimator, "predict"):
         raise InvalidInput(f"Expected a fitted model with predict; got {shown(estimator)}.")
     try:
@@ -283,47 +308,45 @@ def meets(
     model: Any, target: cp.Target, rows: Any, before: NDArray[Any] | None = None
 ) -> BoolArray:
     """Return whether a model gives rows (m,) the target; ``before`` are labels to differ from."""
-    wanted = target.requirement
-    if wanted.chance is not None or (wanted.probable and wanted.at_least is None):
+    required = target.requirement
+    if required.chance is not None or (required.probable and required.at_least is None):
         raise InvalidInput(
             "Expected a target that a prediction meets or misses, such as cp.Label('yes'); got "
             f"{shown(target)}."
         )
-    if wanted.at_least is not None:
-        estimator = _own(model)
+    if required.at_least is not None:
+        (label, *_), estimator = required.labels, _estimator_of(model)
         classes = np.asarray(getattr(estimator, "classes_", ())).tolist()
-        if wanted.labels[0] not in classes or not hasattr(estimator, "predict_proba"):
+        if label not in classes or not hasattr(estimator, "predict_proba"):
             raise InvalidInput(
-                f"{type(estimator).__name__} says no probability of {wanted.labels[0]!r}; "
-                "pass a Label."
+                f"{type(estimator).__name__} says no probability of {label!r}; pass a Label."
             )
-        shares = (
-            np.asarray(estimator.predict_proba(rows)) if len(rows) else np.empty((0, len(classes)))
-        )
-        return shares[:, classes.index(wanted.labels[0])] >= wanted.at_least
+        if not len(rows):  # which models refuse
+            return np.zeros(0, dtype=bool)
+        probability = np.asarray(estimator.predict_proba(rows))[:, classes.index(label)]
+        return np.asarray(probability >= required.at_least)
     predicted = predicted_by(model, rows)
-    if wanted.limits is not None:
-        return np.asarray((predicted >= wanted.limits[0]) & (predicted <= wanted.limits[1]))
-    if not wanted.labels:
+    if required.limits is not None:
+        return np.asarray((predicted >= required.limits[0]) & (predicted <= required.limits[1]))
+    if not required.labels:
         return np.asarray(predicted != before)
-    named = np.logical_or.reduce([predicted == label for label in wanted.labels])
-    return np.asarray(named != wanted.others)
+    named = np.logical_or.reduce([predicted == label for label in required.labels])
+    return np.asarray(named != required.others)
 
 
 def is_other(target: cp.Target) -> bool:
-    """Whether any class other than that of the factual row is wanted."""
+    """Return whether the target is any class other than that of the factual row."""
     return target.requirement.others and not target.requirement.labels
 
 
 def valid_rows(model: Any, answers: AnswerPairs, target: Any, rows: pd.DataFrame) -> BoolArray:
-    """(m,): whether rows in the place of the answers meet the target."""
-    wanted = wanted_of(target)
-    before = (
-        predicted_by(model, answers.as_input(answers.before, model)) if is_other(wanted) else None
-    )
-    return meets(model, wanted, answers.as_input(rows, model), before)
+    """Return whether rows (m,) in the places of the answers meet the target."""
+    target, before = target_of(target), None
+    if is_other(target):
+        before = predicted_by(model, answers.as_input(answers.before, model))
+    return meets(model, target, answers.as_input(rows, model), before)
 
 
-def wanted_of(target: Any) -> cp.Target:
-    """A target; of None, any other class."""
+def target_of(target: Any) -> cp.Target:
+    """Return a target or label as a target, and None as any other class."""
     return cp.OtherLabel() if target is None else as_target(target)

@@ -17,7 +17,7 @@ import counterpoint as cp
 from counterpoint.errors import InvalidInput, all_of, some
 from counterpoint.numerics import FloatArray, IntArray
 from counterpoint.pictures.html import number
-from counterpoint.pictures.plots import COLOURS, INK, PALE, SMALL, axes_of, figure_of, short
+from counterpoint.pictures.plots import COLOURS, INK, LABEL_SIZE, PALE, axes_of, figure_of, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ class WaterfallDisplay:
                 (4, 0),
                 textcoords="offset points",
                 va="center",
-                size=SMALL,
+                size=LABEL_SIZE,
                 color=INK,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
             )
@@ -163,7 +163,7 @@ class ChangesDisplay:
         heat_map.set_xlabel(f"{len(self.costs)} answers, the cheapest first")
         heat_map.tick_params(axis="y", length=0)
         bar = figure_of(heat_map).colorbar(drawn, ax=heat_map)
-        bar.set_label("cost, − where a number falls", size=SMALL)
+        bar.set_label("cost, − where a number falls", size=LABEL_SIZE)
         for axes in right:
             shares = np.arange(1, len(self.costs) + 1) / len(self.costs)
             axes.step(self.costs, shares, where="post", color=COLOURS[0])
@@ -230,7 +230,7 @@ class AlternativesDisplay:
                 *(j, i, self.words[i][j]),
                 ha="center",
                 va="center",
-                size=SMALL,
+                size=LABEL_SIZE,
                 color=INK,
                 parse_math=False,
             )
@@ -363,9 +363,9 @@ class RegionsDisplay:
             bbox_to_anchor=(0.5, -0.13),
             ncols=2,
             frameon=False,
-            fontsize=SMALL,
+            fontsize=LABEL_SIZE,
         )
-        axes.set_title(self._title(), loc="left", size=SMALL, color=INK, parse_math=False)
+        axes.set_title(self._title(), loc="left", size=LABEL_SIZE, color=INK, parse_math=False)
         for axis, name, values in zip(
             (axes.xaxis, axes.yaxis), self.names, (self.x, self.y), strict=True
         ):

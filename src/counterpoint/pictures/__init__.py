@@ -1,1 +1,1 @@
-"""What is drawn: small pages of HTML in notebooks, and figures of matplotlib."""
+"""Draws small pages of HTML for notebooks, and figures of matplotlib."""

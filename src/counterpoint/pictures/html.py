@@ -1,4 +1,4 @@
-"""What notebooks show: small pages of escaped HTML, in the colours of their surroundings."""
+"""Writes small pages of escaped HTML for notebooks, in the colours of their surroundings."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ STYLE = """
 :is([data-jp-theme-light="false"], .vscode-dark, [theme="dark"], [data-theme="dark"])
  .counterpoint strong.bad {color: #ff9d66}
 """
-"""The text's colour is that of the page around; only words on statuses have colours of their own,
-in dark as the browser says, or as JupyterLab, VS Code, Colab and Sphinx do."""
+"""Text has the colour of the page around. Only words on statuses have colours of their own, for a
+light or dark page as the browser says, or as JupyterLab, VS Code, Colab and Sphinx do."""
 
 
 def panel(title: str, *blocks: str, good: bool | None = None) -> str:
-    """A box with a title; ``good`` colours it."""
+    """Return a box with a title, coloured as good or bad unless ``good`` is None."""
     tone = "" if good is None else f' class="{"good" if good else "bad"}"'
     head = f"<strong{tone}>{escape(title)}</strong>"
     return f'<div class="counterpoint"><style>{STYLE}</style>{head}{"".join(blocks)}</div>'
 
 
 def paragraph(text: str) -> str:
-    """Text, one line below the other."""
+    """Return text, one line below the other."""
     return f"<div>{'<br>'.join(map(escape, text.splitlines()))}</div>" if text else ""
 
 
 def folded(summary: str, *blocks: str) -> str:
-    """What opens at a click."""
+    """Return a summary that opens at a click."""
     return f"<details><summary>{escape(summary)}</summary>{''.join(blocks)}</details>"
 
 
 def bullets(items: Iterable[object]) -> str:
-    """A list of lines."""
+    """Return a list of lines."""
     return f"<ul>{''.join(f'<li>{escape(str(item))}</li>' for item in items)}</ul>"
 
 
 def number(value: Any) -> str:
-    """A value as a table shows it: few digits."""
+    """Return a value as a table shows it: six digits of a float."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
@@ -70,7 +70,7 @@ def number(value: Any) -> str:
 
 
 def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | None = None) -> str:
-    """A table; of very many rows the first, and how many more there are."""
+    """Return a table; of more than ``most`` rows the first, and how many more there are."""
 
     def cell(value: Any) -> str:
         return f"<td>{escape(number(value))}</td>"
@@ -86,12 +86,12 @@ def table(columns: Sequence[object], rows: Iterable[Sequence[Any]], most: int | 
 
 
 def changes(pairs: Mapping[Any, tuple[Any, Any]]) -> str:
-    """``income 30 → 42; loans 3 → 2``."""
+    """Return pairs of old and new values by name as ``income: 30 → 42; loans: 3 → 2``."""
     return "; ".join(f"{name}: {change(*pair)}" for name, pair in pairs.items()) or "–"
 
 
 def change(old: Any, new: Any) -> str:
-    """``30 → 42``, in as few digits as tell them apart, six at least."""
+    """Return ``30 → 42``, in as few digits as tell them apart, six at least."""
     short = number(old), number(new)
     if short[0] != short[1]:
         return " → ".join(short)

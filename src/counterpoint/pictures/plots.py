@@ -1,4 +1,4 @@
-"""Pictures, of paths and of groups; matplotlib is imported only when one is drawn.
+"""Draws pictures of paths and of groups; matplotlib is imported only when one is drawn.
 
 The objects that are drawn call these functions, so that their types are not imported here.
 """
@@ -27,16 +27,17 @@ COLOURS = (
 """Okabe and Ito's, told apart by those who see fewer colours; wine in the place of yellow."""
 DASHES = ("-", "--", ":", "-.")
 """One after the other, when all colours are taken."""
-SMALL = 8.5
+LABEL_SIZE = 8.5
 """The size of words beside lines, in points."""
-FEW = 20
-"""Answers that are all marked, and drawn as larger dots."""
-BOTH = (("correctness", "-", "o"), ("coverage", "--", "s"))
-"""What curves of groups show, and how."""
+RATES = (("correctness", "-", "o"), ("coverage", "--", "s"))
+"""The rates of explanations of groups, with the dashes and the marker of their lines."""
 
 
 def draw(path: Any, features: Any, ax: Any) -> Figure:
-    """Draw the two parts of `Path.plot` for a path of one row; on one axis, the left part alone."""
+    """Draw the two parts of `Path.plot` for a path of one row; on one axis, the left part alone.
+
+    ``features`` is how many are named in the right part.
+    """
     if isinstance(features, bool) or not isinstance(features, int | np.integer) or features < 1:
         raise InvalidInput(f"Expected a number of features, at least 1; got {features!r}.")
     varied = path.varied
@@ -46,6 +47,7 @@ def draw(path: Any, features: Any, ax: Any) -> Figure:
             "one label; got others. Trace each kind of target, and each label, by itself."
         )
     values = np.array([getattr(target, varied) for target in path.targets], dtype=float)
+    # From the target that costs least on; those without an answer are left out.
     order = np.argsort(-values if varied in ("weight", "high") else values, kind="stable")
     order = order[path.found[0, order]]
     if not len(order):
@@ -53,62 +55,67 @@ def draw(path: Any, features: Any, ax: Any) -> Figure:
         raise NoAnswer(f"There is nothing to plot. {answer.status}: {answer.message}")
     values, cost = values[order], path.cost[0, order]
     x, unit = (np.sqrt(cost), "distance") if path.is_squared else (cost, "cost")
-    axis, *right = axes_of(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
+    left, *right = axes_of(ax, (2, 1), (10.0, 4.2), "Path.plot needs")
     requirement = path.targets[0].requirement
     y, label = values, {"low": "value, at least", "high": "value, at most"}.get(varied, varied)
     if requirement.probable:
         y, label = path.probability[0, order], f"probability of {requirement.labels[0]}"
-        axis.set_ylim(-0.04, 1.04)
-    dots = 4.0 if len(np.unique(x)) <= FEW else 2.5  # of many, a line where they are dense
-    axis.plot(x, y, color=INK, linewidth=1.0, marker="o", markersize=dots)
-    axis.margins(x=0.12)
-    axis.set_ylabel(label, parse_math=False)
-    for axes in (axis, *right):
+        left.set_ylim(-0.04, 1.04)
+    dot_size = 4.0 if len(np.unique(x)) <= 20 else 2.5  # so that many do not hide the line
+    left.plot(x, y, color=INK, linewidth=1.0, marker="o", markersize=dot_size)
+    left.margins(x=0.12)
+    left.set_ylabel(label, parse_math=False)
+    for axes in (left, *right):
         axes.set_xlabel("distance (√cost)" if path.is_squared else "cost")
         axes.spines[["top", "right"]].set_visible(False)
     for axes in right:
         axes.set_ylabel(f"change, in units of {unit}")
         _draw_moves(axes, path, order, x, int(features))
     if varied == "weight":
-        _mark_weights(axis, x, y, values)  # when all that takes room is there
-    return figure_of(axis)
+        _mark_weights(left, x, y, values)  # last, as it needs the final size of the axes
+    return figure_of(left)
 
 
 def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -> None:
     """Write weights on the curve where there is room; those at its ends come first.
 
-    Of few answers all; of many, those within a factor of 1.26 of a power of ten, as that power.
-    Weights fall along the curve, and y is a probability.
+    Up to twenty are all written; of more, those within a factor of 1.26 of a power of ten, as that
+    power. Weights fall along the curve, and y is a probability.
     """
     words = [f"{value:.2g}" for value in weights]
-    if len(weights) > FEW:
-        logs, near = np.log10(weights), 0.1
-        decades = np.arange(np.floor(logs[0] + near), np.ceil(logs[-1] - near) - 1.0, -1.0)
-        distance = np.abs(decades[:, None] - logs)
-        marked = distance.min(axis=1) <= near
-        nearest = distance.argmin(axis=1)[marked]
-        x, y, words = x[nearest], y[nearest], [f"{value:g}" for value in 10.0 ** decades[marked]]
+    if len(weights) > 20:
+        logs, tolerance = np.log10(weights), 0.1
+        first, last = np.floor(logs[0] + tolerance), np.ceil(logs[-1] - tolerance)
+        powers = np.arange(first, last - 1.0, -1.0)
+        distance = np.abs(powers[:, None] - logs)
+        has_weight = distance.min(axis=1) <= tolerance
+        nearest = distance.argmin(axis=1)[has_weight]
+        x, y, words = x[nearest], y[nearest], [f"{value:g}" for value in 10.0 ** powers[has_weight]]
     if not words:
         return
     colour = COLOURS[0]
     ax.plot(x, y, "o", color=colour, markersize=5.5, zorder=3)
-    ax.text(0.98, 0.04, "● weight", color=colour, transform=ax.transAxes, ha="right", size=SMALL)
+    ax.text(
+        0.98, 0.04, "● weight", color=colour, transform=ax.transAxes, ha="right", size=LABEL_SIZE
+    )
     ax.figure.figure.draw_without_rendering()  # so that the axes are as wide as they will be
-    boxes: list[FloatArray] = []  # of words that are written already
     points = ax.transData.transform(np.column_stack([x, y])) * 72.0 / ax.figure.dpi
+    boxes: list[FloatArray] = []  # of words that are written already: lower left, upper right
     for k in sorted(range(len(words)), key=lambda k: min(k, len(words) - 1 - k)):
         above = y[k] < 0.5  # above the point and to its left, or below and to its right
-        size = np.array([0.65 * SMALL * len(words[k]), -SMALL])  # a digit is about so wide
+        size = np.array(
+            [0.65 * LABEL_SIZE * len(words[k]), -LABEL_SIZE]
+        )  # a digit is about so wide
         box = np.sort([points[k], points[k] + (-size if above else size)], axis=0)
         if any((box[0] < other[1]).all() and (other[0] < box[1]).all() for other in boxes):
-            continue
+            continue  # it would overlap
         boxes.append(box)
         ax.annotate(
             words[k],
             (x[k], y[k]),
             (-5, 4) if above else (5, -4),
             textcoords="offset points",
-            size=SMALL,
+            size=LABEL_SIZE,
             color=colour,
             ha="right" if above else "left",
             va="bottom" if above else "top",
@@ -116,14 +123,14 @@ def _mark_weights(ax: Axes, x: FloatArray, y: FloatArray, weights: FloatArray) -
 
 
 def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int) -> None:
-    """How the features change that move most, named at the ends of their lines."""
+    """Draw how the ``count`` features change that move most, named at the ends of their lines."""
     moved = path.moved[0, order]
     most = np.abs(moved).max(axis=0)
     columns = [j for j in np.argsort(-most, kind="stable")[:count].tolist() if most[j] > 0.0]
     ax.axhline(0.0, color=PALE, linewidth=0.8, zorder=1)
     for k, j in enumerate(columns):
         colour, dashes = _line(k)
-        already_satisfied = not isinstance(path.features.items[j], Continuous)
+        jumps = not isinstance(path.features.items[j], Continuous)
         ax.plot(
             x,
             moved[:, j],
@@ -131,7 +138,7 @@ def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int)
             linestyle=dashes,
             linewidth=1.6,
             clip_on=False,
-            drawstyle="steps-post" if already_satisfied else "default",
+            drawstyle="steps-post" if jumps else "default",
         )
     ax.margins(x=0)
     if x.min() < 0.1 * x.max():
@@ -142,9 +149,9 @@ def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int)
         return
     ax.figure.figure.draw_without_rendering()  # so that the axes are as tall as they will be
     low, high = ax.get_ylim()
-    ends = (moved[-1, columns] - low) / (high - low)
-    tall = ax.bbox.height * 72.0 / ax.figure.dpi
-    heights = _apart(ends, 1.45 * SMALL / tall)
+    ends = (moved[-1, columns] - low) / (high - low)  # as parts of the axis, and so are heights
+    points = ax.bbox.height * 72.0 / ax.figure.dpi
+    heights = _apart(ends, 1.45 * LABEL_SIZE / points)
     for k, j in enumerate(columns):
         colour, dashes = _line(k)
         arrow = {"arrowstyle": "-", "color": colour, "linestyle": dashes, "shrinkA": 2}
@@ -154,7 +161,7 @@ def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int)
             (1.06, heights[k]),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            size=SMALL,
+            size=LABEL_SIZE,
             color=INK,
             va="center",
             parse_math=False,
@@ -164,7 +171,7 @@ def _draw_moves(ax: Axes, path: Any, order: IntArray, x: FloatArray, count: int)
 
 
 def _change(path: Any, j: int, end: int) -> str:
-    """A feature and its change at the end of the path, in its own units."""
+    """Return a feature's name and its change at the end of the path, in its own units."""
     feature = path.features.items[j]
     name = short(feature.name)
     if isinstance(feature, Categorical):
@@ -177,17 +184,18 @@ def _change(path: Any, j: int, end: int) -> str:
 
 
 def _line(k: int) -> tuple[str, str]:
-    """The colour and the dashes of the k-th line."""
+    """Return the colour and the dashes of the k-th line."""
     return COLOURS[k % len(COLOURS)], DASHES[k // len(COLOURS) % len(DASHES)]
 
 
 def _apart(ends: FloatArray, least: float) -> FloatArray:
-    """The heights nearest to the ends, in their order, at least so far apart, from 0 to 1."""
+    """Return the heights nearest to the ends, in their order, ``least`` apart, from 0 to 1."""
+    # Heights that are ``least`` apart are those that do not fall once k · least is subtracted.
     order = np.argsort(ends, kind="stable")
-    room = least * np.arange(len(ends))  # less what the order alone asks for, heights may not fall
+    lowest = least * np.arange(len(ends))
     heights = np.empty(len(ends))
-    fitted = isotonic_regression(ends[order] - room).x
-    heights[order] = np.clip(fitted, 0.0, max(1.0 - room[-1], 0.0)) + room
+    fitted = isotonic_regression(ends[order] - lowest).x
+    heights[order] = np.clip(fitted, 0.0, max(1.0 - lowest[-1], 0.0)) + lowest
     return heights
 
 
@@ -198,7 +206,7 @@ def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
     colours = [COLOURS[0] if length > 0.0 else COLOURS[1] for length in lengths]
     drawn = axes.barh(range(len(bars)), lengths, color=colours, height=0.7)
     axes.bar_label(
-        drawn, [f"{length:+.2g}" for length in lengths], padding=4, size=SMALL, color=INK
+        drawn, [f"{length:+.2g}" for length in lengths], padding=4, size=LABEL_SIZE, color=INK
     )
     axes.axvline(0.0, color=PALE, linewidth=0.8)
     axes.set_yticks(range(len(bars)), map(short, names), parse_math=False)
@@ -216,14 +224,14 @@ def draw_bars(bars: Sequence[tuple[str, float]], title: str, ax: Any) -> Figure:
 def draw_quality(quality: Any, ax: Any) -> Figure:
     """Draw heat maps of correctness and coverage, from each group (row) to each (column)."""
     labels = [short(group) for group in quality.groups]
-    side, places = 1.6 + 0.42 * len(labels), range(len(labels))
+    side, ticks = 1.6 + 0.42 * len(labels), range(len(labels))
+    rotation = 90 if max(map(len, labels)) > 3 else 0
     both = axes_of(ax, (2,), (2.0 * side + 1.0, side))
-    for axes, (name, _, _) in zip(both, BOTH, strict=True):
+    for axes, (name, _, _) in zip(both, RATES, strict=True):
         values = getattr(quality, name)
         image = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
-        turned = 90 if max(map(len, labels)) > 3 else 0
-        axes.set_xticks(places, labels, rotation=turned, parse_math=False)
-        axes.set_yticks(places, labels, parse_math=False)
+        axes.set_xticks(ticks, labels, rotation=rotation, parse_math=False)
+        axes.set_yticks(ticks, labels, parse_math=False)
         axes.set_xlabel("to")
         axes.set_ylabel("from")
         axes.set_title(f"{name}, mean {quality.mean(values):.2f}", loc="left", size="medium")
@@ -232,8 +240,8 @@ def draw_quality(quality: Any, ax: Any) -> Figure:
             axes.figure.figure.colorbar(image, ax=axes, shrink=0.8)
             continue
         for i, j in np.ndindex(values.shape):
-            tone, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
-            axes.text(j, i, word, ha="center", va="center", color=tone, size=SMALL)
+            colour, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
+            axes.text(j, i, word, ha="center", va="center", color=colour, size=LABEL_SIZE)
     return figure_of(both[0])
 
 
@@ -250,8 +258,8 @@ def draw_map(
             "histogram of its values."
         )
     both = axes_of(ax, (2,), (10.0, 4.6))
-    factual, goal = (values[groups.rows(groups.labels.index(label))] for label in pair)
-    for axes, points, title in zip(both, (factual, moved), ("before", "after"), strict=True):
+    start, goal = (values[groups.rows(groups.labels.index(label))] for label in pair)
+    for axes, points, title in zip(both, (start, moved), ("before", "after"), strict=True):
         axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
         axes.update_datalim(moved[:, :2])  # so that both show the same part of the plane
         axes.scatter(*goal[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
@@ -262,27 +270,26 @@ def draw_map(
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_color(PALE)
-        axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=SMALL)
+        axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=LABEL_SIZE)
     return figure_of(both[0])
 
 
 def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
     """Draw correctness and coverage of the explanation chosen for each number of features."""
-    counts = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
-    chosen = [path.able(k, count)[0] for k in counts]
+    ks = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
+    chosen = [path.able(k, count)[0] for k in ks]
     (axes,) = axes_of(ax, (1,), (5.6, 4.0))
-    for tone, (name, dashes, marker) in zip(COLOURS, BOTH, strict=False):
-        rates = [getattr(quality, name) for quality in chosen]
-        size = 7 if name == "correctness" else 3  # of a linear representation they are the same
-        axes.plot(counts, rates, dashes, marker=marker, color=tone, markersize=size, label=name)
-    titles = {
+    for colour, (name, dashes, marker) in zip(COLOURS, RATES, strict=False):
+        rates = [getattr(candidate, name) for candidate in chosen]
+        size = 7 if name == "correctness" else 3  # so that both are seen where they are the same
+        axes.plot(ks, rates, dashes, marker=marker, color=colour, markersize=size, label=name)
+    labels = {
         "each": "features a pair, at most",
         "mean": "features a pair, on average",
+        "shared": "features of all pairs together",
         "reference": "features a group, from a reference group",
     }
-    _frame_shares(
-        axes, titles.get(count, "features of all pairs together"), "on the rows of the fit"
-    )
+    _finish_curves(axes, labels[count], "on the rows of the fit")
     return figure_of(axes)
 
 
@@ -312,24 +319,24 @@ def plot_curves(
         If a method has more or fewer numbers.
     """
     both = axes_of(ax, (2,), (10.0, 4.0))
-    for tone, (method, evaluations) in zip(COLOURS, qualities.items(), strict=False):
+    for colour, (method, evaluations) in zip(COLOURS, qualities.items(), strict=False):
         if len(evaluations) != len(ks):
             raise InvalidInput(
                 f"Expected {len(ks)} qualities of {method!r}, one for each number of features; got "
                 f"{len(evaluations)}. Pass what evaluate_each returned for the same numbers."
             )
-        for axes, (name, _, marker) in zip(both, BOTH, strict=True):
+        for axes, (name, _, marker) in zip(both, RATES, strict=True):
             rates = [quality.mean(getattr(quality, name)) for quality in evaluations]
-            axes.plot(ks, rates, marker=marker, color=tone, markersize=4, label=method)
-    for axes, (name, _, _) in zip(both, BOTH, strict=True):
-        _frame_shares(axes, "features a pair", name)
+            axes.plot(ks, rates, marker=marker, color=colour, markersize=4, label=method)
+    for axes, (name, _, _) in zip(both, RATES, strict=True):
+        _finish_curves(axes, "features a pair", name)
     return figure_of(both[0])
 
 
-def _frame_shares(axes: Axes, what: str, title: str) -> None:
-    """Shares, 0 to 1, against a number of features."""
+def _finish_curves(axes: Axes, xlabel: str, title: str) -> None:
+    """Set what all curves of rates, 0 to 1, against numbers of features have around them."""
     axes.set_ylim(-0.02, 1.02)
-    axes.set_xlabel(what)
+    axes.set_xlabel(xlabel)
     axes.set_title(title, loc="left", size="medium")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
@@ -349,22 +356,20 @@ def axes_of(
         return list(made[0])
     axes = [ax] if isinstance(ax, Axes) else list(np.ravel(ax))
     if len(axes) not in counts or not all(isinstance(item, Axes) for item in axes):
-        wanted = (
-            "two matplotlib axes, one, or None"
-            if len(counts) > 1
-            else (f"{counts[0]} matplotlib axes, or None for a new figure")
-        )
-        raise InvalidInput(f"Expected {wanted}; got {ax!r}.")
+        expected = f"{counts[0]} matplotlib axes, or None for a new figure"
+        if len(counts) > 1:
+            expected = "two matplotlib axes, one, or None"
+        raise InvalidInput(f"Expected {expected}; got {ax!r}.")
     return axes
 
 
 def figure_of(axes: Axes) -> Figure:
-    """The whole figure, also of axes in a part of it."""
+    """Return the whole figure, also of axes in a part of it."""
     figure: Figure = axes.figure.figure
     return figure
 
 
 def short(name: object) -> str:
-    """A name or a category, cut in the middle where it has more than 28 letters."""
+    """Return a name or a category, cut in the middle where it has more than 28 letters."""
     words = str(name)
     return words if len(words) <= 28 else f"{words[:14]}…{words[-13:]}"

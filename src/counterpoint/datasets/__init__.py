@@ -1,4 +1,4 @@
-"""A table to try things on, with its source and its licence."""
+"""Loads a table to try things on, with its source and its licence."""
 
 from __future__ import annotations
 

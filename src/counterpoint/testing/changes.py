@@ -1,5 +1,5 @@
 # ruff: noqa: S101 (a check says what differs by an AssertionError)
-"""What a cost and a constraint must pass: both are about changes of raw rows."""
+"""Checks costs and constraints: both are about changes of raw rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check_cost(
     value: Callable[[Row, Row], float] | None = None,
     random_state: int = 0,
 ) -> None:
-    """Check that a cost is a price of changes.
+    """Check that a cost is a cost of changes.
 
-    It is 0 for no change and positive for any; its formula is convex, and tables of features take
-    no less; and it is what ``value`` says of the raw rows.
+    It is 0 for no change and positive for any; its formula is convex, and tables of features charge
+    no less; and it is as ``value`` defines it for the raw rows.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def check_cost(
     features
         Columns of the kinds that it takes.
     value
-        The definition, from the raw rows before and after, in cost units; None to check the
-        general laws alone.
+        The definition: the cost of a change from one raw row to another; None to check the general
+        laws alone.
     random_state
         The seed of the sample.
     """
@@ -47,19 +47,20 @@ def check_cost(
     n = 200
     before, after = _changes(features, n, random_state)
     x, y = features.expand(before), features.expand(after)
-    costs, zero = encoded_cost(y, x), np.zeros_like(x)
+    costs = encoded_cost(y, x)
     formula = EncodedCost(encoded_cost.absolute, encoded_cost.quadratic)
-    least = formula(y, x)
+    by_formula = formula(y, x)
     assert costs.shape == (n,), f"The price of {n} changes has shape {costs.shape}."
     assert not encoded_cost(x, x).any(), f"{cost!r} asks a price for no change."
     free = (before != after).any(axis=1) & ~(costs > 0)
     assert not free.any(), f"{cost!r} asks nothing for the change of row {free.argmax()}."
-    bent = formula((y - x) / 2.0, zero) > least / 2.0 * (1.0 + 1e-12)
-    assert not bent.any(), (
-        f"{cost!r} is not convex: half of change {bent.argmax()} costs more than half of its cost."
+    concave = formula((y - x) / 2.0, np.zeros_like(x)) > by_formula / 2.0 * (1.0 + 1e-12)
+    assert not concave.any(), (
+        f"{cost!r} is not convex: half of change {concave.argmax()} costs more than half of its "
+        "cost."
     )
-    low = costs < least * (1.0 - 1e-12)
-    assert not low.any(), f"{cost!r} asks less for change {low.argmax()} than its formula."
+    less = costs < by_formula * (1.0 - 1e-12)
+    assert not less.any(), f"{cost!r} asks less for change {less.argmax()} than its formula."
     if value is not None:
         pairs = zip(_raw(features, before), _raw(features, after), strict=True)
         for i, (old, new) in enumerate(pairs):
@@ -78,10 +79,11 @@ def check_constraint(
     form: Form | None = None,
     random_state: int = 0,
 ) -> None:
-    """Check that a constraint's region is what the constraint says.
+    """Check that a constraint's region is as the constraint is defined.
 
-    The region permits the changes that ``allows`` permits; the bounds that programs take from it
-    hold every permitted change; and every cut of its couplings does, whatever the multipliers.
+    The region permits the changes that ``allows`` permits; and every permitted change is within
+    the bounds that programs take from it, and within the cuts of its couplings, whatever the
+    multipliers.
 
     Parameters
     ----------
@@ -93,7 +95,7 @@ def check_constraint(
         The definition: whether a change from one raw row to another is permitted; None to check the
         general laws alone.
     form
-        The model that is asked, if it matters for what the constraint says.
+        The form of the model, for constraints that depend on it.
     random_state
         The seed of the sample.
     """
@@ -116,27 +118,28 @@ def check_constraint(
     assert not permitted.all(), f"Every change of the sample is permitted by {constraint!r}."
     x, y = x[permitted], y[permitted]
     program = Program(Manhattan().encoded_cost(features), kinds_region(features) & region)
-    cases = program.cases(x)
-    room = 1e-9 * (1.0 + np.abs(y))
-    assert not ((y < cases.low - room) | (y > cases.high + room)).any(), (
+    batch = program.cases(x)
+    tolerance = 1e-9 * (1.0 + np.abs(y))
+    assert not ((y < batch.low - tolerance) | (y > batch.high + tolerance)).any(), (
         f"The bounds that a program takes from {constraint!r} exclude a change that it permits."
     )
-    assert not program.domain.is_empty(cases).any(), (
+    assert not program.domain.is_empty(batch).any(), (
         f"{constraint!r} leaves nothing, yet permits a change."
     )
     rng = np.random.default_rng(random_state)
     for condition in region:
         if isinstance(condition, Coupling):
             normals, offsets = condition.cut(rng.normal(size=(50, condition.size)))[:2]
-            size = np.abs(y) @ np.abs(normals.T) + np.abs(offsets)
-            over = y @ normals.T - offsets > 1e-9 * size
-            assert not over.any(), f"A cut of {constraint!r} removes a point of its region."
+            sizes = np.abs(y) @ np.abs(normals.T) + np.abs(offsets)
+            removed = y @ normals.T - offsets > 1e-9 * sizes
+            assert not removed.any(), f"A cut of {constraint!r} removes a point of its region."
 
 
 def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray, FloatArray]:
     """Return codes (n, p) before and after, of which about half of the cells change.
 
-    In every fourth row numbers rise and fall by one amount, as far as their steps allow.
+    In every fourth row, numbers rise or fall by one amount, where it is a multiple of their step:
+    constraints on equal changes permit none of the others.
     """
     rng = np.random.default_rng(random_state)
     before, after = _codes(features, n, rng), _codes(features, n, rng)
@@ -149,17 +152,17 @@ def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray,
 
 def _codes(features: Features, n: int, rng: np.random.Generator) -> FloatArray:
     """Return random codes (n, p); numbers leave what was observed by up to 30 % of it."""
-    out = np.empty((n, len(features)))
+    codes = np.empty((n, len(features)))
     for j, feature in enumerate(features):
         if isinstance(feature, Categorical):
-            out[:, j] = rng.integers(len(feature.categories), size=n)
+            codes[:, j] = rng.integers(len(feature.categories), size=n)
             continue
         step = feature.step if isinstance(feature, Integer) else 1.0
         low, high = feature.observed or (-5.0 * step, 5.0 * step)
         spread = max(high - low, step)
         values = rng.uniform(low - 0.3 * spread, high + 0.3 * spread, size=n)
-        out[:, j] = np.round(values / step) * step if isinstance(feature, Integer) else values
-    return out
+        codes[:, j] = np.round(values / step) * step if isinstance(feature, Integer) else values
+    return codes
 
 
 def _raw(features: Features, codes: FloatArray) -> list[dict[Hashable, Any]]:

@@ -1,4 +1,4 @@
-"""Small programs with their optima and multipliers, derived by hand."""
+"""Lists small programs with their optima and multipliers, derived by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Known:
     Parameters
     ----------
     name
-        What it is, in a few words.
+        A description in a few words.
     program
         The program.
     x
@@ -67,7 +67,7 @@ def solved(
     point: ArrayLike | None = None,
     multipliers: ArrayLike | None = None,
 ) -> Solved:
-    """Return a program, its row (by default the origin) and the answer: none without a cost."""
+    """Return the fields of `Known` after its name; the row is the origin unless it is passed."""
     program = Program(encoded_cost, Region(conditions))
     arrays = [None if a is None else np.asarray(a, dtype=np.float64) for a in (point, multipliers)]
     row = np.zeros(program.width) if x is None else np.asarray(x, dtype=np.float64)
@@ -75,17 +75,17 @@ def solved(
 
 
 def absolute(*weights: float) -> EncodedCost:
-    """Σ w |change|."""
+    """Return the cost Σ w |change|."""
     return EncodedCost(np.array(weights, dtype=float), np.zeros(len(weights)))
 
 
 def square(*weights: float) -> EncodedCost:
-    """Σ w change²."""
+    """Return the cost Σ w change²."""
     return EncodedCost(np.zeros(len(weights)), np.array(weights, dtype=float))
 
 
 def rows(matrix: list[list[float]], low: list[float], high: list[float]) -> LinearBounds:
-    """Linear bounds from lists of numbers."""
+    """Return linear bounds low <= matrix · y <= high."""
     return LinearBounds(*(np.array(numbers, dtype=float) for numbers in (matrix, low, high)))
 
 
@@ -103,8 +103,28 @@ def between(low: list[float], high: list[float]) -> Box:
 
 
 def loss(matrix: ArrayLike, offset: list[float]) -> LogLoss:
-    """log(1 + Σ exp(matrix · y + offset))."""
+    """Return the objective term log(1 + Σ exp(matrix · y + offset))."""
     return LogLoss(np.asarray(matrix, dtype=float), np.array(offset, dtype=float))
+
+
+def ball(radius: float, *center: float) -> Cone:
+    """Return that y is within a distance of a center."""
+    return Cone(np.eye(len(center)), 0.0 - np.array(center), radius)
+
+
+def upwards(center: float, apex: float) -> Cone:
+    """Return the cone |a − center| <= b − apex of y = (a, b)."""
+    return Cone(np.eye(1, 2), np.array([0.0 - center]), -apex, np.array([0.0, 1.0]))
+
+
+def rivals(matrix: list[list[float]], offset: list[float], limit: float) -> LogSumExp:
+    """Return that log Σ exp(matrix · y + offset) <= limit."""
+    return LogSumExp(np.array(matrix, dtype=float), np.array(offset, dtype=float), limit)
+
+
+def one_change_of(d: int) -> AtMost:
+    """Return that at most one of d features changes, of one column each."""
+    return AtMost(1, tuple(slice(j, j + 1) for j in range(d)))
 
 
 def one_of(count: int) -> OneOf:
@@ -119,16 +139,8 @@ def whole(*columns: int) -> Whole:
 
 FULL = EncodedCost(np.zeros(2), np.array([[2.0, 1.0], [1.0, 2.0]]))
 """2a² + 2ab + 2b²."""
-ONE_CHANGE = AtMost(1, (slice(0, 1), slice(1, 2)))
-"""Of two features of one column each."""
-TIED = LogSumExp(np.array([[-1.0], [-1.0]]), np.zeros(2), 0.0)
-"""Two rivals with equal scores."""
-BALL = Cone(np.eye(2), np.array([-3.0, -4.0]), 2.0)
-"""Of radius 2 about (3, 4)."""
-UPWARDS = Cone(np.eye(1, 2), np.zeros(1), -2.0, np.array([0.0, 1.0]))
-"""|a| <= b − 2."""
 
-TABLE = {
+PROGRAMS: dict[str, Solved] = {
     # Linear rows and bounds: prices of every kind
     "absolute, one row: the better buy": solved(
         absolute(2, 1), at_least(3, 1, 1), cost=3, point=[0, 3], multipliers=[-1]
@@ -176,17 +188,17 @@ TABLE = {
     ),
     # Balls, and several rivals at once
     "square, into a ball": solved(
-        square(1, 1), BALL, cost=9, point=[1.8, 2.4], multipliers=[-3.6, -4.8]
+        square(1, 1), ball(2, 3, 4), cost=9, point=[1.8, 2.4], multipliers=[-3.6, -4.8]
     ),
     "absolute, into a ball": solved(
         absolute(1, 1),
-        BALL,
+        ball(2, 3, 4),
         cost=7 - 2 * np.sqrt(2),
         point=[3 - np.sqrt(2), 4 - np.sqrt(2)],
         multipliers=[-1, -1],
     ),
     "square, into a cone that opens upwards: its apex": solved(
-        square(1, 1), UPWARDS, cost=4, point=[0, 2], multipliers=[0, 4]
+        square(1, 1), upwards(0, 2), cost=4, point=[0, 2], multipliers=[0, 4]
     ),
     "square, into one branch of a hyperbola": solved(
         square(1, 1),
@@ -197,7 +209,7 @@ TABLE = {
         multipliers=[0, 2, 2],
     ),
     "full matrix, into a cone that opens upwards: its apex": solved(
-        FULL, UPWARDS, x=[-1, 0], cost=14, point=[0, 2], multipliers=[-8, 10]
+        FULL, upwards(0, 2), x=[-1, 0], cost=14, point=[0, 2], multipliers=[-8, 10]
     ),
     "absolute, into a cone that opens upwards: along the dearer column": solved(
         absolute(1, 2),
@@ -208,14 +220,14 @@ TABLE = {
     ),
     "whole steps in a cone that opens upwards": solved(
         square(1, 1),
-        Cone(np.eye(1, 2), np.array([-1.0]), -1.5, np.array([0.0, 1.0])),
+        upwards(1, 1.5),
         whole(0, 1),
         cost=5,
         point=[1, 2],
     ),
     "square, two rivals with equal scores": solved(
         square(1),
-        TIED,
+        rivals([[-1], [-1]], [0, 0], 0),
         cost=float(np.log(2) ** 2),
         point=[np.log(2)],
         multipliers=[np.log(2), np.log(2)],
@@ -227,7 +239,7 @@ TABLE = {
         FULL, at_least(1.5, 1, 1), whole(0, 1), cost=6, point=[1, 1]
     ),
     "whole steps in a ball": solved(
-        square(1, 1), Cone(np.eye(2), np.array([-2.5, 0.0]), 1.0), whole(0, 1), cost=4, point=[2, 0]
+        square(1, 1), ball(1, 2.5, 0), whole(0, 1), cost=4, point=[2, 0]
     ),
     "a category, absolute": solved(
         absolute(0.5, 0.5, 0.5, 1),
@@ -258,12 +270,12 @@ TABLE = {
         absolute(1, 2),
         at_least(4, 1, 1),
         between([-9, -9], [3, 5]),
-        ONE_CHANGE,
+        one_change_of(2),
         cost=8,
         point=[0, 4],
     ),
     "at most one change, square": solved(
-        square(1, 2), at_least(2, 1, 1), ONE_CHANGE, cost=4, point=[2, 0]
+        square(1, 2), at_least(2, 1, 1), one_change_of(2), cost=4, point=[2, 0]
     ),
     # Probabilities that are weighed against the price
     "a probability of two classes, square: half way": solved(
@@ -368,18 +380,18 @@ TABLE = {
         square(1, 1), rows([[1, 1], [1, 1]], [3, -INF], [INF, 1]), multipliers=[-1, 1]
     ),
     "impossible: the box is out of the ball": solved(
-        square(1, 1), BALL, between([-INF, -INF], [0, INF]), multipliers=[-1, 0]
+        square(1, 1), ball(2, 3, 4), between([-INF, -INF], [0, INF]), multipliers=[-1, 0]
     ),
     "impossible: the box is below the apex of a cone that opens upwards": solved(
-        square(1, 1), UPWARDS, between([-INF, -INF], [INF, 1]), multipliers=[0, 1]
+        square(1, 1), upwards(0, 2), between([-INF, -INF], [INF, 1]), multipliers=[0, 1]
     ),
     "impossible: the rivals stay ahead": solved(
-        square(1), TIED, between([-INF], [0.5]), multipliers=[0.5, 0.5]
+        square(1), rivals([[-1], [-1]], [0, 0], 0), between([-INF], [0.5]), multipliers=[0.5, 0.5]
     ),
     **{
         f"impossible: a rival has the label's own row, {name}": solved(
             encoded_cost,
-            LogSumExp(np.array([[0.0, 0.0], [1.0, -2.0]]), np.array([0.0, 1.0]), -0.5),
+            rivals([[0, 0], [1, -2]], [0, 1], -0.5),
             multipliers=[1, 0],
         )
         for name, encoded_cost in (("absolute", absolute(1.0, 1.0)), ("square", square(1.0, 1.0)))
@@ -388,8 +400,12 @@ TABLE = {
         absolute(1), rows([[2]], [1], [1]), whole(0), between([-9], [9])
     ),
     "impossible: two changes are needed": solved(
-        absolute(1, 1), at_least(4, 1, 1), between([-3, -3], [3, 3]), ONE_CHANGE, multipliers=[-1]
+        absolute(1, 1),
+        at_least(4, 1, 1),
+        between([-3, -3], [3, 3]),
+        one_change_of(2),
+        multipliers=[-1],
     ),
 }
-KNOWN = tuple(Known(name, *entry) for name, entry in TABLE.items())
-"""Programs of every kind of price and condition, with answers and without."""
+KNOWN = tuple(Known(name, *entry) for name, entry in PROGRAMS.items())
+"""Programs of every kind of cost and condition, with answers and without."""

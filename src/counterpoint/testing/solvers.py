@@ -1,5 +1,5 @@
 # ruff: noqa: S101 (a check says what differs by an AssertionError)
-"""What a solver must pass."""
+"""Checks solvers on programs whose answers are known."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check_solver(
     solver
         Its class.
     programs
-        With known answers.
+        Programs with known answers.
     complete
-        Whether the solver must answer every program that it takes; a solver that only settles what
-        it can may leave rows open, and its points need not be optimal if its bounds say so.
+        Whether the solver must answer every program that it takes; one that only settles what it
+        can may leave rows open, and its points need not be optimal if its bounds say so.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def check_solver(
     """
     problems = [problem for problem in programs if solver.takes(problem.program)]
     for problem in problems:
-        kinds = problem.program.condition_types - solver.accepts
-        assert not kinds, f"{solver.__name__} takes {problem.name!r}, but accepts no {kinds}."
+        types = problem.program.condition_types - solver.accepts
+        assert not types, f"{solver.__name__} takes {problem.name!r}, but accepts no {types}."
         prepared = solver(problem.program)
         alone = _check_answer(solver, problem, prepared, complete=complete)
         _check_batch(solver, problem, prepared, alone)
@@ -60,22 +60,22 @@ def _check_answer(
     solver: type[Solver], problem: Known, prepared: Solver, *, complete: bool
 ) -> Solution:
     """Check that no claim is false, and of a complete solver that none is missing."""
-    name, cases, tolerance = _described(solver, problem)
-    program, solution = problem.program, prepared.solve(cases, Effort())
-    refuted = bool(program.refutes(cases, solution.multipliers)[0])
+    name, batch, tolerance = _described(solver, problem)
+    program, solution = problem.program, prepared.solve(batch, Effort())
+    refuted = bool(program.refutes(batch, solution.multipliers)[0])
     assert not (refuted and np.isfinite(problem.cost)), f"{name} refutes what is possible."
-    tangent = solution.points if solution.found[0] else cases.x
-    bound = float(program.bound(cases, solution.multipliers, tangent)[0])
+    tangent = solution.points if solution.found[0] else batch.x
+    bound = float(program.bound(batch, solution.multipliers, tangent)[0])
     proved = max(bound, float(solution.reported[0]))
     assert proved <= problem.cost + tolerance, (
         f"{name}: the bound {proved!r} exceeds the optimum {problem.cost!r}."
     )
     cost = np.nan
     if solution.found[0]:
-        violation = float(program.region.violation(solution.points, cases.x)[0])
-        # Relative; certificates ask for less.
+        violation = float(program.region.violation(solution.points, batch.x)[0])
+        # It is relative; certificates ask for less.
         assert violation <= 1e-7, f"{name} returns a point with violation {violation:.3g}."
-        cost = float(program.objective(solution.points, cases)[0])
+        cost = float(program.objective(solution.points, batch)[0])
         assert cost >= problem.cost - tolerance, (
             f"{name} returns a point of cost {cost!r}; the optimum is {problem.cost!r}."
         )
@@ -110,13 +110,13 @@ def _check_batch(solver: type[Solver], problem: Known, prepared: Solver, alone: 
 
 def _check_cutoff(solver: type[Solver], problem: Known, prepared: Solver) -> None:
     """Check answers with a cost that is already reached, below the optimum and above."""
-    name, cases, tolerance = _described(solver, problem)
+    name, batch, tolerance = _described(solver, problem)
     for factor in (0.5, 2.0):
-        solution = prepared.solve(cases, Effort(), np.array([factor * problem.cost]))
-        refuted = problem.program.refutes(cases, solution.multipliers)[0]
+        solution = prepared.solve(batch, Effort(), np.array([factor * problem.cost]))
+        refuted = problem.program.refutes(batch, solution.multipliers)[0]
         assert not refuted, f"{name}: with a cutoff it refutes what is possible."
         if solution.found[0]:
-            cost = float(problem.program.objective(solution.points, cases)[0])
+            cost = float(problem.program.objective(solution.points, batch)[0])
             assert cost >= problem.cost - tolerance, f"{name}: a cutoff changes the answer."
         reported = float(solution.reported[0])
         assert factor < 1.0 or reported <= problem.cost + tolerance, (

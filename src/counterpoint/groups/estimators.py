@@ -37,10 +37,10 @@ class GroupTranslations(GroupExplainer):
     δ = D_j − D_i, so that changes are opposite on the way back and add up over other groups. The
     offsets D have the least mean over i ≠ j of ``½‖r(x̄_i + δ) − r̄_j‖² + λ Σ_f c_f |δ_f|``: equation
     (9) of Plumb et al., with their constraint of consistency, but all pairs at once and solved
-    exactly. Zeros are exact. A path of λ is followed; at each the ties of the offsets are kept, and
-    what differs is refitted without penalty; some are pruned, too, to change fewer features. Of a
-    linear representation each fit is a global optimum with a duality gap; of others a stationary
-    point, the better of two.
+    exactly. Zeros are exact. A path of λ is followed; at each, offsets are refitted without the
+    penalty, with the ties that they have; some are pruned, too, to change fewer features. For a
+    linear representation each fit is a global optimum with a duality gap; for others it is a
+    stationary point, the better of two.
 
     Parameters
     ----------
@@ -51,11 +51,11 @@ class GroupTranslations(GroupExplainer):
         How many features may change; None for the sparsest explanation that is about as good as
         the best.
     count
-        What k counts: the features of ``"each"`` pair, of pairs on average (``"mean"``), those
-        that all pairs together change (``"shared"``), or those of each group and a reference group
+        The features that k counts: of ``"each"`` pair, of pairs on average (``"mean"``), those that
+        all pairs together change (``"shared"``), or those of each group and a reference group
         (``"reference"``), whichever is best; other pairs then change up to 2 k.
     limits
-        What a change may be; None for at most 1.5 times the range of the group means.
+        The limits of changes; None for at most 1.5 times the range of the group means.
     costs
         c: d positive numbers, or a mapping or series of pandas from names; None for 1 over the
         standard deviation.
@@ -70,7 +70,7 @@ class GroupTranslations(GroupExplainer):
         so that more of the rows themselves, and not only the means, arrive near the groups they
         are moved to: correctness and coverage, smoothed, at a price on changes.
     layer
-        Of an AnnData, which of its ``layers`` or ``obsm`` has the rows; None for ``X``.
+        The name of the rows among ``layers`` or ``obsm`` of an AnnData; None for ``X``.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class GroupTranslations(GroupExplainer):
     scene_, task_
         The data of the fit, `FitData`, and the problem that is solved, `Objective`.
     n_features_in_, feature_names_in_
-        How many columns are taken, and their names, if they go by name.
+        The number of columns that rows have, and their names, if columns go by name.
 
     References
     ----------
@@ -276,13 +276,13 @@ def prunable(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
 class DifferenceOfMeans(GroupExplainer):
     """The difference of the means of two groups as the change between them: a baseline.
 
-    It changes every feature. Of k features, each pair changes those of the largest cost, so
-    that the changes of three groups need not add up.
+    It changes every feature. With k, each pair changes the k features of the largest cost, so that
+    the changes of three groups need not add up.
 
     Parameters
     ----------
     representation
-        What groups are seen in; see `GroupTranslations`. Only judging needs it.
+        The space in which groups are seen; see `GroupTranslations`. Only judging needs it.
     k
         How many features of each pair may change; None for all.
     costs, radius, layer

@@ -217,11 +217,11 @@ def stratified_folds(
         yield np.flatnonzero((fold >= 0) & (fold != held_out)), np.flatnonzero(fold == held_out)
 
 
-def _plane(points: ArrayLike, what: str) -> FloatArray:
+def _plane(points: ArrayLike, name: str) -> FloatArray:
     plane = np.asarray(points, dtype=np.float64)
     if plane.ndim != 2 or plane.shape[1] != 2 or not np.isfinite(plane).all():
         raise InvalidInput(
-            f"Expected {what} as finite numbers of shape (n, 2); got the shape {plane.shape}. "
+            f"Expected {name} as finite numbers of shape (n, 2); got the shape {plane.shape}. "
             "Polygons are drawn on an embedding of two dimensions."
         )
     return plane

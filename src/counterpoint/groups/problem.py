@@ -215,8 +215,8 @@ class Objective:
     """Minimise loss(D M) + λ Σ_f w_f Σ_{i<j} |D_jf − D_if| over offsets D within their bounds.
 
     The loss is the mean over i ≠ j of ½‖r(x̄_i + D_j − D_i) − r̄_j‖², of equation (9). It is computed
-    from Q = D M (l, h), the offsets after the affine part of the representation r. What is cached
-    are numbers where nothing changes, by which tolerances and gaps are scaled.
+    from Q = D M (l, h), the offsets after the affine part of the representation r. The loss and
+    its gradient where nothing changes are cached: tolerances and gaps are relative to them.
     """
 
     base: FloatArray  # (l, h) the means of the groups after the affine part

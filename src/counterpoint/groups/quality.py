@@ -53,8 +53,8 @@ class Quality:
         (l, l) the share of moved rows that are assigned to the group they are moved to: whose mean
         in the representation is nearest, or by a rule that was passed.
     seen
-        The share of these rows that were among those of the fit. Of held-out rows it is small:
-        some may happen to be equal to others.
+        The share of these rows that were among those of the fit. It is small, and need not be 0,
+        for held-out rows: some may happen to be equal to others.
     """
 
     groups: tuple[Any, ...]
@@ -251,7 +251,7 @@ class Points:
     ) -> tuple[FloatArray, FloatArray]:
         """Return correctness and coverage (l, l) within a radius, or (l,) one for each group.
 
-        Of several multiples (``times``) of the radius, the means.
+        Rates are means over several multiples of the radius, ``times``.
         """
         count = len(self.groups)
         correctness, coverage = np.full((2, count, count), np.nan)
@@ -348,8 +348,8 @@ def outside(
     def share(i: int, j: int) -> float:
         change = translations.between(i, j)
         moved = cells[i] + change
-        out = (moved < low - slack) | (moved > high + slack)
-        return float(out[:, change != 0.0].mean()) if change.any() else 0.0
+        leaves = (moved < low - slack) | (moved > high + slack)
+        return float(leaves[:, change != 0.0].mean()) if change.any() else 0.0
 
     return translations.over_pairs(share)
 

@@ -151,8 +151,8 @@ def _require_step_reader(model: Any, where: str = "") -> None:
     """Raise unless there is a reader of steps for a model."""
     is_class = isinstance(model, type)
     if is_class or read_step.dispatch(type(model)) is read_step.dispatch(object):
-        what = f"the class {model.__name__}" if is_class else type(model).__name__
-        raise UnsupportedModel(f"{where}{what} has no derivatives that are known. {INSTEAD}")
+        name = f"the class {model.__name__}" if is_class else type(model).__name__
+        raise UnsupportedModel(f"{where}{name} has no derivatives that are known. {INSTEAD}")
 
 
 def _read_affine(model: Any) -> tuple[Affine, ColumnEncoding]:
@@ -275,10 +275,10 @@ def _labels(table: Table, name: str) -> Any:
     return values if levels is None else pd.Categorical(values.tolist(), list(levels))
 
 
-def _require_column(name: str, names: tuple[Hashable, ...], what: str) -> None:
+def _require_column(name: str, names: tuple[Hashable, ...], where: str) -> None:
     if name not in names:
         raise InvalidInput(
-            f"Expected the groups to be a column of {what}; got {name!r}, and there are "
+            f"Expected the groups to be a column of {where}; got {name!r}, and there are "
             f"{', '.join(map(str, names)) or 'none'}. Pass one of them, or a label for each row."
         )
 

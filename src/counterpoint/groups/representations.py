@@ -187,7 +187,7 @@ class Network(Representation):
         ``"elu"``, ``"identity"``, ``"logistic"``, ``"relu"`` or ``"tanh"``; pass a torch module
         that has others.
     activates_inputs
-        Whether the inputs pass the activation, too, as those of what follows a first layer.
+        Whether the inputs pass the activation, too, as after the first layer of a network.
 
     Examples
     --------
@@ -327,7 +327,7 @@ class FiniteDifferences(Representation):
 class TorchFunction(Representation):
     """A differentiable function of torch tensors.
 
-    What an encoder needs beside the rows goes into the function, so that encoders of other
+    Other inputs of an encoder than the rows go into the function, so that encoders of other
     packages, such as scvi-tools, need no adapter: of one that takes logarithms and returns the
     mean first, ``lambda x: encoder(torch.log1p(x.clamp(min=0)), batch)[0]``; moved rows may hold
     negative numbers.

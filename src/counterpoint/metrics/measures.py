@@ -294,7 +294,7 @@ def compare(
         data it has no ``ynn`` and no ``lof``.
     counterfactuals
         Name of a tool → its answers, as for `validity`; or as a pair with their ``row``, as
-        `read_dice` gives them. What is no mapping are the answers of one tool.
+        `read_dice` gives them. Anything but a mapping is the answers of one tool.
 
     Returns
     -------

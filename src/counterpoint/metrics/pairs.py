@@ -113,9 +113,9 @@ class AnswerPairs:
 
     def put(self, mask: BoolArray, values: FloatArray) -> FloatArray:
         """Return the values (m,) of the answers of a mask, with NaN for the others."""
-        out = np.full(len(self.row), np.nan)
-        out[mask] = values
-        return out
+        placed = np.full(len(self.row), np.nan)
+        placed[mask] = values
+        return placed
 
 
 def pairs(

@@ -226,8 +226,8 @@ def draw_quality(quality: Any, ax: Any) -> Figure:
     labels = [short(group) for group in quality.groups]
     side, ticks = 1.6 + 0.42 * len(labels), range(len(labels))
     rotation = 90 if max(map(len, labels)) > 3 else 0
-    both = axes_of(ax, (2,), (2.0 * side + 1.0, side))
-    for axes, (name, _, _) in zip(both, RATES, strict=True):
+    panels = axes_of(ax, (2,), (2.0 * side + 1.0, side))
+    for axes, (name, _, _) in zip(panels, RATES, strict=True):
         values = getattr(quality, name)
         image = axes.imshow(values, vmin=0.0, vmax=1.0, cmap="cividis_r")
         axes.set_xticks(ticks, labels, rotation=rotation, parse_math=False)
@@ -242,7 +242,7 @@ def draw_quality(quality: Any, ax: Any) -> Figure:
         for i, j in np.ndindex(values.shape):
             colour, word = "white" if values[i, j] > 0.55 else INK, f"{values[i, j]:.2f}"
             axes.text(j, i, word, ha="center", va="center", color=colour, size=LABEL_SIZE)
-    return figure_of(both[0])
+    return figure_of(panels[0])
 
 
 def draw_map(
@@ -257,9 +257,9 @@ def draw_map(
             "Expected a representation of at least two dimensions to draw a map; got one. Draw a "
             "histogram of its values."
         )
-    both = axes_of(ax, (2,), (10.0, 4.6))
+    panels = axes_of(ax, (2,), (10.0, 4.6))
     start, goal = (values[groups.rows(groups.labels.index(label))] for label in pair)
-    for axes, points, title in zip(both, (start, moved), ("before", "after"), strict=True):
+    for axes, points, title in zip(panels, (start, moved), ("before", "after"), strict=True):
         axes.scatter(*values[:, :2].T, s=6, color=PALE, alpha=0.5, linewidths=0)
         axes.update_datalim(moved[:, :2])  # so that both show the same part of the plane
         axes.scatter(*goal[:, :2].T, s=12, color=COLOURS[0], linewidths=0, label=f"{pair[1]}")
@@ -271,7 +271,7 @@ def draw_map(
         axes.set_yticks([])
         axes.spines[:].set_color(PALE)
         axes.legend(frameon=False, markerscale=1.8, loc="best", fontsize=LABEL_SIZE)
-    return figure_of(both[0])
+    return figure_of(panels[0])
 
 
 def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
@@ -318,19 +318,19 @@ def plot_curves(
     InvalidInput
         If a method has more or fewer numbers.
     """
-    both = axes_of(ax, (2,), (10.0, 4.0))
+    panels = axes_of(ax, (2,), (10.0, 4.0))
     for colour, (method, evaluations) in zip(COLOURS, qualities.items(), strict=False):
         if len(evaluations) != len(ks):
             raise InvalidInput(
                 f"Expected {len(ks)} qualities of {method!r}, one for each number of features; got "
                 f"{len(evaluations)}. Pass what evaluate_each returned for the same numbers."
             )
-        for axes, (name, _, marker) in zip(both, RATES, strict=True):
+        for axes, (name, _, marker) in zip(panels, RATES, strict=True):
             rates = [quality.mean(getattr(quality, name)) for quality in evaluations]
             axes.plot(ks, rates, marker=marker, color=colour, markersize=4, label=method)
-    for axes, (name, _, _) in zip(both, RATES, strict=True):
+    for axes, (name, _, _) in zip(panels, RATES, strict=True):
         _finish_curves(axes, "features a pair", name)
-    return figure_of(both[0])
+    return figure_of(panels[0])
 
 
 def _finish_curves(axes: Axes, xlabel: str, title: str) -> None:

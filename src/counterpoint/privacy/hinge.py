@@ -35,7 +35,7 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
     """
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
-    # Where floats end before the iterations do, nothing is certified; a warning would tell of rows.
+    # If numbers overflow or vanish, nothing is certified; a warning would tell something of rows.
     with suppress(LinAlgError), np.errstate(all="ignore"):
         for _ in range(max_iter):
             w, duals = _step(rows, w, duals)

@@ -64,7 +64,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_components
         F, the even number of random features.
     gamma
-        Of the kernel, for rows scaled to [−1, 1]; None for 1/d.
+        That of the kernel, for rows scaled to [−1, 1]; None for 1/d.
     intercept_scaling
         The constant feature; 0 for none. None for 1 if the features are linear, else for 0.
     tol
@@ -81,8 +81,8 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state
         For the random features, which are public.
     accountant
-        What counts the releases of these rows, and raises when the budget is spent; None for the
-        default `BudgetAccountant`, if one is set.
+        The accountant that counts releases of these rows, and raises when the budget is spent; None
+        for the default `BudgetAccountant`, if one is set.
 
     Attributes
     ----------
@@ -108,9 +108,9 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     mechanism_
         The law of the noise.
     private_
-        Whether all this holds: False with ``trust_data`` or ``insecure_noise_seed``.
+        Whether the weights are private: False with ``trust_data`` or ``insecure_noise_seed``.
     epsilon_spent_, delta_spent_
-        What the fit has cost: infinity and 1 if it is not private.
+        ε and δ that the fit has cost: infinity and 1 if it is not private.
     rho_spent_
         The same in ρ of zero-concentrated privacy.
     n_features_in_, feature_names_in_

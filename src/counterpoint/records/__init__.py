@@ -1,4 +1,4 @@
-"""Records of answers, and the checker of them; clients of the explainer."""
+"""Check records of answers against a model: `recheck`, and its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Recheck", "recheck"]
 @final
 @dataclass(frozen=True)
 class Recheck:
-    """What became of checking records.
+    """The result of checking records.
 
     Parameters
     ----------
@@ -111,26 +111,27 @@ def recheck(
     >>> cp.recheck(record | {"cost": 0.1}, model).ok
     False
     """
-    sentences: dict[int, list[str]] = {}
-    batches, count = read_records(records, sentences)
+    problems: dict[int, list[str]] = {}
+    batches, count = read_records(records, problems)
     table = None if rows is None else Table.read(rows)
     if table is not None and len(table) != count:
         raise InvalidInput(f"Expected one row for each of {count} records; got {len(table)} rows.")
     claims, queries = np.full(count, Claim.NONE, dtype=object), dict[str, RecordedQuery]()
     for batch in batches:
-        whole, other = with_rows(batch, table, salt)
-        for i in whole.at[other].tolist():
-            sentences.setdefault(i, []).append(
+        complete, mismatched = with_rows(batch, table, salt)
+        for i in complete.positions[mismatched].tolist():
+            problems.setdefault(i, []).append(
                 "Its row is not the one that was passed, or its salt."
             )
-        _check(whole, model, queries, sentences, claims)
-    claims[[*sentences]] = Claim.NONE
+        _check(complete, model, queries, problems, claims)
+    claims[[*problems]] = Claim.NONE
     reported = claims == Claim.REPORTED
-    for i in np.flatnonzero(reported & (not accept_reported)).tolist():
+    if not accept_reported:
         sentence = "It rests on the word of a solver: nothing in it proves that its answer is "
-        sentences[i] = [f"{sentence}optimal, or that there is none."]
-    problems = {i: tuple(dict.fromkeys(texts)) for i, texts in sentences.items()}
-    return Recheck(count, problems, claims == Claim.PROVED, reported)
+        unproved = [f"{sentence}optimal, or that there is none."]
+        problems |= dict.fromkeys(np.flatnonzero(reported).tolist(), unproved)
+    found = {i: tuple(dict.fromkeys(sentences)) for i, sentences in problems.items()}
+    return Recheck(count, found, claims == Claim.PROVED, reported)
 
 
 def _check(
@@ -142,28 +143,27 @@ def _check(
 ) -> None:
     """Enter what is wrong with records in ``problems``, and what settles them in ``claims``.
 
-    A batch that cannot be checked is halved, until the records that cannot be are alone.
+    ``queries`` are those of earlier batches, for reading the model takes long. A batch that cannot
+    be checked is halved, until the records that cannot be are alone.
     """
     try:
         key = canonical([batch.shared[k] for k in ("asked", "asked_hash", "model")])
-        query = (
-            queries[key]
-            if key in queries
-            else queries.setdefault(key, recorded_query(batch.shared, model))
-        )
-        wrong, settles = check(batch, query)
+        if key not in queries:
+            queries[key] = recorded_query(batch.shared, model)
+        query = queries[key]
+        wrong, settled_by = check(batch, query)
     except BROKEN as error:
-        if len(batch.at) > 1:
+        if len(batch.positions) > 1:
             for half in batch.halves():
                 _check(half, model, queries, problems, claims)
             return
-        problems.setdefault(int(batch.at[0]), []).append(
+        problems.setdefault(int(batch.positions[0]), []).append(
             f"It cannot be checked: {sentence_of(error)}."
         )
         return
-    for at in batch.at.tolist() if query.problems else ():
-        problems.setdefault(at, []).extend(query.problems)
+    for i in batch.positions.tolist() if query.problems else ():
+        problems.setdefault(i, []).extend(query.problems)
     for sentence, rows in wrong:
-        for at in batch.at[rows].tolist():
-            problems.setdefault(at, []).append(sentence)
-    claims[batch.at] = settles
+        for i in batch.positions[rows].tolist():
+            problems.setdefault(i, []).append(sentence)
+    claims[batch.positions] = settled_by

@@ -1,6 +1,7 @@
-"""The checker of records: whether what a record says is so, without solving anything.
+"""Check whether what records say is so, without solving anything.
 
-But for rows of which a record says that arithmetic fails on them: for these it has to fail again.
+Only rows of which a record says that arithmetic fails on them are searched again: it has to fail
+again.
 
 Nothing in a record is believed but the row, and what was asked of it. The rest is computed again:
 
@@ -34,7 +35,7 @@ from counterpoint.models.form import Form
 from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray
 from counterpoint.problem.policy import Problem
 from counterpoint.problem.targets import Validation
-from counterpoint.records.conclusions import concluded, messages_of, nothing
+from counterpoint.records.conclusions import concluded, messages_of, values_without_answer
 from counterpoint.records.record import (
     NUMBERS,
     RecordBatch,
@@ -62,7 +63,7 @@ BROKEN = (
     TypeError,
     ValueError,
 )
-"""What reading a record raises that somebody changed."""
+"""The exceptions that reading or checking a record may raise if somebody changed it."""
 
 
 def problem_of(query: Mapping[str, Any]) -> Problem:
@@ -87,103 +88,134 @@ def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
 
     If it does not fit its hash, or the model, its ``problems`` say so.
     """
-    query, problems = shared["asked"], []
+    asked, problems = shared["asked"], []
     keys = {"target", "cost", "constraints", "features", "gap", "time_limit", "optimality"}
-    if set(query) != keys | {"float32"}:
+    if set(asked) != keys | {"float32"}:
         raise ValueError("what was asked lacks a key, or has one too many")
-    if digest(canonical(query)) != shared["asked_hash"]:
+    if digest(canonical(asked)) != shared["asked_hash"]:
         problems.append("What was asked does not fit its hash: it was changed.")
-    problem = problem_of(query)
+    problem = problem_of(asked)
     if problem.target is None or problem.cost is None:
         raise ValueError("expected a target and a cost")
     # The model is read as for any explanation; constraints and cost are those of the record.
     explainer = problem.explainer(model)
-    reading, rules = explainer.reading, (*explainer.constraints, *explainer.implied)
-    single = float(np.finfo(np.float32).eps) if query["float32"] else EPS
-    form = reading.form.in_precision(max(reading.eps, single))
-    reading = replace(reading, form=form)
-    recorded = Query.ask(reading, explainer.features, rules, problem.cost)
-    if (
-        fingerprint(reading.form, recorded.features, reading.fills)
-        != shared["model"]["fingerprint"]
-    ):
+    reading, constraints = explainer.reading, (*explainer.constraints, *explainer.implied)
+    # Fingerprints are of the form in the precision of the rows that the records are about.
+    row_eps = float(np.finfo(np.float32).eps) if asked["float32"] else EPS
+    reading = replace(reading, form=reading.form.in_precision(max(reading.eps, row_eps)))
+    query = Query.ask(reading, explainer.features, constraints, problem.cost)
+    read = fingerprint(reading.form, query.features, reading.fills)
+    if read != shared["model"]["fingerprint"]:
         problems.append(
             "It is a record of another model: what is read of this one has another fingerprint."
         )
-    if shared["model"]["features"] != [str(name) for name in recorded.features.names]:
+    if shared["model"]["features"] != [str(name) for name in query.features.names]:
         problems.append("The model's features are others than the record says.")
-    effort = Effort.asked(query["gap"], query["time_limit"], query["optimality"])
-    recorded = recorded.asking(target=problem.target, effort=effort, eps=reading.eps)
-    return RecordedQuery(recorded, tuple(query["float32"]), tuple(problems))
+    effort = Effort.asked(asked["gap"], asked["time_limit"], asked["optimality"])
+    query = query.asking(target=problem.target, effort=effort, eps=reading.eps)
+    return RecordedQuery(query, tuple(asked["float32"]), tuple(problems))
 
 
 def check(
     batch: RecordBatch, recorded: RecordedQuery
 ) -> tuple[list[tuple[str, BoolArray]], NDArray[np.object_]]:
-    """What is wrong, and with which of n records; (n,) what settles them, as a `Claim`."""
+    """Compare n records with what is computed anew.
+
+    Returns what is wrong, as sentences with the records (n,) that each is about; and what settles
+    the records (n,), as a `Claim`.
+    """
     query = recorded.query
-    reading, target = query.model, query.target
     # Rows and answers are read as any rows are, and some cannot be used.
-    frames = [_in_their_dtypes(frame, recorded) for frame in (batch.rows, batch.answers)]
-    table, after = (match_columns(Table.read(frame), query.features) for frame in frames)
-    query = query.asking(eps=max(query.eps, table.eps))
+    frames = [_in_recorded_dtypes(frame, recorded) for frame in (batch.rows, batch.answers)]
+    before, after = (match_columns(Table.read(frame), query.features) for frame in frames)
+    query = query.asking(eps=max(query.eps, before.eps))
     recorded = replace(recorded, query=query)
-    before, returned = query.read(table), query.read(after)
-    problems = before.problems | _uncomputable(
-        query, table, batch.values["status"], before.problems
+    encoded_before, encoded_after = query.read(before), query.read(after)
+    problems = encoded_before.problems | _uncomputable(
+        query, before, batch.values["status"], encoded_before.problems
     )
-    every = np.arange(len(batch.at))
+    every = np.arange(len(batch.positions))
     usable = ~np.isin(every, [*problems])
-    unread = np.isin(every, [*returned.problems]) & usable
-    answered = batch.values["valid"].astype(bool)
-    proof = np.array([item is not None for item in batch.proofs])
+    unreadable = np.isin(every, [*encoded_after.problems]) & usable
+    has_answer = batch.values["valid"].astype(bool)
+    has_proof = np.array([proof is not None for proof in batch.proofs])
     wrong = [
-        ("The answer is not a row that the model accepts.", unread),
-        ("A row that cannot be used has no answer and no proof.", ~usable & (answered | proof)),
+        ("The answer is not a row that the model accepts.", unreadable),
+        (
+            "A row that cannot be used has no answer and no proof.",
+            ~usable & (has_answer | has_proof),
+        ),
     ]
-    expected, index = nothing(len(every), recorded.resolution), np.flatnonzero(usable & ~unread)
+    expected = values_without_answer(len(every), recorded.resolution)
     error = np.zeros(len(every))  # of the model's own margins and probabilities
+    index = np.flatnonzero(usable & ~unreadable)
     if len(index):
-        x, y = (query.features.expand(item.codes[index]) for item in (before, returned))
-        table, after = table.take(index), after.take(index)
-        # The model itself is asked; and what was read of it has to predict the same.
-        compare(reading, table)
-        now, then = reading.predict(table), reading.predict(after)
-        reading.check(x, now)
-        reading.check(y, then)
-        if target.requirement.probable:
-            now, then = target.outputs(reading, table), target.outputs(reading, after)
+        x, y = (query.features.expand(e.codes[index]) for e in (encoded_before, encoded_after))
         stated = {name: values[index] for name, values in batch.values.items()}
-        verdict, error[index] = _verdict(query, reading.form, y, then, stated["rounding"])
         stated["proof"] = [batch.proofs[i] for i in index.tolist()]
-        safety_margins = query.safety_margins(x)
-        if safety_margins is None:
-            satisfied = target.satisfied(reading.form, x, now)
-            stated["status"][satisfied != (stated["status"] == Status.ALREADY)] = Status.INVALID
-            stated["status"][satisfied] = Status.ALREADY
-        else:  # the lead that is asked for depends on how far the answer is
-            verdict = safety_margins.applied(verdict, y, query.actionable.encoded_cost(y, x))
-        conclusion = concluded(recorded, x, y, verdict, stated)
+        tables = before.take(index), after.take(index)
+        conclusion, error[index], faults = _recomputed(recorded, x, y, tables, stated)
         for name, values in conclusion.items():
             expected[name][index] = values
-        already, valid = conclusion["status"] == Status.ALREADY, stated["valid"].astype(bool)
-        broken, moved = conclusion["violation"] > recorded.resolution, (x != y).any(axis=1)
-        for sentence, rows in (
-            ("The model does not give the answer the target.", valid & ~verdict.valid),
-            ("Nothing has to change, but the answer is not the row.", already & (moved | ~valid)),
-            ("It holds a proof of what needs none.", already & proof[index]),
-            ("The answer breaks a constraint.", valid & ~already & broken),
-        ):
-            wrong.append((sentence, np.isin(every, index[rows])))
+        wrong += [(sentence, np.isin(every, index[rows])) for sentence, rows in faults]
     wrong += _different(batch.values, expected, error)
-    texts = messages_of(batch.values | expected, query)
-    texts[[*problems]] = [*problems.values()]
-    same = [item == text for item, text in zip(batch.values["message"], texts, strict=True)]
-    if target.requirement.chance is not None:  # what is said besides is found by searches
-        both = zip(batch.values["message"], texts, strict=True)
-        same = [str(a).startswith(f"{b} ") or a == b for a, b in both]
+    messages = messages_of(batch.values | expected, query)
+    messages[[*problems]] = [*problems.values()]
+    pairs = [*zip(batch.values["message"], messages, strict=True)]
+    same = [stated_message == message for stated_message, message in pairs]
+    if query.target.requirement.chance is not None:
+        # under noise a search adds remarks, which cannot be computed without one
+        starts = [str(text).startswith(f"{message} ") for text, message in pairs]
+        same = [a or b for a, b in zip(same, starts, strict=True)]
     wrong.append(("Its message is not what follows from it.", ~np.array(same)))
     return wrong, expected["claim"]
+
+
+def _recomputed(
+    recorded: RecordedQuery,
+    x: FloatArray,
+    y: FloatArray,
+    tables: tuple[Table, Table],
+    stated: dict[str, Any],
+) -> tuple[dict[str, Any], FloatArray, list[tuple[str, BoolArray]]]:
+    """Compute anew what records of n usable rows have to say.
+
+    ``x`` and ``y`` are the encoded rows and answers, ``tables`` the same as they came, and
+    ``stated`` the values of the records, with their proofs. Returns the values that the records
+    ought to have; the error (n,) of the model's margins and probabilities; and what is wrong, as
+    sentences with the records (n,) that each is about.
+    """
+    query, (before, after) = recorded.query, tables
+    reading, target = query.model, query.target
+    # The model itself is asked; and what was read of it has to predict the same.
+    compare(reading, before)
+    predicted, predicted_after = reading.predict(before), reading.predict(after)
+    reading.check(x, predicted)
+    reading.check(y, predicted_after)
+    if target.requirement.probable:
+        predicted, predicted_after = target.outputs(reading, before), target.outputs(reading, after)
+    validation, error = _validation(query, reading.form, y, predicted_after, stated["rounding"])
+    safety_margins = query.safety_margins(x)
+    if safety_margins is None:  # whether a row has the target already is not believed but computed
+        satisfied, status = target.satisfied(reading.form, x, predicted), stated["status"].copy()
+        status[~satisfied & (status == Status.ALREADY)] = Status.INVALID
+        status[satisfied] = Status.ALREADY
+        stated = stated | {"status": status}
+    else:  # the margin that is required depends on how far the answer is
+        cost = query.actionable.encoded_cost(y, x)
+        validation = safety_margins.applied(validation, y, cost)
+    conclusion = concluded(recorded, x, y, validation, stated)
+    already, has_answer = conclusion["status"] == Status.ALREADY, stated["valid"].astype(bool)
+    has_proof = np.array([proof is not None for proof in stated["proof"]])
+    violated = conclusion["violation"] > recorded.resolution
+    moved = (x != y).any(axis=1)
+    faults = [
+        ("The model does not give the answer the target.", has_answer & ~validation.valid),
+        ("Nothing has to change, but the answer is not the row.", already & (moved | ~has_answer)),
+        ("It holds a proof of what needs none.", already & has_proof),
+        ("The answer breaks a constraint.", has_answer & ~already & violated),
+    ]
+    return conclusion, error, faults
 
 
 def _uncomputable(
@@ -203,64 +235,70 @@ def _uncomputable(
     return {int(rows[i]): sentence for i, sentence in answers.problems.items()}
 
 
-def _verdict(
-    query: Query, form: Form, y: FloatArray, then: NDArray[Any], rounding: FloatArray
+def _validation(
+    query: Query, form: Form, y: FloatArray, predicted: NDArray[Any], rounding: FloatArray
 ) -> tuple[Validation, FloatArray]:
-    """What the model says of answers, and the error (n,) of its margins and probabilities.
+    """Return what the model says of answers, and the error (n,) of its margins and probabilities.
 
-    The record says in which order its scores were added up.
+    ``predicted`` is what the model itself predicts for the answers, and ``rounding`` (n,) the bound
+    on the rounding of scores that the records state.
     """
-    verdict = query.target.verdict(form, y, then, query.eps)
-    error = form.margin_error(y, query.target.requirement, query.eps)
+    requirement = query.target.requirement
+    validation = query.target.verdict(form, y, predicted, query.eps)
+    error = form.margin_error(y, requirement, query.eps)
     error = error + 4.0 * query.eps  # of the probability itself: a quotient, at most 1
     if form.reordered is None:
-        return verdict, error
-    other = form.reordered.margin_error(y, query.target.requirement, query.eps)
-    same = np.abs(rounding - other) <= other / 16.0
-    return replace(verdict, rounding=np.where(same, other, verdict.rounding)), error
+        return validation, error
+    # On another number of threads the model adds up its scores in another order, with another bound
+    # on their rounding. Which it was, the stated bound tells; it may be off by a sixteenth.
+    reordered = form.reordered.margin_error(y, requirement, query.eps)
+    is_reordered = np.abs(rounding - reordered) <= reordered / 16.0
+    rounding = np.where(is_reordered, reordered, validation.rounding)
+    return replace(validation, rounding=rounding), error
 
 
-def _in_their_dtypes(frame: pd.DataFrame, recorded: RecordedQuery) -> pd.DataFrame:
-    """The rows of a record in the dtypes that they came in: single precision where it says so.
+def _in_recorded_dtypes(frame: pd.DataFrame, recorded: RecordedQuery) -> pd.DataFrame:
+    """Return rows in the dtypes that they came in: columns in single precision where recorded.
 
     In these the model computes, and rounds; a ValueError if a number is not of single precision.
     """
-    out = frame.reset_index(drop=True)
-    for name in recorded.singles:
-        column = out[name].astype(np.float64)
+    rows = frame.reset_index(drop=True)
+    for name in recorded.float32:
+        column = rows[name].astype(np.float64)
         single = column.astype(np.float32)
         if not ((single == column) | column.isna()).all():
             raise ValueError(f"column {name!r} holds numbers that are not of single precision")
-        out[name] = single
-    return out
+        rows[name] = single
+    return rows
 
 
 def _different(
     values: Mapping[str, Any], expected: Mapping[str, Any], error: FloatArray
 ) -> list[tuple[str, BoolArray]]:
-    """Compare each word and number of records with what was computed: a sentence, and rows (n,).
+    """Compare each word and number of n records with what was computed: sentences, and rows (n,).
 
-    Numbers may differ as they do between processors: relatively by 1e-9; margins, and so
-    probabilities, which change by less, by the (n,) rounding ``error`` of the model, also where
-    the target demands nothing and an answer need not lead by it; and the bound on that error, which
-    is rounded up to six bits, by a sixteenth.
+    Numbers may differ as they do between processors: relatively by 1e-9. Margins, and so
+    probabilities, which change by less, may differ by the rounding ``error`` (n,) of the model,
+    also where the target demands nothing and an answer need not lead by it. The bound on that
+    error, which is rounded up to six bits, may differ by a sixteenth.
     """
     wrong = []
-    cost_cutoff = np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"])
+    # A bound is as exact as the objective it is compared with, if there is an answer.
+    objective = np.where(np.isnan(expected["cost"]), expected["bound"], expected["objective"])
     for name in (*NUMBERS, "status", "claim", "guarantee"):
         stated, computed = values[name], expected[name]
         same = stated == computed
         if name in NUMBERS:
-            size = np.abs(np.nan_to_num(cost_cutoff if "bound" in name else computed, posinf=0.0))
+            scale = objective if name in ("bound", "proved_bound") else computed
+            size = np.abs(np.nan_to_num(scale, posinf=0.0))
             tolerance = size / 16.0 if name == "rounding" else CLOSED * size
             if name in ("gap", "violation", "probability"):  # relative numbers, near 0
                 tolerance = tolerance + CLOSED
             if name in ("margin", "probability"):
                 tolerance = tolerance + np.fmax(error, np.nan_to_num(expected["rounding"]))
             with np.errstate(invalid="ignore"):
-                same |= (np.abs(stated - computed) <= tolerance) | (
-                    np.isnan(stated) & np.isnan(computed)
-                )
+                same |= np.abs(stated - computed) <= tolerance
+            same |= np.isnan(stated) & np.isnan(computed)
         sentence = f"Its {name.replace('_', ' ')} is not what is computed."
         wrong.append((sentence, ~np.asarray(same, dtype=bool)))
     return wrong

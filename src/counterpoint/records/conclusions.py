@@ -1,4 +1,4 @@
-"""What records of answers say, as their own proofs show: made and checked by the same functions."""
+"""Derive what records of answers say from their own proofs, to make records and to check them."""
 
 from __future__ import annotations
 
@@ -39,60 +39,66 @@ def concluded(
     recorded: RecordedQuery,
     x: FloatArray,
     y: FloatArray,
-    verdict: Validation,
+    validation: Validation,
     stated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What records of (n, d) rows and answers have to say, in columns of shape (n,).
+    """Return what records of (n, d) rows ``x`` and answers ``y`` have to say, in columns (n,).
 
-    The verdict is the model's own on the answers. Of what a record ``said`` only this counts: its
-    proof, whether it is valid or already, and what nothing but a search can know: that a solver
-    reported a bound that settles the row, and which; of a row that nothing settles, that its
-    optimum is local, or that time ran out.
+    ``validation`` is what the model says of the answers. Of what the records have ``stated`` only
+    this counts: their proofs; which are valid, or have the target already; and what nothing but a
+    search can know: that a solver reported a bound that settles the row, and which; of a row that
+    nothing settles, that its optimum is local, or that time ran out.
     """
     query = recorded.query
-    program, pieces = query.actionable, query.union
+    program, union = query.actionable, query.union
     answered, already = stated["valid"].astype(bool), stated["status"] == Status.ALREADY
-    # By the formulas, at the row that was returned: what the change costs, by how much it breaks
-    # constraints, what was minimised.
-    cost_cutoff = recorded.cost_cutoff(x, y)
+    # The formulas of the program, at the row that was returned.
+    objective = recorded.objective(x, y)
     numbers = {
         "cost": program.encoded_cost(y, x),
         "violation": program.violation(y, x),
-        "objective": cost_cutoff,
+        "objective": objective,
     }
-    numbers |= {name: getattr(verdict, name) for name in ("margin", "rounding", "probability")}
-    # By its proof: no point costs less than ``least``. Of a row that stays nothing has to be
-    # proved, for no cost is below 0.
+    numbers |= {name: getattr(validation, name) for name in ("margin", "rounding", "probability")}
+    # The proof: no point has an objective below ``proved_bound``. A row that has the target already
+    # needs no proof, for no cost is below 0.
     has_proof = np.array([proof is not None for proof in stated["proof"]], dtype=bool) & ~already
-    least, settled = np.zeros(len(x)), np.array(already)
+    proved_bound, settled = np.zeros(len(x)), np.array(already)
     if has_proof.any():
         proofs = list(compress(stated["proof"], has_proof))
-        columns = (column[has_proof] for column in (x, answered, cost_cutoff))
-        least[has_proof], settled[has_proof] = _proved(recorded, proofs, *columns)
-    # A reported bound counts where it settles the row and its own proof does not.
+        columns = (column[has_proof] for column in (x, answered, objective))
+        proved_bound[has_proof], settled[has_proof] = _proved(recorded, proofs, *columns)
+    # A bound that a solver reported counts only where it settles the row and the proof does not.
     reported = (stated["claim"] == Claim.REPORTED) & ~settled
-    bound = np.where(reported, np.fmax(stated["bound"], least), least)
-    bound, least = (np.where(answered, np.fmin(b, cost_cutoff), b) for b in (bound, least))
-    # An answer is optimal if its gap is closed; without one, an infinite bound refutes the row.
-    small = settled | (relative_gap(cost_cutoff, bound) <= query.effort.gap)
-    sure = (settled | reported) & np.where(answered, small, np.isposinf(bound))
-    bound = np.where(sure, bound, least)  # of what is not settled only what is proved is said
-    gap = relative_gap(cost_cutoff, bound)
-    limited = (stated["status"] == Status.LIMIT) & (query.effort.seconds is not None) & ~sure
-    status, claim, promised = np.full((3, len(x)), Claim.NONE, dtype=object)
+    bound = np.where(reported, np.fmax(stated["bound"], proved_bound), proved_bound)
+    # An answer that keeps a constraint only up to rounding may cost less than any exact one.
+    bound, proved_bound = (
+        np.where(answered, np.fmin(lower, objective), lower) for lower in (bound, proved_bound)
+    )
+    # An answer is optimal if its gap is closed; a row without one is infeasible if its bound is
+    # infinite.
+    closed = settled | (relative_gap(objective, bound) <= query.effort.gap)
+    conclusive = (settled | reported) & np.where(answered, closed, np.isposinf(bound))
+    bound = np.where(conclusive, bound, proved_bound)
+    limited = (stated["status"] == Status.LIMIT) & (query.effort.seconds is not None) & ~conclusive
+    status, claim, guarantee = np.full((3, len(x)), Claim.NONE, dtype=object)
     status[:], status[answered] = Status.UNPROVED, Status.SUBOPTIMAL
-    status[sure & ~answered], status[sure & answered] = Status.INFEASIBLE, Status.OPTIMAL
+    status[conclusive & ~answered], status[conclusive & answered] = (
+        Status.INFEASIBLE,
+        Status.OPTIMAL,
+    )
     status[limited], status[already] = Status.LIMIT, Status.ALREADY
-    claim[sure & settled], claim[sure & reported] = Claim.PROVED, Claim.REPORTED
-    if any(piece.program.nonconvex for piece in pieces.listed):
+    claim[conclusive & settled], claim[conclusive & reported] = Claim.PROVED, Claim.REPORTED
+    if any(piece.program.nonconvex for piece in union.listed):
         claim[(status == Status.SUBOPTIMAL) & (stated["claim"] == Claim.LOCAL)] = Claim.LOCAL
-    promised[:] = query.target.requirement.promise
-    promised[answered] = Guarantee.of(verdict.guarantees)[answered]
-    numbers = {k: np.where(answered, v, np.nan) for k, v in {**numbers, "gap": gap}.items()}
-    numbers |= {"bound": bound, "proved_bound": least}
+    guarantee[:] = query.target.requirement.promise
+    guarantee[answered] = Guarantee.of(validation.guarantees)[answered]
+    # Numbers about an answer are there only if it is.
+    numbers["gap"] = relative_gap(objective, bound)
+    numbers = {name: np.where(answered, values, np.nan) for name, values in numbers.items()}
+    numbers |= {"bound": bound, "proved_bound": proved_bound}
     numbers["resolution"] = np.full(len(x), recorded.resolution)
-    words = {"status": status, "claim": claim, "guarantee": promised}
-    return {**numbers, **words, "proved": settled}
+    return {**numbers, "status": status, "claim": claim, "guarantee": guarantee}
 
 
 def _proved(
@@ -100,62 +106,70 @@ def _proved(
     proofs: list[Any],
     x: FloatArray,
     answered: BoolArray,
-    cost_cutoff: FloatArray,
+    objective: FloatArray,
 ) -> tuple[FloatArray, BoolArray]:
     """Return the bounds (n,) that recorded proofs give, and whether they settle the rows.
 
-    ``cost_cutoff`` (n,) is what was minimised, at the answer of rows that are ``answered``.
+    ``objective`` (n,) is that of the answer, for rows that are ``answered``.
     """
-    query, pieces = recorded.query, recorded.query.union
-    piece_proofs, gap = read_proofs(proofs, pieces.proof_programs), query.effort.gap
-    bound, cutoff = np.zeros(len(proofs)), np.where(answered, cost_cutoff, np.inf)
-    # Where whole columns are on their lattice, ties are decided there: as when it was answered.
+    query, union = recorded.query, recorded.query.union
+    program_proofs, gap = read_proofs(proofs, union.proof_programs), query.effort.gap
+    bound, cutoff = np.zeros(len(proofs)), np.where(answered, objective, np.inf)
+    # For rows whose whole columns are on their lattice, the union decides each tie, as it did for
+    # their search: its programs are what their proofs are about.
     on_lattice = np.zeros(len(proofs), dtype=bool)
     if query.is_discrete:
         on_lattice = query.on_lattice(x)
-    ties_resolved = query.lattice_union if on_lattice.any() else pieces
-    for mask, union in ((~on_lattice, pieces), (on_lattice, ties_resolved)):
-        block = np.flatnonzero(mask)
-        if len(block):
+    lattice_union = query.lattice_union if on_lattice.any() else union
+    for mask, searched in ((~on_lattice, union), (on_lattice, lattice_union)):
+        rows = np.flatnonzero(mask)
+        if len(rows):
             evidence = [
-                _evidence(union, program, recorded.cases(program, x[block]), proof.take(block))
-                for program, proof in zip(union.proof_programs, piece_proofs, strict=True)
+                _evidence(searched, program, recorded.cases(program, x[rows]), proof.take(rows))
+                for program, proof in zip(searched.proof_programs, program_proofs, strict=True)
             ]
-            bound[block] = lower_bounds(evidence, cutoff[block], gap)[0]
-    small = relative_gap(cost_cutoff, bound) <= gap
-    return bound, np.where(answered, small, np.isposinf(bound))
+            bound[rows] = lower_bounds(evidence, cutoff[rows], gap)[0]
+    closed = relative_gap(objective, bound) <= gap
+    return bound, np.where(answered, closed, np.isposinf(bound))
 
 
 def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -> Bounding:
-    """What bounds one piece of the target: multipliers and trees, or what its family reads."""
+    """Return what bounds one program of a target: multipliers and trees, or a family's own proof.
+
+    Raises a ValueError if no family knows a proof of this kind.
+    """
     if proof.boxed is not None:
-        whole = _evidence(union, program, cases, proof._replace(boxed=None))
-        return _boxed(union, program, cases, proof.boxed, whole)
-    for family in families() if proof.family_proofs is not None or proof.trees else ():
-        for condition in (union.lazy, *program.region):
-            if type(condition) in family.PROOFS:
-                bounds: Bounding = family.PROOFS[type(condition)](condition, program, cases, proof)
-                return bounds
+        undivided = _evidence(union, program, cases, proof._replace(boxed=None))
+        return _boxed(union, program, cases, proof.boxed, undivided)
+    if proof.family_proofs is not None or proof.trees:
+        for family in families():
+            for condition in (union.lazy, *program.region):
+                if type(condition) in family.PROOFS:
+                    read = family.PROOFS[type(condition)]
+                    evidence: Bounding = read(condition, program, cases, proof)
+                    return evidence
     if proof.family_proofs is not None:
         raise ValueError("there is a proof of a kind that is not known")
     return Evidence.of_proof(program, cases, proof)
 
 
 def _boxed(
-    union: Union, program: Program, cases: Batch, boxed: BoxedProof, whole: Bounding
+    union: Union, program: Program, cases: Batch, boxed: BoxedProof, undivided: Bounding
 ) -> BoxedEvidence:
-    """What bounds one piece in boxes that cover the domains of some rows.
+    """Return what bounds one program in boxes that cover the domains of some rows.
 
-    What a forbidden combination excludes, and what is empty, holds no answer.
+    A leaf of the splits needs a proof of its own, unless its box is empty or excluded by a
+    forbidden combination, so that it holds no answer. ``undivided`` bounds rows without boxes.
     """
     if union.combinations is None:
         raise ValueError("there are boxes in a proof, and no combination is forbidden")
     splits = boxed.splits
-    row = splits.row[splits.tree]
+    row = splits.row[splits.tree]  # the row of each node
     low, high, _ = boxes(program, cases.take(splits.row), splits.tree, splits)
     excluded = is_empty(program.domain, low, high)
     excluded |= union.combinations.forbid(low, high, cases.x[row]).any(axis=1)
     leaf = np.flatnonzero(splits.is_leaf & ~excluded)
+    # A proof states no place of a leaf: the k-th proof of a row is that of its k-th leaf.
     leaf = leaf[np.argsort(row[leaf], kind="stable")]
     order = np.argsort(boxed.row, kind="stable")
     if not np.array_equal(row[leaf], boxed.row[order]):
@@ -165,7 +179,7 @@ def _boxed(
         inside = replace(cases.take(row[leaf]), low=low[leaf], high=high[leaf])
         evidence = _evidence(union, program, inside, boxed.leaves.take(order))
         batches = [SearchedNodes(row[leaf], np.ones(len(leaf), dtype=bool), [evidence])]
-    return BoxedEvidence([whole], splits, batches, np.arange(len(leaf)))
+    return BoxedEvidence([undivided], splits, batches, np.arange(len(leaf)))
 
 
 def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
@@ -179,10 +193,8 @@ def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
     on_edge = has_answer & (values["margin"] < values["rounding"])
     words = (values[name].tolist() for name in ("status", "claim", "guarantee"))
     keys = [*zip(*words, has_answer.tolist(), on_edge.tolist(), strict=True)]
-    messages = {}
-    for key in {*keys}:  # of which there are few, and rows may be many
-        status, claim, guarantee, answered, edge = key
-        messages[key] = message_of(
+    messages = {
+        (status, claim, guarantee, answered, edge): message_of(
             Status(status),
             Claim(claim),
             Guarantee(guarantee),
@@ -191,13 +203,15 @@ def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:
             comparison=comparison,
             gap=query.effort.gap,
         )
+        for status, claim, guarantee, answered, edge in {*keys}  # few, where rows may be many
+    }
     return np.array([messages[key] for key in keys], dtype=object)
 
 
-def nothing(n: int, resolution: float) -> dict[str, Any]:
-    """What records of n rows that cannot be used have to say."""
-    out: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
-    out |= {"bound": np.zeros(n), "proved_bound": np.zeros(n), "proved": np.zeros(n, dtype=bool)}
+def values_without_answer(n: int, resolution: float) -> dict[str, Any]:
+    """Return what records of n rows that cannot be used have to say, in columns (n,)."""
+    values: dict[str, Any] = {name: np.full(n, np.nan) for name in NUMBERS}
+    values |= {"bound": np.zeros(n), "proved_bound": np.zeros(n)}
     words = {"status": Status.INVALID, "claim": Claim.NONE, "guarantee": Guarantee.NONE}
-    out |= {name: np.full(n, word, dtype=object) for name, word in words.items()}
-    return out | {"resolution": np.full(n, resolution)}
+    values |= {name: np.full(n, word, dtype=object) for name, word in words.items()}
+    return values | {"resolution": np.full(n, resolution)}

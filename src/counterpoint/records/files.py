@@ -1,4 +1,4 @@
-"""Records read: from JSON, and from Parquet in columns."""
+"""Read records from JSON and Parquet, in columns."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from counterpoint.records.record import (
     WORDS,
     RecordBatch,
     canonical,
+    cell_from_json,
     digest,
     hashed,
     is_made,
-    of_cell,
     parsed,
     sentence_of,
 )
@@ -39,13 +39,10 @@ from counterpoint.rows.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-UNMADE = "does not say when it was made and with which versions, as text"
-DEEPEST = 32
+UNDATED = "does not say when it was made and with which versions, as text"
+MAX_NESTING = 32
 """Levels of lists and objects in a record: the ten of a proof and of what was asked, and room for
 more; far from what Python's own readers and writers of JSON take."""
-
-
-# Reading
 
 
 def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
@@ -53,16 +50,14 @@ def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[Rec
 
     Records that cannot be read are left out, and ``problems`` says why, by their position.
     """
-    text = isinstance(records, str) and records.lstrip()[:1] == "{"
-    if isinstance(records, str | PathLike) and not text:
+    is_text = isinstance(records, str) and records.lstrip()[:1] == "{"
+    if is_text or isinstance(records, Mapping):
+        records = [records]
+    elif isinstance(records, str | PathLike):
         path = Path(records)
         if path.suffix != ".jsonl":
             return _read_parquet(path, problems)
-        try:
-            records = [*filter(str.strip, path.read_text(encoding="utf-8").split("\n"))]
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"{path.name} is not UTF-8 text; it may be damaged.") from error
-    records = [records] if text or isinstance(records, Mapping) else records
+        records = _lines(path)
     if not isinstance(records, Sequence) or not records:
         raise InvalidInput(
             "Expected a record, its JSON text, a list of records, or the path of a .jsonl or "
@@ -71,17 +66,30 @@ def read_records(records: Any, problems: dict[int, list[str]]) -> tuple[list[Rec
     groups: dict[str, list[int]] = {}
     parsed_records = [_parsed(item) if isinstance(item, str) else item for item in records]
     for i, record in enumerate(parsed_records):
-        sentence, same = _group(record)
+        sentence, key = _grouping_key(record)
         if sentence:
             problems.setdefault(i, []).append(sentence)
-        if same:
-            groups.setdefault(same, []).append(i)
-    batches = (_readable([parsed_records[i] for i in at], at, problems) for at in groups.values())
-    return [batch for group in batches for batch in group], len(records)
+        if key:
+            groups.setdefault(key, []).append(i)
+    batches = [
+        batch
+        for positions in groups.values()
+        for batch in _readable([parsed_records[i] for i in positions], positions, problems)
+    ]
+    return batches, len(records)
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file that are not empty."""
+    try:
+        # not splitlines, which ends a line at other characters too, that JSON texts may hold
+        return [*filter(str.strip, path.read_text(encoding="utf-8").split("\n"))]
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path.name} is not UTF-8 text; it may be damaged.") from error
 
 
 def _parsed(text: str) -> Any:
-    """What a text of JSON says; the error, if it is none."""
+    """Return the value of a JSON text; if it is none, an error whose text says why."""
     try:
         return parsed(text)
     except (ValueError, RecursionError) as error:
@@ -90,32 +98,33 @@ def _parsed(text: str) -> Any:
         )
 
 
-def _is_deep(value: Any, levels: int = DEEPEST) -> bool:
-    """Whether lists and objects stand in one another in more than so many ``levels``."""
+def _is_deep(value: Any, levels: int = MAX_NESTING) -> bool:
+    """Return whether lists and objects stand in one another in more than so many ``levels``."""
     if not isinstance(value, Mapping | list | tuple):
         return False
     inner = value.values() if isinstance(value, Mapping) else value
     return levels == 0 or any(_is_deep(item, levels - 1) for item in inner)
 
 
-def _group(record: Any) -> tuple[str, str]:
-    """Return what is wrong with a record, and the text by which records that share it are grouped.
+def _grouping_key(record: Any) -> tuple[str, str]:
+    """Return a sentence on what is wrong with a record, and the text by which it is grouped.
 
-    Both are empty texts where there is none.
+    Records with one key share their query, and all hold rows, or all hashes. The sentence is empty
+    if nothing is wrong, and the key if the record cannot be checked further.
     """
     sentence = _misshapen(record)
     if sentence:
         return sentence, ""
     try:
         body = canonical({key: value for key, value in record.items() if key != "digest"})
-        alike = [record[key] for key in ("schema", "model", "asked", "asked_hash")]
-        same = canonical([*alike, isinstance(record["row"], str)])
-        edited = digest(body) != record["digest"]
+        shared = [record[name] for name in ("schema", "model", "asked", "asked_hash")]
+        key = canonical([*shared, isinstance(record["row"], str)])
+        is_edited = digest(body) != record["digest"]
     except UnicodeEncodeError:
         return "It holds half of a surrogate pair, which is no text.", ""
     except BROKEN:
         return "It holds what JSON cannot: a NaN, an infinity or an object of Python.", ""
-    return EDITED * edited, same
+    return EDITED if is_edited else "", key
 
 
 def _misshapen(record: Any) -> str:
@@ -123,7 +132,7 @@ def _misshapen(record: Any) -> str:
     if isinstance(record, InvalidInput):
         return f"It {record}"
     if _is_deep(record):
-        return f"Its lists and objects stand in one another more than {DEEPEST} times."
+        return f"Its lists and objects stand in one another more than {MAX_NESTING} times."
     if not isinstance(record, Mapping):
         return f"It is not a record but {shown(record, 40)}; expected an object."
     if record.get("schema") != SCHEMA:
@@ -132,10 +141,10 @@ def _misshapen(record: Any) -> str:
             f"{SCHEMA!r}. Check it with the version that wrote it."
         )
     if {*record} != {*FIELDS}:
-        lacks = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
-        extra = [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
-        return f"It {(lacks + extra)[0]}; it may have been edited."
-    return "" if is_made(record["made"]) else f"It {UNMADE}; it may have been edited."
+        faults = [f"lacks the field {key!r}" for key in FIELDS if key not in record]
+        faults += [f"has a field {shown(key, 40)} too many" for key in record if key not in FIELDS]
+        return f"It {faults[0]}; it may have been edited."
+    return "" if is_made(record["made"]) else f"It {UNDATED}; it may have been edited."
 
 
 def _readable(
@@ -143,7 +152,7 @@ def _readable(
 ) -> Iterator[RecordBatch]:
     """Yield records in columns; halve them where that fails, until those that fail are alone."""
     try:
-        batch = _of_json(records, positions)
+        yield _batch_from_json(records, positions)
     except BROKEN as error:
         if len(records) > 1:
             middle = len(positions) // 2
@@ -151,32 +160,31 @@ def _readable(
                 yield from _readable(records[half], positions[half], problems)
             return
         problems.setdefault(positions[0], []).append(f"It cannot be read: {sentence_of(error)}.")
-    else:
-        yield batch
 
 
-def _of_json(records: Sequence[dict[str, Any]], positions: Sequence[int]) -> RecordBatch:
-    """Return records that share a question as columns; raise ValueError if they are malformed."""
+def _batch_from_json(records: Sequence[dict[str, Any]], positions: Sequence[int]) -> RecordBatch:
+    """Return records that share a query as columns; raise one of `BROKEN` if they are malformed."""
     import pandas as pd
 
     first = records[0]
     names = [record["name"] for record in first["asked"]["features"]]
     if any(record["valid"] is not (record["answer"] is not None) for record in records):
         raise ValueError("there is an answer if and only if it is valid")
-    originals, answers = [[record[key] for record in records] for key in ("row", "answer")]
-    if isinstance(first["row"], str):  # a hash: the answer holds only what changes
-        rows = pd.DataFrame({HASHED: originals})
+    rows, answers = [[record[key] for record in records] for key in ("row", "answer")]
+    if isinstance(first["row"], str):  # a hash: the answer holds only the cells that change
+        row_frame = pd.DataFrame({HASHED: rows})
         answers = [{**dict.fromkeys(names), **(answer or {})} for answer in answers]
     else:
-        rows = _frame(originals, names)
-        pairs = zip(originals, answers, strict=True)
+        row_frame = _frame(rows, names)
+        pairs = zip(rows, answers, strict=True)
         answers = [row if answer is None else answer for row, answer in pairs]
+    answer_frame = _frame(answers, names)
     columns: dict[str, Any] = {k: numbers([record[k] for record in records]) for k in NUMBERS}
     columns |= {k: np.array([record[k] for record in records], dtype=object) for k in WORDS}
     columns["valid"] = np.array([record["valid"] for record in records])
     proofs = [record["proof"] for record in records]
     shared = {k: first[k] for k in SHARED}
-    return RecordBatch(shared, rows, _frame(answers, names), columns, proofs, np.array(positions))
+    return RecordBatch(shared, row_frame, answer_frame, columns, proofs, np.array(positions))
 
 
 def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
@@ -184,7 +192,7 @@ def _frame(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
 
     if any(set(row) != set(names) for row in rows):
         raise ValueError("the row or the answer holds other columns than the features")
-    return pd.DataFrame({name: [of_cell(row[name]) for row in rows] for name in names})
+    return pd.DataFrame({name: [cell_from_json(row[name]) for row in rows] for name in names})
 
 
 def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[RecordBatch], int]:
@@ -195,26 +203,26 @@ def _read_parquet(path: Path, problems: dict[int, list[str]]) -> tuple[list[Reco
     try:
         frame = pd.read_parquet(path)
         columns = {"shared", "proof", "multipliers", "valid", "digest", *WORDS, *NUMBERS}
-        lacks = columns - {*frame.columns}
-        out = [] if lacks else [*_in_columns(frame)]
-        computed = [] if lacks else digests(frame)
+        missing = columns - {*frame.columns}
+        batches = [] if missing else [*_batches_of_frame(frame)]
+        computed = [] if missing else digests(frame)
     except (*BROKEN, OSError) as error:
         raise InvalidInput(
             f"{path.name} is not a file of records: {sentence_of(error)}."
         ) from error
-    if lacks:
-        raise InvalidInput(f"{path.name} is not a file of records: it lacks {min(lacks)!r}.")
+    if missing:
+        raise InvalidInput(f"{path.name} is not a file of records: it lacks {min(missing)!r}.")
     for i in np.flatnonzero(frame["digest"].to_numpy() != np.array(computed)).tolist():
         problems.setdefault(i, []).append(EDITED)
-    return out, len(frame)
+    return batches, len(frame)
 
 
-def _in_columns(frame: pd.DataFrame) -> Iterator[RecordBatch]:
+def _batches_of_frame(frame: pd.DataFrame) -> Iterator[RecordBatch]:
     """Yield the records of a frame in columns, grouped by what they share."""
     for text, group in frame.groupby("shared", observed=True, sort=False):
         shared = parsed(str(text))
         if not is_made(shared["made"]):
-            raise ValueError(f"a record {UNMADE}")
+            raise ValueError(f"a record {UNDATED}")
         names = [feature["name"] for feature in shared["asked"]["features"]]
         answers = group[[f"answer.{name}" for name in names]].set_axis(names, axis=1)
         if HASHED in group:
@@ -223,10 +231,9 @@ def _in_columns(frame: pd.DataFrame) -> Iterator[RecordBatch]:
             rows = group[[f"row.{name}" for name in names]].set_axis(names, axis=1)
         columns = {k: group[k].to_numpy(dtype=np.float64) for k in NUMBERS}
         columns |= {k: group[k].to_numpy(dtype=object) for k in (*WORDS, "valid")}
-        proofs = group["multipliers"].tolist()
-        for i, proof in enumerate(group["proof"].tolist()):
-            if isinstance(proof, str):
-                proofs[i] = parsed(proof)
+        # one of the two, or none: an array of multipliers, or the text of other proofs
+        both = zip(group["multipliers"].tolist(), group["proof"].tolist(), strict=True)
+        proofs = [parsed(text) if isinstance(text, str) else numbers for numbers, text in both]
         yield RecordBatch(shared, rows, answers, columns, proofs, group.index.to_numpy())
 
 
@@ -235,32 +242,34 @@ def with_rows(
 ) -> tuple[RecordBatch, BoolArray]:
     """Return records with rows instead of hashes, and which rows (n,) do not fit their hash.
 
-    An answer beside a hash holds only the cells that change; the others are those of the row.
+    ``rows`` are those of all records, in order; ``salt`` is what the hashes were made with. An
+    answer beside a hash holds only the cells that change; the others are those of the row.
     """
     import pandas as pd
 
     names = tuple(batch.answers.columns)
+    # a model may have one feature, of the same name as the column of hashes
     if batch.rows.columns.tolist() != [HASHED] or names == (HASHED,):
-        return batch, np.zeros(len(batch.at), dtype=bool)
+        return batch, np.zeros(len(batch.positions), dtype=bool)
     if rows is None or salt is None:
         raise InvalidInput(
             "These records hold hashes in the place of rows. Pass the rows, in the order of the "
             "records, as rows=, and the salt that the hashes were made with as salt=."
         )
-    names_of_rows = {str(name): name for name in rows.names}
-    table = match_columns(
-        rows, Features(Continuous(names_of_rows.get(name, name)) for name in names)
-    )
+    # Records name columns by text, and the rows may name them otherwise, say by numbers.
+    by_text = {str(name): name for name in rows.names}
+    features = Features(Continuous(by_text.get(name, name)) for name in names)
+    table = match_columns(rows, features)
     columns = zip(names, table.names, strict=True)
-    base = pd.DataFrame({name: table.column(source) for name, source in columns}).iloc[batch.at]
-    base = base.reset_index(drop=True)
-    hashes = np.array([hashed(row, salt) for row in cells_of(base)], dtype=object)
+    frame = pd.DataFrame({name: table.column(column) for name, column in columns})
+    before = frame.iloc[batch.positions].reset_index(drop=True)
+    hashes = np.array([hashed(row, salt) for row in cells_of(before)], dtype=object)
     after = {
         name: [
             old if is_missing(new) else new
-            for old, new in zip(base[name].tolist(), batch.answers[name].tolist(), strict=True)
+            for old, new in zip(before[name].tolist(), batch.answers[name].tolist(), strict=True)
         ]
         for name in names
     }
-    complete = batch._replace(rows=base, answers=pd.DataFrame(after))
+    complete = batch._replace(rows=before, answers=pd.DataFrame(after))
     return complete, np.asarray(batch.rows[HASHED].to_numpy() != hashes)

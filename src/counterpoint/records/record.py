@@ -60,34 +60,38 @@ FIELDS = (*SHARED, "row", "answer", *WORDS, "valid", *NUMBERS, "proof", "digest"
 
 @final
 class RecordBatch(NamedTuple):
-    """Records that share what was asked: n rows in columns."""
+    """n records that share what was asked, in columns."""
 
     shared: dict[str, Any]
     rows: pd.DataFrame  # the factual rows, as they came, or their hashes
     answers: pd.DataFrame  # as rows where there is none; beside hashes, None for what stays
     values: dict[str, Any]  # (n,) words and numbers, and ``valid``
     proofs: list[Any]  # for each row, see `proofs_of`
-    at: IntArray  # (n,) their positions among all records
-    sizes: Sequence[int] = ()  # how many multipliers each piece of a target has, if it is known
+    positions: IntArray  # (n,) among all records
+    sizes: Sequence[int] = ()  # how many multipliers each program of the target has, if it is known
 
     def halves(self) -> Iterator[RecordBatch]:
-        """The first half of the records, and the second."""
-        middle = len(self.at) // 2
+        """Yield the first half of the records, and the second."""
+        middle = len(self.positions) // 2
         for half in (slice(middle), slice(middle, None)):
-            values = {name: values[half] for name, values in self.values.items()}
-            rows, answers = self.rows.iloc[half], self.answers.iloc[half]
-            yield RecordBatch(self.shared, rows, answers, values, self.proofs[half], self.at[half])
+            yield self._replace(
+                rows=self.rows.iloc[half],
+                answers=self.answers.iloc[half],
+                values={name: values[half] for name, values in self.values.items()},
+                proofs=self.proofs[half],
+                positions=self.positions[half],
+            )
 
 
 def canonical(value: Any) -> str:
-    """JSON without spaces, keys in order."""
+    """Return JSON without spaces, with keys in order: equal values give the same text."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
 def made_now() -> dict[str, str]:
-    """When a record is made, and with which versions."""
+    """Return the present time, and the versions with which a record is made."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": python_version(),
@@ -96,7 +100,7 @@ def made_now() -> dict[str, str]:
 
 
 def is_made(made: Any) -> bool:
-    """Whether that is what `made_now` says at some time, and with some versions."""
+    """Return whether a value is what `made_now` returns, at any time and with any versions."""
     if not isinstance(made, Mapping) or {*made} != {*made_now()}:
         return False
     if not all(isinstance(text, str) for text in made.values()):
@@ -108,7 +112,7 @@ def is_made(made: Any) -> bool:
 
 
 def parsed(text: str) -> Any:
-    """What a text of JSON says; a ValueError if it is none, or a key stands twice in an object."""
+    """Parse JSON; raise a ValueError if it is none, or a key stands twice in an object."""
 
     def refuse(name: str) -> float:
         raise ValueError(f"{name} is not a JSON number")
@@ -117,21 +121,22 @@ def parsed(text: str) -> Any:
 
 
 def digest(text: str) -> str:
-    """The SHA-256 of a text."""
+    """Return the SHA-256 digest of a text."""
     return f"sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def hashed(row: Mapping[str, Any], salt: str) -> str:
-    """The HMAC-SHA-256 of a row's cells as JSON has them, 3 being 3.0, with a salt as the key."""
+    """Return the HMAC-SHA-256 of a row's cells as JSON has them, with a salt as the key."""
+    # as floats: a column of whole numbers may be read again from a file as one of floats
     cells = [[k, float(v) if isinstance(v, int | float) else v] for k, v in row.items()]
     code = hmac.new(salt.encode(), canonical(cells).encode(), sha256)
     return f"hmac-sha256:{code.hexdigest()}"
 
 
 def sentence_of(error: BaseException) -> str:
-    """What an error says, as the end of a sentence."""
-    what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
-    return " ".join(what.split()).removesuffix(".")
+    """Return the text of an error as the end of a sentence, without its full stop."""
+    text = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+    return " ".join(text.split()).removesuffix(".")
 
 
 def fingerprint(form: Form, features: Features, fills: Mapping[Hashable, Any]) -> str:
@@ -153,14 +158,16 @@ def _serialized(value: Any) -> Iterator[bytes]:
     """
     value = np.array(value) if isinstance(value, float) else value
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):
-            real = value.dtype.kind == "f"
-            # adding 0.0 turns −0.0, which is equal to 0.0, into the same bytes
-            numbers = value.astype("<f4") + np.float32(0.0) if real else value.astype("<i8")
+        if value.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                # adding 0.0 turns −0.0, which is equal to 0.0, into the same bytes
+                numbers = value.astype("<f4") + np.float32(0.0)
+        else:
+            numbers = value.astype("<i8")
         yield str(value.shape).encode() + numbers.tobytes()
         return
     items = _items(value)
-    if items is None:
+    if items is None:  # functions and classes by their names
         yield str(getattr(value, "__name__", value)).encode()
     yield f"{type(value).__name__}:{len(items or ())}".encode()
     for item in items or ():
@@ -168,7 +175,10 @@ def _serialized(value: Any) -> Iterator[bytes]:
 
 
 def _items(value: Any) -> Sequence[Any] | None:
-    """Return what a value consists of, or None of a string, a number, a function or a class."""
+    """Return the items of a value; None if it has none: a text, a number, a function or a class.
+
+    They are in an order that does not depend on the process, as that of a set does.
+    """
     if sparse.issparse(value):
         matrix = sparse.csr_array(value)
         matrix.sum_duplicates()
@@ -188,82 +198,85 @@ def _items(value: Any) -> Sequence[Any] | None:
 # What was asked
 
 
-def query_of(query: Query, singles: list[str]) -> dict[str, Any]:
+def query_of(query: Query, float32: list[str]) -> dict[str, Any]:
     """Return what was asked, as `Problem.from_dict` reads it, with the limits of the search.
 
-    ``singles`` are the columns in single precision.
+    ``float32`` are the columns of the rows that are in single precision.
     """
-    features, constraints = _stated(query.features, query.constraints)
-    table, effort = policy_of(query.target, query.cost, constraints, tuple(features)), query.effort
-    named = table.pop("features")
-    table["features"] = [{"name": name, **kind} for name, kind in named.items()]
+    features, constraints = _stated_bounds_as_observed(query.features, query.constraints)
+    table = policy_of(query.target, query.cost, constraints, tuple(features))
+    # a list, because the order of the features is that of the model's columns
+    features_by_name = table.pop("features")
+    table["features"] = [{"name": name, **entry} for name, entry in features_by_name.items()]
     table["constraints"] = table.get("constraints", [])
+    effort = query.effort
     return table | {
         "gap": effort.gap,
         "time_limit": effort.seconds,
         "optimality": str(effort.optimality),
-        "float32": singles,
+        "float32": float32,
     }
 
 
-def _stated(
+def _stated_bounds_as_observed(
     features: Features, constraints: Sequence[Constraint]
 ) -> tuple[Features, tuple[Constraint, ...]]:
-    """Return features and constraints of the same region, without bounds stated in the latter.
+    """Return features and constraints of the same region, without bounds kept in `WithinObserved`.
 
-    A bound that is stated beside `WithinObserved` holds instead of an end of the observed range;
-    that end is moved to the bound, which excludes all that the end would.
+    A policy file has no place for those. Such a bound holds instead of an end of the observed
+    range; so that end is moved to the bound, which excludes all that the end would.
     """
-    out: list[Constraint] = []
+    recorded: list[Constraint] = []
     for constraint in constraints:
         if not isinstance(constraint, WithinObserved):
-            out.append(constraint)
+            recorded.append(constraint)
             continue
-        out.append(WithinObserved(*constraint.features))
-        for feature in map(features.__getitem__, constraint.features or features.names):
+        recorded.append(WithinObserved(*constraint.features))
+        for name in constraint.features or features.names:
+            feature = features[name]
             if isinstance(feature, Categorical) or feature.observed is None:
                 continue
-            limits = [b for b in constraint.stated if b.feature == feature.name]
+            bounds = [bound for bound in constraint.stated if bound.feature == name]
             low, high = feature.observed
-            ends = (
-                min(max((b.low for b in limits if np.isfinite(b.low)), default=low), high),
-                max(min((b.high for b in limits if np.isfinite(b.high)), default=high), low),
-            )
-            if (low, high) != ends and ends[0] <= ends[1]:
-                features = features.replaced(replace(feature, observed=ends))
-    return features, tuple(out)
+            lows = [bound.low for bound in bounds if np.isfinite(bound.low)]
+            highs = [bound.high for bound in bounds if np.isfinite(bound.high)]
+            # neither end passes the other end of the data, for a range may not be empty
+            observed = min(max(lows, default=low), high), max(min(highs, default=high), low)
+            if observed != (low, high) and observed[0] <= observed[1]:
+                features = features.replaced(replace(feature, observed=observed))
+    return features, tuple(recorded)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class RecordedQuery:
-    """What was asked: of the answers that a record is made of, or made again from a record."""
+    """The query that records are made of, or that was read from records."""
 
     query: Query
-    singles: tuple[str, ...]  # the columns in single precision
-    problems: tuple[str, ...] = ()  # what is wrong with all records that say so
+    float32: tuple[str, ...]  # the columns of the rows that are in single precision
+    problems: tuple[str, ...] = ()  # sentences about all records that hold this query
 
     @property
     def resolution(self) -> float:
-        """The largest violation that is rounding."""
-        return SINGLE if self.singles else VIOLATION
+        """The largest violation of a constraint that counts as rounding."""
+        return SINGLE if self.float32 else VIOLATION
 
-    def cost_cutoff(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """(n,) what was minimised: the cost; for a `Tradeoff` also what is charged."""
+    def objective(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the objective (n,): the cost; for a `Tradeoff` also the probability's term."""
         program = self.query.union.objective_program
         return program.objective(y, self.cases(program, x))
 
     def cases(self, program: Program, x: FloatArray) -> Batch:
-        """Rows as a program sees them."""
+        """Return the encoded rows ``x`` as a program sees them, with the weight of a trade-off."""
         cases, weight = program.cases(x), self.query.target.requirement.weight
         return cases if weight is None else cases.weighing(np.full(len(x), 0.5 * weight))
 
 
-# Cells as text
+# Cells
 
 
-def as_cell(value: Any) -> Any:
-    """A cell as JSON has it; None, which is not NaN, by its name."""
+def cell_to_json(value: Any) -> Any:
+    """Return a cell as JSON has it: NaN is null; None, which is not NaN, has a name."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None:
         return {"missing": "none"}
@@ -272,8 +285,8 @@ def as_cell(value: Any) -> Any:
     return told(value) if isinstance(value, float) else value
 
 
-def of_cell(value: Any) -> Any:
-    """The cell that JSON says."""
+def cell_from_json(value: Any) -> Any:
+    """Return the cell that `cell_to_json` turned into this value."""
     if value == {"missing": "none"}:
         return None
     if isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""Audits of whole groups of rows: whom no action helps, and which rules are to blame."""
+"""Audit a model on groups of rows: whom no action helps, and which rules are to blame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from counterpoint.audits.drawing import draw_audit
 from counterpoint.audits.influences import ProtectedColumns
 from counterpoint.audits.page import audit_page
 from counterpoint.audits.rules import RuleEffect, RuleSample
-from counterpoint.audits.wording import AuditWords, filled, percent
+from counterpoint.audits.wording import AuditWords, estimate, filled, percent
 from counterpoint.errors import (
     EXPLAINER,
     InvalidInput,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What a model leaves rows to do; its ``str`` says it in words and tables.
+    """The result of an audit: what a model leaves rows to do; its ``str`` has words and tables.
 
     Parameters
     ----------
@@ -97,21 +97,21 @@ class Audit:
 
     @property
     def fixed(self) -> NDArray[np.bool_]:
-        """(n,): for which rows it is proved that no action gives the target."""
+        """Mask of the rows (n,) for which it is proved that no action gives the target."""
         return fixed_rows(self.answers)
 
     @property
     def needs(self) -> NDArray[np.bool_]:
-        """(n,): which rows can be used and do not have the target already."""
+        """Mask of the rows (n,) that can be used and do not have the target already."""
         return needing_rows(self.answers)
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """(n,): which rows need an action and have one."""
+        """Mask of the rows (n,) that need an action and have one."""
         return self.answers.found & self.needs
 
     def meaning(self) -> dict[str, str]:
-        """Return what each kind of row is, in a sentence."""
+        """Return a sentence on each kind of row: a column of counts → what these rows are."""
         target = self.words.target(self.target)
         return {
             "already": f"The model gives {target} already.",
@@ -122,7 +122,7 @@ class Audit:
         }
 
     def limits_of_data(self) -> str:
-        """Say what the limits of the data do; empty if there are none."""
+        """Say what rows lose by the limits of the data; empty if that is nothing."""
         if self.observed is None or not any(self.observed):
             return ""
         frees, saves, _ = self.observed
@@ -133,37 +133,43 @@ class Audit:
         )
 
     def __str__(self) -> str:
-        table = self.groups
-        counts = table.loc[:, "rows":"unusable"]
-        out = counts.loc[:, (counts != 0).any()].copy()
-        meaning = [f"  {kind}: {text}" for kind, text in self.meaning().items() if kind in out]
-        for kind, name in (("fixed", "fixed share"), ("cost", "median cost")):
-            column = f"{name}, {100 * self.confidence:.4g} % interval"
-            out[column] = [estimate(line, kind) for _, line in table.iterrows()]
-        out.index = [self.words.group(name) if k else name for k, name in enumerate(out.index)]
-        lines = [*meaning, "", out.to_string()]
-        lines += [f"  {line}" for line in self.remarks()]
+        blocks = [self._groups_text()]
         compared = differences.in_words(self.differences, self.words, self.confidence)
-        for head, sentences in compared:
-            lines += ["", head, *(f"  {sentence}" for sentence in sentences)]
+        blocks += ["\n  ".join([heading, *sentences]) for heading, sentences in compared]
         if compared:
-            lines += ["", *map(filled, differences.notes(self.differences))]
+            blocks.append("\n".join(map(filled, differences.notes(self.differences))))
         if self.protected is not None:
-            lines += ["", filled(self.protected.heading(self.words))]
+            lines = [filled(self.protected.heading(self.words))]
             lines += [f"  {name}: {text}" for name, text in self.protected.meaning().items()]
             if self.protected.influence is not None:
                 lines.append(self.protected.table(self.words).to_string())
+            blocks.append("\n".join(lines))
         if len(self.constraints):
             fixed, unfixed = self.sampled
-            head = (
+            heading = (
                 f"Without one rule, of {several(fixed, 'fixed row')} and "
                 f"{several(unfixed, 'other row')}:"
             )
             columns = {"frees": "frees fixed", "saves": "saves others", "named": "in conflicts"}
             rules = self.constraints.rename(columns=columns).rename_axis(None)
-            lines += ["", head, rules.to_string(float_format=percent)]
-        limits = self.limits_of_data()
-        return "\n".join([*lines, *(["", filled(limits)] if limits else [])])
+            blocks.append(f"{heading}\n{rules.to_string(float_format=percent)}")
+        if limits := self.limits_of_data():
+            blocks.append(filled(limits))
+        return "\n\n".join(blocks)
+
+    def _groups_text(self) -> str:
+        """Return the table of groups as text, below what its columns mean, above its remarks."""
+        counts = self.groups.loc[:, "rows":"unusable"]
+        table = counts.loc[:, (counts != 0).any()].copy()
+        meaning = [f"  {kind}: {text}" for kind, text in self.meaning().items() if kind in table]
+        for kind, name in (("fixed", "fixed share"), ("cost", "median cost")):
+            texts = [estimate(line, kind) for _, line in self.groups.iterrows()]
+            column = f"{name}, {100 * self.confidence:.4g} % interval"
+            table[column] = [f"{value} ({ends})" if ends else value for value, ends in texts]
+        # the first line is that of all rows, which is no group
+        table.index = [self.words.group(name) if k else name for k, name in enumerate(table.index)]
+        remarks = [f"  {remark}" for remark in self.remarks()]
+        return "\n".join([*meaning, "", table.to_string(), *remarks])
 
     def summary(self) -> str:
         """Say in a few sentences how many rows need an action, have one, and have none."""
@@ -193,7 +199,7 @@ class Audit:
         return f"<Audit: {len(self.group)} rows, {np.count_nonzero(self.fixed)} fixed>"
 
     def remarks(self) -> list[str]:
-        """Return what stands in the place of intervals that there are none of, by group."""
+        """Return why intervals are missing: a sentence for each group that lacks one."""
         remarks = zip(self.groups.index, self.groups["remark"], strict=True)
         return [f"{self.words.group(name)}: {text}" for name, text in remarks if text]
 
@@ -216,7 +222,7 @@ class Audit:
         return page
 
     def plot(self) -> Figure:
-        """How many rows of each group an action within a cost helps, and what keeps the others.
+        """Draw how many rows an action within a cost helps, by group, and what keeps the others.
 
         Raises
         ------
@@ -307,22 +313,26 @@ def audit(  # noqa: PLR0913
                 stacklevel=2,
             )
     groups = pd.DataFrame(lines, index=pd.Index(["all", *names], name="group"))
-    rng = np.random.default_rng(random_state)
     fixed, answered = fixed_rows(answers), answers.found & needing_rows(answers)
-    pools = (np.flatnonzero(mask) for mask in (fixed, answered))
-    drawn = [np.sort(rng.permutation(pool)[:sample]).tolist() for pool in pools]
-    rules = RuleSample(explainer, answers, *drawn)
+    rng = np.random.default_rng(random_state)
+    samples = [
+        np.sort(rng.permutation(np.flatnonzero(mask))[:sample]).tolist()
+        for mask in (fixed, answered)
+    ]
+    rules = RuleSample(explainer, answers, *samples)
     columns = protected_features(explainer) if protected is None else (*dict.fromkeys(protected),)
     examined = None
     if columns:
         rows = np.sort(rng.permutation(len(answers))[:protected_sample])
-        asked_again = answers
+        sampled_answers = answers
         if len(rows) < len(answers):
             X_sample = answers.table.take(rows).native
-            asked_again = explainer.explain(X_sample, target, time_limit=time_limit, progress=False)
+            sampled_answers = explainer.explain(
+                X_sample, target, time_limit=time_limit, progress=False
+            )
         masks = {"all": np.ones(len(rows), dtype=bool)}
         masks |= {name: group[rows] == name for name in names}
-        examined = ProtectedColumns.of(explainer, asked_again, columns, masks, confidence)
+        examined = ProtectedColumns.of(explainer, sampled_answers, columns, masks, confidence)
     compared = differences.compare_groups(
         group, names, fixed, answered, np.asarray(answers.cost), confidence
     )
@@ -333,7 +343,7 @@ def audit(  # noqa: PLR0913
         differences=compared,
         constraints=rules.table(words),
         observed=rules.without_limits_of_data(),
-        sampled=(len(drawn[0]), len(drawn[1])),
+        sampled=(len(samples[0]), len(samples[1])),
         protected=examined,
         explainer=explainer,
         target=as_target(target),
@@ -364,12 +374,13 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> tuple[NDArray[np.object_], 
     # NaN alone is unequal to itself
     missing = np.array([v is None or v != v for v in values], dtype=bool)  # noqa: PLR0124
     names = np.where(missing, "missing", [str(v) for v in values]).astype(object)
-    distinct = dict(zip(names[~missing], values[~missing], strict=True))
+    value_of = dict(zip(names[~missing], values[~missing], strict=True))
     try:
-        order = sorted(distinct, key=lambda name: distinct[name])  # 9 before 10
+        order = sorted(value_of, key=lambda name: value_of[name])  # 9 before 10
     except TypeError:  # values of several kinds
-        order = sorted(distinct)
-    order += ["missing"] if missing.any() and "missing" not in distinct else []
+        order = sorted(value_of)
+    if missing.any() and "missing" not in value_of:
+        order.append("missing")
     if len(order) > 50:
         raise InvalidInput(
             f"Expected at most 50 groups; got {len(order)}. Make groups of numbers first, say with "
@@ -379,23 +390,25 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> tuple[NDArray[np.object_], 
 
 
 def fixed_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
-    """(n,): of which rows it is proved that no action gives the target."""
+    """Return the mask (n,) of rows for which it is proved that no action gives the target."""
     proved = answers.certificates.claim == cp.Claim.PROVED
     return np.asarray(proved & (answers.status == cp.Status.INFEASIBLE))
 
 
 def needing_rows(answers: cp.Counterfactuals) -> NDArray[np.bool_]:
-    """(n,): which rows can be used and do not have the target already."""
+    """Return the mask (n,) of rows that can be used and do not have the target already."""
     return ~np.isin(answers.status, [cp.Status.ALREADY, cp.Status.INVALID])
 
 
 def _line(
     answers: cp.Counterfactuals, rows: NDArray[np.bool_], confidence: float
 ) -> dict[str, Any]:
-    """Return a group's line of the table: counts, share that is fixed, median cost, intervals."""
+    """Return the line of a group: counts, the fixed share, the median cost, and intervals.
+
+    ``rows`` is the group's mask (n,).
+    """
     status, needs = answers.status, needing_rows(answers) & rows
     fixed, answered = fixed_rows(answers) & rows, answers.found & needs
-    cost, count = answers.cost[answered], int(needs.sum())
     masks = {
         "rows": rows,
         "already": rows & (status == cp.Status.ALREADY),
@@ -404,25 +417,28 @@ def _line(
         "undecided": needs & ~answered & ~fixed,
         "unusable": rows & (status == cp.Status.INVALID),
     }
-    out: dict[str, Any] = {name: int(mask.sum()) for name, mask in masks.items()}
-    ends = stats.binomtest(out["fixed"], count).proportion_ci(confidence) if count else (0.0, 1.0)
-    share = out["fixed"] / count if count else np.nan
-    out |= {"fixed_share": share, "fixed_low": ends[0], "fixed_high": ends[1]}
-    # Between the k-th smallest and the k-th largest of n values lies the median, with a probability
-    # that is binomial whatever their distribution; of few values no interval is finite.
+    line: dict[str, Any] = {name: int(mask.sum()) for name, mask in masks.items()}
+    share, low, high = differences.share_with_interval(line["fixed"], int(needs.sum()), confidence)
+    line |= {"fixed_share": share, "fixed_low": low, "fixed_high": high}
+    # Between the k-th smallest and the k-th largest of n costs lies the median, with a probability
+    # that is binomial whatever their distribution; of few costs no interval is finite.
+    cost = answers.cost[answered]
     n = len(cost)
     k = int(stats.binom.ppf((1.0 - confidence) / 2.0, n, 0.5)) if n else 0
     low, high = np.partition(cost, (k - 1, n - k))[[k - 1, n - k]] if k else (0.0, np.inf)
     median = float(np.median(cost)) if n else np.nan
-    out |= {"cost_median": median, "cost_low": float(low), "cost_high": float(high)}
-    return out | {"remark": _remark(count, n, k, confidence)}
+    line |= {"cost_median": median, "cost_low": float(low), "cost_high": float(high)}
+    return line | {"remark": _remark(int(needs.sum()), n, confidence, has_interval=k > 0)}
 
 
-def _remark(count: int, answered: int, rank: int, confidence: float) -> str:
-    """Return why an interval is missing; empty if both are there."""
-    if not count:
+def _remark(needs: int, answered: int, confidence: float, *, has_interval: bool) -> str:
+    """Return why the median cost has no interval; empty if it has one.
+
+    ``needs`` rows need an action, and ``answered`` of these have one.
+    """
+    if not needs:
         return "no row needs an action."
-    if rank:
+    if has_interval:
         return ""
     needed = int(np.floor(1.0 - np.log2(1.0 - confidence))) + 1  # 2 · 0.5ⁿ is below 1 − confidence
     rows = several(answered, "row")
@@ -430,15 +446,3 @@ def _remark(count: int, answered: int, rank: int, confidence: float) -> str:
         f"{rows} with an action {'is' if answered == 1 else 'are'} too few for an interval of the "
         f"median cost at {100 * confidence:.4g} %; it takes {needed}."
     )
-
-
-def estimate(line: pd.Series[Any], kind: str) -> str:
-    """Return a number with its interval, or with none where rows are too few."""
-    value = line["fixed_share" if kind == "fixed" else "cost_median"]
-    low, high = line[f"{kind}_low"], line[f"{kind}_high"]
-    if np.isnan(value):
-        return "–"
-    if kind == "fixed":
-        return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f} %)"
-    interval = f"{low:.4g} to {high:.4g}" if np.isfinite(high) else "too few rows"
-    return f"{value:.4g} ({interval})"

@@ -1,4 +1,4 @@
-"""Whether a whole box of rows is without an action: proved, or refuted by a row."""
+"""Prove that a whole box of rows is without an action, or refute it by a row: `confined`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,27 @@ from counterpoint.errors import InvalidInput, shown
 from counterpoint.rows import lattice
 
 Reach = tuple[Any, Sequence[cp.Constraint], Any, Callable[[Any], Any]]
+"""The values that one feature can get to, from any row of a box. The feature, with these as its
+observed values if it is categorical; constraints on it that leave these; one of them, to start a
+search; and a function from one of them to a value in the box from which it can be reached."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Confined:
-    """Whether all rows of a box are without an action.
+    """The answer to whether all rows of a box are without an action.
 
     Parameters
     ----------
     proved
         True if it is proved, False if it is refuted; None if neither.
     row
-        What refutes it: name → value of a row in the box that has an action, or the target already.
+        A row that refutes it: name → value of one in the box that has an action, or the target
+        already.
     answers
-        That to this row; or those to two questions about the whole box, that there is none: whether
-        some row has the target already, and whether some row has an action. Their proofs can be
-        kept as records. One is left out if the constraints leave no point at all.
+        The answer to this row; or those to two questions about the whole box, that there is none:
+        whether some row has the target already, and whether some row has an action. Their proofs
+        can be kept as records. One is left out if the constraints leave no point at all.
     """
 
     proved: bool | None
@@ -46,7 +50,7 @@ def confined(
     *,
     time_limit: float | None = None,
 ) -> Confined:
-    """Whether no row of a box has an action that gives the target: proved, or refuted by a row.
+    """Prove that no row of a box has an action that gives the target, or refute it by a row.
 
     What all rows of the box together can reach is a box again, since these constraints are about
     one feature each: `Immutable`, `Bounds`, `Monotone` and `WithinObserved`. `Linear` and
@@ -90,23 +94,26 @@ def confined(
     for name in box:
         explainer.features.index(name)
     proofs: list[cp.Counterfactual] = []
-    # Rows that have the target already; rows that get there.
+    # Where nothing may change, the question is whether some row has the target already; under the
+    # constraints, whether some row gets there.
     for rules in ([cp.Immutable(*explainer.features.names)], constraints):
         reaches = [_reach(f, box.get(f.name), [*_about(f, rules)]) for f in explainer.features]
-        ways = [way for way in reaches if way is not None]
-        if len(ways) < len(reaches):
-            continue  # no row may be anywhere
+        possible = [reach for reach in reaches if reach is not None]
+        if len(possible) < len(reaches):
+            continue  # a feature has no value at all, so there is nothing to ask
         relations = [c for c in rules if isinstance(c, cp.Linear | cp.Ellipsoid)]
         widened = cp.Explainer(
             explainer.model,
-            features=[feature for feature, *_ in ways],
+            features=[feature for feature, _, _, _ in possible],
             cost=explainer.cost,
-            constraints=[*relations, *(c for _, bounds, *_ in ways for c in bounds)],
+            constraints=[*relations, *(c for _, limits, _, _ in possible for c in limits)],
         )
-        start = {feature.name: value for feature, _, value, _ in ways}
+        start = {feature.name: value for feature, _, value, _ in possible}
         (answer,) = widened.explain([start], target, time_limit=time_limit, progress=False)
         if answer.found:
-            row = {feature.name: origin(answer.row[feature.name]) for feature, *_, origin in ways}
+            row = {
+                feature.name: origin(answer.row[feature.name]) for feature, _, _, origin in possible
+            }
             (direct,) = explainer.explain([row], target, time_limit=time_limit, progress=False)
             return Confined(False if direct.found else None, row, (direct,))
         proofs.append(answer)
@@ -115,88 +122,88 @@ def confined(
 
 
 def _about(feature: Any, constraints: Sequence[cp.Constraint]) -> Iterator[cp.Constraint]:
-    """The constraints on one feature, as constraints on it alone."""
+    """Yield the constraints on one feature, as constraints on it alone."""
     for c in constraints:
         if isinstance(c, cp.Immutable | cp.WithinObserved) and feature.name in c.features:
-            yield next(piece for piece in parts_of(c) if piece.features == (feature.name,))
+            yield next(part for part in parts_of(c) if part.features == (feature.name,))
         elif isinstance(c, cp.WithinObserved) and not c.features:
             yield cp.WithinObserved(feature.name)
         elif isinstance(c, cp.Bounds | cp.Monotone) and c.feature == feature.name:
             yield c
 
 
-def _reach(feature: Any, inside: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
-    """Return what a feature can reach from its part of the box; None if that is nothing.
+def _reach(feature: Any, side: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
+    """Return the reach of a feature from its side of the box; None if it has no value.
 
-    The feature, with what can be reached as what was observed if it is categorical; the constraints
-    that say so; a start; and a function that says where in the box to start, to get to a value.
+    ``side`` is a range or categories, or None for what the data show.
     """
-    inside = feature.observed if inside is None else inside
-    if inside is None:
+    side = feature.observed if side is None else side
+    if side is None:
         raise InvalidInput(
             f"Expected a range of {feature.name!r} in the box, since there are no data that show "
             "one."
         )
-    return (_categories if isinstance(feature, cp.Categorical) else _numbers)(
-        feature, inside, rules
-    )
+    reach = _reach_of_categories if isinstance(feature, cp.Categorical) else _reach_of_numbers
+    return reach(feature, side, rules)
 
 
-def _categories(
+def _reach_of_categories(
     feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
 ) -> Reach | None:
-    """Return which categories can be reached from those in the box; None if there is none."""
+    """Return the categories that can be reached from one or several; None if there is none."""
     inside = [stated] if stated in feature.categories else list(stated)
     if not inside or not {*inside} <= {*feature.categories}:
         raise InvalidInput(
             f"Expected categories of {feature.name!r} in the box; got {shown(stated)}."
         )
     alone, count = cp.Features([feature]), len(feature.categories)
-    # All moves from one category to another, as columns of codes.
+    # All moves from one category to another, as columns of codes; the k-th move leads from category
+    # k // count to category k % count.
     old, new = (codes.reshape(-1, 1).astype(float) for codes in np.indices((count, count)))
+    # A row may keep the category that stands for missing cells, but no answer chooses it.
     allowed = (old == new)[:, 0] | ~feature.is_stand_in[new[:, 0].astype(int)]
     for condition in (condition for rule in rules for condition in rule.region(alone)):
         allowed &= condition.violation(alone.expand(new), alone.expand(old)) <= 0
     origins: dict[Hashable, Hashable] = {}  # from a category that is reached to one in the box
     for k in np.flatnonzero(allowed).tolist():
-        start, end = (feature.categories[position] for position in divmod(k, count))
-        if start in inside and (start == end or end not in origins):
-            origins[end] = start
+        origin, end = (feature.categories[position] for position in divmod(k, count))
+        if origin in inside and (origin == end or end not in origins):
+            origins[end] = origin
     if not origins:
         return None
+    # for the same reason a search gets to the stand-in only if it begins there
     start = feature.stand_in if feature.stand_in in origins else next(iter(origins))
     reached = replace(feature, observed=tuple(origins))
     return reached, [cp.WithinObserved(feature.name)], start, origins.__getitem__
 
 
-def _numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
-    """Return the range that can be reached from one in the box; None if it is empty."""
+def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
+    """Return the range that can be reached from a range; None if it is empty."""
     try:
         low, high = map(float, stated)
     except (TypeError, ValueError):
         low, high = np.nan, np.nan
-    if isinstance(feature, cp.Integer):
-        low, high = (
-            float(lattice.number(0.0, f(v / feature.step), feature.step))
-            for f, v in ((np.ceil, low), (np.floor, high))
-        )
+    if isinstance(feature, cp.Integer):  # whole steps within the range
+        steps = np.ceil(low / feature.step), np.floor(high / feature.step)
+        low, high = (float(lattice.number(0.0, count, feature.step)) for count in steps)
     if not low <= high:
         raise InvalidInput(
             f"Expected a lowest and a highest value of {feature.name!r} in the box; got "
             f"{shown(stated)}."
         )
-    # Both ends of what a rule allows rise with the value before: the union over the box is a range.
-    ends = [_ends(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
-    least, most = max(end[0] for end in ends), min(end[1] for end in ends)
+    # Both ends of the range that a rule allows rise with the value before: the union of these
+    # ranges over the box is a range, from the first lower end to the last upper end.
+    ranges = [_allowed_range(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
+    least, most = max(lower for lower, _ in ranges), min(upper for _, upper in ranges)
     if least > most:
         return None
     bounds = [cp.Bounds(feature.name, least, most)] if np.isfinite((least, most)).any() else []
-    start = next((v for v in (low, high) if np.isfinite(v)), 0.0)
+    start = next((end for end in (low, high) if np.isfinite(end)), 0.0)
     return feature, bounds, start, lambda value: float(np.clip(value, low, high))
 
 
-def _ends(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
-    """What a constraint lets be reached from between two values."""
+def _allowed_range(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
+    """Return the range that a constraint allows to all values from ``low`` to ``high`` together."""
     match rule:
         case cp.Immutable():
             return low, high
@@ -204,7 +211,11 @@ def _ends(rule: Any, feature: Any, low: float, high: float) -> tuple[float, floa
             return max(rule.low, low - rule.fall), min(rule.high, high + rule.rise)
         case cp.Monotone():
             return (low, np.inf) if rule.direction == "increasing" else (-np.inf, high)
+    # `WithinObserved`: a bound that is stated holds in the place of an end of the observed range,
+    # and is itself among the rules; a row beyond that range may stay where it is.
     stated = [bounds for bounds in rule.stated if bounds.feature == feature.name]
-    no_low, no_high = (np.isfinite([getattr(b, e) for b in stated]).any() for e in ("low", "high"))
-    first, last = feature.observed
-    return -np.inf if no_low else min(first, low), np.inf if no_high else max(last, high)
+    lowest, highest = feature.observed
+    return (
+        -np.inf if np.isfinite([b.low for b in stated]).any() else min(lowest, low),
+        np.inf if np.isfinite([b.high for b in stated]).any() else max(highest, high),
+    )

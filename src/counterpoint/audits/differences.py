@@ -1,4 +1,4 @@
-"""Exact tests of whether groups differ: in how many rows are fixed, and in what actions cost."""
+"""Test whether groups differ: in their shares of fixed rows, and in the costs of actions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OTHERS = "all others"
-EXACT = 100  # rows
-"""Costs: the exact distribution of rank sums is computed for up to so many rows in all, which takes
-milliseconds. For more the normal approximation with its correction for ties is as good, if no group
-is small."""
-SMALL = 20  # rows
-"""A group with fewer rows is compared among many by dealing groups at random: there the normal
-approximation is off, 8 times with one row among 200."""
-DEALS = 9_999
-"""Deals of a small group: a p-value is then at least 1e-4, which takes a tenth of a second."""
 
 
 @final
 class PValue(NamedTuple):
-    """The p-value of a test, and the smallest that it could have had on as many rows."""
+    """The p-value of a test, and the smallest one possible with the same numbers of rows."""
 
     p: float
     smallest: float
@@ -62,21 +53,27 @@ def compare_groups(
     """
     import pandas as pd
 
+    # several groups against the others, two against each other; a single one has nothing to compare
     pairs = [(name, OTHERS) for name in names] if len(names) > 2 else [(*names,)][: len(names) - 1]
     lines: list[dict[str, Any]] = []
     for name, other in pairs:
-        first = group == name
-        sides = (first, ~first)
+        is_member = group == name
+        sides = (is_member, ~is_member)
         counts = [[int((mask & side).sum()) for mask in (fixed, answered)] for side in sides]
         costs = [cost[answered & side] for side in sides]
-        line: dict[str, Any] = {"group": name, "against": other}
-        shares = [row[0] / sum(row) if sum(row) else np.nan for row in counts]
-        line |= {"fixed_share": shares[0], "fixed_share_against": shares[1]}
-        remarks = [_no_fixed_test(counts, confidence), _no_cost_test(costs, confidence)]
-        line["fixed_p"] = np.nan if remarks[0] else fisher_test(counts).p
-        line["dearer"] = dearer(*costs)
-        line["cost_p"] = np.nan if remarks[1] else rank_test(*costs).p
-        line["remark"] = "\n".join(filter(None, remarks))
+        shares = [side[0] / sum(side) if sum(side) else np.nan for side in counts]
+        no_fixed_test = _no_fixed_test(counts, confidence)
+        no_cost_test = _no_cost_test(costs, confidence)
+        line = {
+            "group": name,
+            "against": other,
+            "fixed_share": shares[0],
+            "fixed_share_against": shares[1],
+            "fixed_p": np.nan if no_fixed_test else fisher_test(counts).p,
+            "dearer": dearer(*costs),
+            "cost_p": np.nan if no_cost_test else rank_test(*costs).p,
+            "remark": "\n".join(filter(None, (no_fixed_test, no_cost_test))),
+        }
         lines.append(line)
     columns = ["group", "against", "fixed_share", "fixed_share_against", "fixed_p", "dearer"]
     table = pd.DataFrame(lines, columns=[*columns, "cost_p", "remark"]).set_index("group")
@@ -91,7 +88,7 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
     out = np.full(len(values), np.nan)
     tests = np.flatnonzero(~np.isnan(values))
     order = tests[np.argsort(values[tests], kind="stable")]
-    factors = np.arange(len(order), 0, -1)
+    factors = np.arange(len(order), 0, -1)  # as many as there are p-values at least as large
     out[order] = np.minimum(np.maximum.accumulate(factors * values[order]), 1.0)
     return out
 
@@ -99,35 +96,36 @@ def holm(p: ArrayLike) -> NDArray[np.float64]:
 def in_words(
     table: pd.DataFrame, words: AuditWords, confidence: float
 ) -> list[tuple[str, list[str]]]:
-    """Return what each line of a table of differences says: a heading, and sentences."""
-    tests, out = table[["fixed_p", "cost_p"]].notna().sum(), list[tuple[str, list[str]]]()
+    """Return a heading and sentences for each line of a table of differences."""
+    tests, blocks = table[["fixed_p", "cost_p"]].notna().sum(), list[tuple[str, list[str]]]()
     for name, line in table.iterrows():
         group = words.group(str(name))
         against = OTHERS if line["against"] == OTHERS else words.group(line["against"])
-        lines = list[str]()
+        sentences = list[str]()
         if not np.isnan(line["fixed_p"]):
             shares = percent(line["fixed_share"]), percent(line["fixed_share_against"])
             chance = _chance(line["fixed_p"], line["fixed_p_holm"], tests["fixed_p"], confidence)
-            lines.append(f"fixed: {shares[0]} against {shares[1]}; {chance}")
+            sentences.append(f"fixed: {shares[0]} against {shares[1]}; {chance}")
         if not np.isnan(line["cost_p"]):
             pairs = f"in {percent(line['dearer'])} of pairs of actions, that of {group} costs more"
             chance = _chance(line["cost_p"], line["cost_p_holm"], tests["cost_p"], confidence)
-            lines.append(f"cost: {pairs}; {chance}")
-        out.append((f"{group} against {against}", [*lines, *line["remark"].splitlines()]))
-    return out
+            sentences.append(f"cost: {pairs}; {chance}")
+        blocks.append((f"{group} against {against}", [*sentences, *line["remark"].splitlines()]))
+    return blocks
 
 
 def headline(table: pd.DataFrame, words: AuditWords, confidence: float) -> str:
-    """Return the shares of fixed rows of two groups in a sentence; empty without a test."""
+    """Return the shares of fixed rows of two groups in a sentence; empty without a test.
+
+    ``table`` has one line.
+    """
     ((name, line),) = table.iterrows()
     if np.isnan(line["fixed_p"]):
         return ""
-    shares = (
-        f"{percent(line[column])} of {words.group(str(group))}"
-        for column, group in (("fixed_share", name), ("fixed_share_against", line["against"]))
-    )
+    share = f"{percent(line['fixed_share'])} of {words.group(str(name))}"
+    against = f"{percent(line['fixed_share_against'])} of {words.group(str(line['against']))}"
     chance = _chance(line["fixed_p"], line["fixed_p_holm"], 1, confidence)
-    return f"Fixed are {' and '.join(shares)}; this difference is {chance}."
+    return f"Fixed are {share} and {against}; this difference is {chance}."
 
 
 def notes(table: pd.DataFrame) -> list[str]:
@@ -142,14 +140,25 @@ def notes(table: pd.DataFrame) -> list[str]:
 
 
 def _chance(p: float, p_holm: float, count: int, confidence: float) -> str:
-    """Say what a p-value means; ``count`` tests were made."""
+    """Say what a p-value means; ``p_holm`` is the one corrected for ``count`` tests."""
     corrected = f"; of {count} tests, {probability(p_holm)}" if count > 1 else ""
     is_rare = p_holm <= 1.0 - confidence
     verdict = "hard to explain by chance" if is_rare else "possibly chance"
     return f"{verdict} ({probability(p)}{corrected})"
 
 
-# Who is fixed
+# Shares of fixed rows
+
+
+def share_with_interval(count: int, total: int, confidence: float) -> tuple[float, float, float]:
+    """Return the share of a count in a total and the ends of its interval (Clopper, Pearson).
+
+    Of no rows at all, the share is NaN and anything from 0 to 1.
+    """
+    if not total:
+        return np.nan, 0.0, 1.0
+    low, high = stats.binomtest(count, total).proportion_ci(confidence)
+    return count / total, float(low), float(high)
 
 
 def fisher_test(counts: Sequence[Sequence[int]]) -> PValue:
@@ -158,45 +167,49 @@ def fisher_test(counts: Sequence[Sequence[int]]) -> PValue:
     ``counts`` are two rows, one for each group: how many rows are fixed, how many have an action.
     """
     (fixed, answered), (fixed_against, answered_against) = counts
-    size, total = fixed + answered, fixed + fixed_against
-    ends = (max(0, total - fixed_against - answered_against), min(size, total))
+    size, size_against = fixed + answered, fixed_against + answered_against
+    total = fixed + fixed_against
+    # With these sizes and this total, the p-value is smallest if one group has as few fixed rows as
+    # possible, or as many.
     tables = (
-        [[end, size - end], [total - end, fixed_against + answered_against - total + end]]
-        for end in ends
+        [[count, size - count], [total - count, size_against - total + count]]
+        for count in (max(0, total - size_against), min(size, total))
     )
     smallest = min(float(stats.fisher_exact(table).pvalue) for table in tables)
     return PValue(float(stats.fisher_exact(counts).pvalue), smallest)
 
 
 def _no_fixed_test(counts: Sequence[Sequence[int]], confidence: float) -> str:
-    """Return why there is no p-value; empty if there is one."""
-    sizes = [sum(row) for row in counts]
+    """Return why `fisher_test` of these counts has no p-value; empty if it has one."""
+    sizes = [sum(side) for side in counts]
     if not all(sizes):
         return "fixed: no test, since a group has no row that needs an action."
     fixed = counts[0][0] + counts[1][0]
     if fixed in (0, sum(sizes)):
         return f"fixed: no test, since {'all' if fixed else 'none'} of these rows are fixed."
-    smallest = fisher_test(counts).smallest
-    return _too_few("fixed", sizes, smallest, confidence)
+    return _too_few("fixed", sizes, fisher_test(counts).smallest, confidence)
 
 
-def _too_few(what: str, sizes: Sequence[int], smallest: float, confidence: float) -> str:
+def _too_few(kind: str, sizes: Sequence[int], smallest: float, confidence: float) -> str:
+    """Return that even the ``smallest`` possible p-value shows nothing; empty if it would."""
     if smallest <= 1.0 - confidence:
         return ""
     return (
-        f"{what}: no test, since there are too few rows ({sizes[0]} and {sizes[1]}): even the "
+        f"{kind}: no test, since there are too few rows ({sizes[0]} and {sizes[1]}): even the "
         f"largest difference possible would have p = {smallest:.2g}."
     )
 
 
-# What actions cost
+# Costs of actions
 
 
 def dearer(costs: NDArray[np.float64], against: NDArray[np.float64]) -> float:
-    """Return in what share of pairs a row of the first group costs more; ties count half."""
+    """Return the share of pairs in which the row of the first group costs more; ties count half."""
     n, m = len(costs), len(against)
     if not n or not m:
         return np.nan
+    # The ranks of n rows that are the cheapest add up to n (n + 1) / 2; each pair in which one of
+    # them costs more adds 1.
     ranks = _ranks(costs, against)
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
 
@@ -205,45 +218,53 @@ def rank_test(costs: NDArray[np.float64], against: NDArray[np.float64]) -> PValu
     """Test whether actions of one group tend to cost more: the rank test of Mann and Whitney.
 
     Ranks, since costs are skewed, and a few that are very large should not decide; the test assumes
-    no distribution. Exact for up to `EXACT` rows, with ties too.
+    no distribution. Exact for up to 100 rows, with ties too.
     """
     n, m = len(costs), len(against)
     if n > m:
         return rank_test(against, costs)
-    if n + m > EXACT and n < SMALL:
-        return _dealt_test(_ranks(costs, against), n)
-    if n + m > EXACT:
-        ranks = _ranks(costs, against)
-        return PValue(float(stats.mannwhitneyu(ranks[:n], ranks[n:]).pvalue), 0.0)
-    doubled = np.rint(2 * _ranks(costs, against)).astype(int)  # whole, with ties too
-    ways = np.zeros((n + 1, doubled.sum() + 1))  # subsets by their size and the sum of their ranks
-    ways[0, 0] = 1.0
-    for rank in doubled.tolist():
-        ways[1:, rank:] += ways[:-1, :-rank].copy()
-    distance = np.abs(np.arange(ways.shape[1]) - n * (n + m + 1))  # from the mean of the sum
-    possible = ways[n] > 0
-    observed = abs(int(doubled[:n].sum()) - n * (n + m + 1))
-    total = special.comb(n + m, n)
-    tails = [ways[n, distance >= end].sum() / total for end in (observed, distance[possible].max())]
+    ranks = _ranks(costs, against)
+    if n + m <= 100:  # for which all rank sums are counted in milliseconds
+        return _exact_rank_test(ranks, n)
+    # With more rows the normal approximation with its correction for ties is as good, unless one
+    # group is small: it is off 8 times with one row among 200.
+    if n < 20:
+        return _dealt_test(ranks, n)
+    return PValue(float(stats.mannwhitneyu(ranks[:n], ranks[n:]).pvalue), 0.0)
+
+
+def _exact_rank_test(ranks: NDArray[np.float64], n: int) -> PValue:
+    """Compare the rank sum of the first n rows with those of all subsets of n rows."""
+    doubled = np.rint(2 * ranks).astype(int)  # whole, with ties too
+    subsets = np.zeros((n + 1, doubled.sum() + 1))  # their number, by size and doubled rank sum
+    subsets[0, 0] = 1.0
+    for rank in doubled.tolist():  # each subset without this row makes one with it
+        subsets[1:, rank:] += subsets[:-1, :-rank].copy()
+    mean = n * (len(ranks) + 1)  # of doubled rank sums
+    distance = np.abs(np.arange(subsets.shape[1]) - mean)
+    observed, largest = abs(int(doubled[:n].sum()) - mean), distance[subsets[n] > 0].max()
+    total = special.comb(len(ranks), n)
+    tails = [subsets[n, distance >= end].sum() / total for end in (observed, largest)]
     return PValue(*(min(float(tail), 1.0) for tail in tails))
 
 
 def _dealt_test(ranks: NDArray[np.float64], n: int) -> PValue:
     """Compare the rank sum of the first n rows with those of n rows dealt at random."""
     rng, mean = np.random.default_rng(0), n * ranks.mean()
+    deals = 9_999  # a tenth of a second; the p-value is then at least 1e-4
     sums = np.array(
-        [rng.choice(ranks, n, replace=False, shuffle=False).sum() for _ in range(DEALS)]
+        [rng.choice(ranks, n, replace=False, shuffle=False).sum() for _ in range(deals)]
     )
     distance, ordered = np.abs(sums - mean), np.sort(ranks)
+    observed = abs(ranks[:n].sum() - mean)
     largest = max(mean - ordered[:n].sum(), ordered[-n:].sum() - mean)
-    tails = (
-        np.count_nonzero(distance >= end - 1e-9) for end in (abs(ranks[:n].sum() - mean), largest)
-    )
-    return PValue(*((1 + count) / (1 + DEALS) for count in tails))
+    # sums of the same ranks in another order may be off by rounding
+    tails = (np.count_nonzero(distance >= end - 1e-9) for end in (observed, largest))
+    return PValue(*((1 + count) / (1 + deals) for count in tails))
 
 
 def _no_cost_test(costs: Sequence[NDArray[np.float64]], confidence: float) -> str:
-    """Return why there is no p-value; empty if there is one."""
+    """Return why `rank_test` of these costs has no p-value; empty if it has one."""
     sizes = [len(side) for side in costs]
     if not all(sizes):
         return "cost: no test, since a group has no row with an action."
@@ -258,6 +279,6 @@ def _ranks(costs: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[
     A search stops at a relative gap of 1e-6, so further digits are accidents of the search.
     """
     values = np.concatenate([costs, against])
-    safe = np.where(values > 0.0, values, 1.0)
-    scale = 10.0 ** (5.0 - np.floor(np.log10(safe)))
+    positive = np.where(values > 0.0, values, 1.0)
+    scale = 10.0 ** (5.0 - np.floor(np.log10(positive)))  # six digits are then before the point
     return np.asarray(stats.rankdata(np.rint(values * scale) / scale), dtype=float)

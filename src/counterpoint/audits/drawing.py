@@ -1,4 +1,4 @@
-"""The picture of an audit; matplotlib is imported only when it is drawn."""
+"""Draw the picture of an audit; matplotlib is imported only then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_drawing() -> None:
-    """Raise if pictures cannot be drawn, which is best known before a long audit.
+    """Raise if pictures cannot be drawn, to be called before a long audit.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def check_drawing() -> None:
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches, that no window shows."""
+    """Return an empty figure, of a size in inches, that no window shows."""
     check_drawing()
     from matplotlib.figure import Figure
 
@@ -41,32 +41,33 @@ def _new_figure(width: float, height: float) -> Figure:
 
 def draw_audit(audit: Any) -> Figure:
     """Draw the curves of all groups and, if rules matter, bars of what each does."""
-    bars = audit.constraints.head(10)[::-1]
+    bars = audit.constraints.head(10)[::-1]  # drawn from below
     figure = _new_figure(11.0 if len(bars) else 6.0, 3.8 + _legend_height(audit))
-    axes, *right = np.ravel(figure.subplots(1, 1 + bool(len(bars))))
-    draw_curves(audit, axes)
-    for side in right:
-        _draw_rules(bars, sum(audit.sampled), side)
+    curves, *others = np.ravel(figure.subplots(1, 2 if len(bars) else 1))
+    draw_curves(audit, curves)
+    for axes in others:
+        _draw_rules(bars, sum(audit.sampled), axes)
     return figure
 
 
 def draw_curves(audit: Any, axes: Axes) -> None:
-    """Draw which share of each group's rows has an action of at most a cost.
+    """Draw the share of each group's rows that has an action of at most a cost, as a curve of it.
 
     Groups in which no row needs an action have no curve.
     """
     cost, lines, labels = np.asarray(audit.answers.cost), list[Any](), list[str]()
     end = 1.05 * cost[audit.answered].max(initial=0.0)
-    for k, label in enumerate([*audit.groups.index[1:]] or ["all"]):
-        mine = audit.needs & (audit.group == label)
-        if not mine.any():
+    for k, group in enumerate([*audit.groups.index[1:]] or ["all"]):
+        needs = audit.needs & (audit.group == group)
+        if not needs.any():
             continue
-        steps = np.sort(cost[mine & audit.answered])
-        share = np.arange(len(steps) + 1) / mine.sum()
+        costs = np.sort(cost[needs & audit.answered])
+        shares = np.arange(len(costs) + 1) / needs.sum()
         style, colour = DASHES[k // len(COLOURS) % len(DASHES)], COLOURS[k % len(COLOURS)]
-        x, y = [0.0, *steps, end], [*share, share[-1]]
+        # the last step goes on to the right edge of the picture
+        x, y = [0.0, *costs, end], [*shares, shares[-1]]
         lines += axes.step(x, y, style, where="post", color=colour)
-        labels.append(audit.words.group(label))
+        labels.append(audit.words.group(group))
     axes.set(xlabel="cost of an action", ylabel="rows with an action of at most this cost")
     axes.set(xlim=(0.0, end or 1.0), ylim=(0.0, 1.02))
     axes.yaxis.set_major_formatter("{x:.0%}")
@@ -88,9 +89,9 @@ def draw_curves(audit: Any, axes: Axes) -> None:
 
 
 def _legend_columns(audit: Any) -> int:
-    """Return how many names of groups go on a line, which holds about 50 letters."""
-    letters = max(len(audit.words.group(label)) for label in audit.groups.index)
-    return min(max(1, 50 // (letters + 8)), 4)
+    """Return how many names of groups go on a line of the legend, which holds about 50 letters."""
+    letters = max(len(audit.words.group(name)) for name in audit.groups.index)
+    return min(max(1, 50 // (letters + 8)), 4)  # 8 for the line before each name
 
 
 def _legend_height(audit: Any) -> float:
@@ -114,12 +115,15 @@ def svg_of_curves(audit: Any) -> str:
 
 
 def _draw_rules(bars: Any, count: int, axes: Axes) -> None:
-    """Draw what becomes of fixed rows and of others without each rule."""
-    at = np.arange(len(bars))
-    axes.barh(at + 0.2, bars["frees"], 0.38, color=INK, label="fixed rows that have an action")
-    axes.barh(at - 0.2, bars["saves"], 0.38, color=PALE, label="cost that others save")
+    """Draw bars of the effect of each rule on ``count`` rows: fixed rows freed, and costs saved."""
+    position = np.arange(len(bars))
+    for offset, column, colour, label in (
+        (0.2, "frees", INK, "fixed rows that have an action"),
+        (-0.2, "saves", PALE, "cost that others save"),
+    ):
+        axes.barh(position + offset, bars[column], 0.38, color=colour, label=label)
     wrapped = ["\n".join(wrap(text, 40, max_lines=2)) for text in bars.index]
-    axes.set_yticks(at, wrapped, parse_math=False)
+    axes.set_yticks(position, wrapped, parse_math=False)
     axes.set_ylim(min(len(bars) - 4, 0) - 0.5, len(bars) - 0.5)  # few bars are no wider than four
     axes.set(xlabel=f"without the rule, of a sample of {several(count, 'row')}", xlim=(0.0, 1.0))
     axes.xaxis.set_major_formatter("{x:.0%}")

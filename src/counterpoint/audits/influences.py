@@ -1,4 +1,4 @@
-"""What protected columns do to the decisions and scores of whole groups."""
+"""Measure what protected columns do to the decisions and scores of whole groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 import counterpoint as cp
-from counterpoint.audits.wording import AuditWords, percent
+from counterpoint.audits.differences import share_with_interval
+from counterpoint.audits.wording import AuditWords, estimate, percent
 from counterpoint.errors import InvalidInput, several, some
 from counterpoint.problem.constraints import named
 from counterpoint.protected import Influence, influence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class ProtectedColumns:
-    """What protected columns do to rows and groups; see `counterpoint.protected.influence`.
+    """The effect of protected columns on rows and groups; see `counterpoint.protected.influence`.
 
     Parameters
     ----------
     influence
-        Of the rows that were asked about, one by one; None if the model takes none of the columns.
+        The effect on each row that was asked about; None if the model takes none of the columns.
     unused
         Protected columns that the model does not take.
     groups
@@ -53,7 +53,9 @@ class ProtectedColumns:
         masks: dict[str, NDArray[np.bool_]],
         confidence: float,
     ) -> Self:
-        """Return what the columns do to rows with these answers; ``masks`` are groups of them.
+        """Measure the effect of columns on rows with these answers.
+
+        ``masks`` are those of all rows and of each group, by name, of shape (n,).
 
         Raises
         ------
@@ -91,7 +93,7 @@ class ProtectedColumns:
         return text.strip()
 
     def meaning(self) -> dict[str, str]:
-        """Return what each column of the table is, in a sentence."""
+        """Return a sentence on each column of the table that is not plain."""
         alone = "The decision changes if nothing else does, within what the data showed."
         if self.influence is None:
             return {}
@@ -113,9 +115,10 @@ class ProtectedColumns:
         import pandas as pd
 
         lines = [line for _, line in self.groups.iterrows()]
+        decided = [estimate(line, "decided") for line in lines]
         columns = {
             "rows": [f"{line['rows']:,.0f}" for line in lines],
-            self._alone: [_decided(line) for line in lines],
+            self._alone: [f"{value} ({ends})" if ends else value for value, ends in decided],
             "not known": [f"{line['undecided']:,.0f}" for line in lines],
             "added to the score": [_signed(line["contribution"]) for line in lines],
             "of the missing score": [percent(line["missing_share"]) for line in lines],
@@ -133,29 +136,23 @@ COLUMNS = (
 
 
 def _line(result: Influence, mask: NDArray[np.bool_], confidence: float) -> dict[str, Any]:
-    """Return a group's line of the table."""
+    """Return the line of a group, whose mask (n,) is given; see `ProtectedColumns`."""
     usable = mask & ~np.isnan(result.margin)
-    missing, count = usable & (result.margin < 0.0), int(usable.sum())
+    short = usable & (result.margin < 0.0)  # rows whose score misses the target
+    missing_score, count = result.margin[short].sum(), int(usable.sum())
     decided = int((result.decides & usable).sum())
-    ends = stats.binomtest(decided, count).proportion_ci(confidence) if count else (0.0, 1.0)
-    total = result.margin[missing].sum()
+    share, low, high = share_with_interval(decided, count, confidence)
+    contribution = result.contribution[short].sum()
     return {
         "rows": count,
         "decided": decided,
-        "decided_share": decided / count if count else np.nan,
-        "decided_low": ends[0],
-        "decided_high": ends[1],
+        "decided_share": share,
+        "decided_low": low,
+        "decided_high": high,
         "undecided": int((result.undecided & usable).sum()),
         "contribution": result.contribution[usable].mean() if count else np.nan,
-        "missing_share": result.contribution[missing].sum() / total if total else np.nan,
+        "missing_share": contribution / missing_score if missing_score else np.nan,
     }
-
-
-def _decided(line: Any) -> str:
-    if np.isnan(line["decided_share"]):
-        return "–"
-    low, high = (100 * line[f"decided_{end}"] for end in ("low", "high"))
-    return f"{percent(line['decided_share'])} ({low:.1f} to {high:.1f} %)"
 
 
 def _signed(value: float) -> str:

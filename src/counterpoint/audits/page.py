@@ -1,4 +1,4 @@
-"""An audit as a page of HTML that stands alone: no other file, no script, no address elsewhere."""
+"""Write an audit as a page of HTML that stands alone: no other file, script or address."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from counterpoint.audits import differences
 from counterpoint.audits.drawing import svg_of_curves
-from counterpoint.audits.wording import percent
+from counterpoint.audits.wording import estimate, percent
 from counterpoint.errors import several
 from counterpoint.records.record import fingerprint
 
@@ -49,7 +47,7 @@ def audit_page(audit: Any) -> str:
 
 
 def _meaning(audit: Any) -> list[str]:
-    """Return what each kind of row is."""
+    """Return the definitions of the kinds of rows that there are."""
     counts = audit.groups.iloc[0]
     return [
         "<h2>What the words mean</h2>",
@@ -66,30 +64,16 @@ def _groups(audit: Any) -> list[str]:
     lines = []
     for k, (name, line) in enumerate(table.iterrows()):
         cells = [f"{line[kind]:,}" for kind in kinds]
-        cells += [_fixed_cell(line), _cost_cell(line)]
+        for kind in ("fixed", "cost"):
+            value, interval = estimate(line, kind)
+            cells.append(f"{value}<small>{interval}</small>" if interval else value)
         lines.append((audit.words.group(str(name)) if k else "all rows", cells))
     columns = [audit.words.groups, *kinds, "fixed share", "median cost"]
     return ["<h2>Groups</h2>", _table(columns, lines), _bullets(audit.remarks()), _quiet(level)]
 
 
-def _fixed_cell(line: Any) -> str:
-    if np.isnan(line["fixed_share"]):
-        return "–"
-    low, high = (100 * line[f"fixed_{end}"] for end in ("low", "high"))
-    interval = f"<small>{low:.1f} to {high:.1f} %</small>"
-    return f"{percent(line['fixed_share'])}{interval}"
-
-
-def _cost_cell(line: Any) -> str:
-    if np.isnan(line["cost_median"]):
-        return "–"
-    is_finite = np.isfinite(line["cost_high"])
-    ends = f"{line['cost_low']:.4g} to {line['cost_high']:.4g}" if is_finite else "too few rows"
-    return f"{line['cost_median']:.4g}<small>{ends}</small>"
-
-
 def _differences(audit: Any) -> list[str]:
-    """Return what the tests of differences say, and what their p-values mean."""
+    """Return the results of the tests of differences, and the meaning of their p-values."""
     compared = differences.in_words(audit.differences, audit.words, audit.confidence)
     if not compared:
         return []
@@ -99,7 +83,7 @@ def _differences(audit: Any) -> list[str]:
 
 
 def _costs(audit: Any) -> list[str]:
-    """Return the picture of costs."""
+    """Return the picture of costs with its caption; nothing if no row needs an action."""
     if not audit.needs.any():
         return []
     curves = svg_of_curves(audit)
@@ -107,7 +91,7 @@ def _costs(audit: Any) -> list[str]:
         "The share of rows with an action of at most a cost, among those that need one. Where a "
         "curve ends below 100 %, nothing within the rules helps the rows that remain."
     )
-    cost = audit.words.cost(audit.explainer)
+    cost = audit.words.cost(audit.explainer)  # a sentence, here within another one
     return [
         "<h2>What actions cost</h2>",
         f'<figure>{curves}<figcaption id="curves">{caption}</figcaption></figure>',
@@ -116,7 +100,7 @@ def _costs(audit: Any) -> list[str]:
 
 
 def _protected(audit: Any) -> list[str]:
-    """Return what protected columns do to each group."""
+    """Return the table of the effect of protected columns on each group, if there are any."""
     if audit.protected is None:
         return []
     out = ["<h2>Protected columns</h2>", _paragraph(audit.protected.heading(audit.words))]
@@ -136,7 +120,7 @@ def _protected(audit: Any) -> list[str]:
 
 
 def _rules(audit: Any) -> list[str]:
-    """Return the rules of the policy, and what becomes of rows without each."""
+    """Return the rules of the policy, and the table of the effect of leaving each out."""
     rules = [audit.words.rule(rule) for rule in audit.explainer.constraints]
     out = ["<h2>Rules</h2>", _bullets(rules) or _paragraph("The policy has no rules.")]
     fixed, unfixed = audit.sampled
@@ -157,7 +141,7 @@ def _rules(audit: Any) -> list[str]:
 
 
 def _asked(audit: Any) -> list[str]:
-    """Return what was asked of which model, when, and how it can be checked."""
+    """Return the query, the model and the time, and how the audit can be checked."""
     explainer, answers, words = audit.explainer, audit.answers, audit.words
     query, made = answers.query, audit.made
     reading = query.model

@@ -1,4 +1,4 @@
-"""Which rules are to blame: rows answered again without one rule at a time."""
+"""Measure which rules are to blame: rows are answered again without one rule at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 class RuleEffect(NamedTuple):
-    """What happens to a sample of rows without some rules.
+    """The effect on a sample of rows of leaving out some rules.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class RuleEffect(NamedTuple):
 @final
 @dataclass(frozen=True)
 class RuleSample:
-    """Fixed rows and others that are asked what becomes of them without a rule.
+    """A sample of fixed rows and of others, to be answered again without a rule.
 
     Parameters
     ----------
@@ -56,16 +56,10 @@ class RuleSample:
 
     @cached_property
     def conflicts(self) -> list[set[str]]:
-        """The constraints of the conflict of each fixed row as text, features one by one."""
-        conflicts = (self.answers[i].conflict for i in self.fixed)
-        return [
-            {
-                str(piece)
-                for c in (conflict.constraints if conflict else ())
-                for piece in parts_of(c)
-            }
-            for conflict in conflicts
-        ]
+        """For each fixed row, the constraints of its conflict as text, features one by one."""
+        found = [self.answers[i].conflict for i in self.fixed]
+        constraints = [conflict.constraints if conflict else () for conflict in found]
+        return [{str(part) for c in row for part in parts_of(c)} for row in constraints]
 
     def table(self, words: AuditWords) -> pd.DataFrame:
         """Return a line for each rule of the policy that matters to a row of the sample."""
@@ -73,26 +67,26 @@ class RuleSample:
 
         rules, lines = self.explainer.constraints, dict[str, RuleEffect]()
         for rule in rules if self.fixed or self.unfixed else ():
-            pieces, remaining = parts_of(rule), [r for r in rules if r is not rule]
-            whole = self.effect(remaining, pieces)
+            parts, remaining = parts_of(rule), [r for r in rules if r is not rule]
+            whole = self.effect(remaining, parts)
             if not any(whole):
-                continue  # then no piece of it does anything either
-            for piece in pieces:
-                looser = [*remaining, *(p for p in pieces if p is not piece)]
-                effect = self.effect(looser, [piece]) if len(pieces) > 1 else whole
+                continue  # then no part of it does anything either
+            for part in parts:
+                looser = [*remaining, *(p for p in parts if p is not part)]
+                effect = self.effect(looser, [part]) if len(parts) > 1 else whole
                 if any(effect):
-                    lines[words.rule(piece)] = effect
+                    lines[words.rule(part)] = effect
         table = pd.DataFrame.from_dict(lines, orient="index", columns=[*RuleEffect._fields])
         return table.rename_axis("rule").sort_values([*RuleEffect._fields], ascending=False)
 
     def without_limits_of_data(self) -> RuleEffect | None:
-        """Return what happens if values may leave what the data showed; None if they may."""
+        """Return the effect of letting values leave what the data showed; None if they may."""
         limits = [c for c in self.explainer.implied if isinstance(c, cp.WithinObserved)]
         if not limits or not (self.fixed or self.unfixed):
             return None
         implied = [c for c in self.explainer.implied if c not in limits]
-        pieces = [piece for limit in limits for piece in parts_of(limit)]
-        return self.effect(self.explainer.constraints, pieces, implied)
+        parts = [part for limit in limits for part in parts_of(limit)]
+        return self.effect(self.explainer.constraints, parts, implied)
 
     def effect(
         self,
@@ -100,9 +94,9 @@ class RuleSample:
         dropped: Sequence[cp.Constraint],
         implied: Sequence[cp.Constraint] | None = None,
     ) -> RuleEffect:
-        """Answer the rows again under these rules, which leave out the dropped ones.
+        """Answer the rows again under ``rules``, of which the ``dropped`` ones are left out.
 
-        What the data imply holds too, unless ``implied`` says otherwise.
+        The constraints that data imply hold too, or ``implied`` in their place.
         """
         rows, answers = [*self.fixed, *self.unfixed], self.answers
         looser = cp.Explainer(
@@ -113,30 +107,28 @@ class RuleSample:
         )
         cost, targets = np.full(len(rows), np.nan), answers.targets[rows].tolist()
         cells = answers.table.select(answers.features.names)
-        for target in {id(t): t for t in targets}.values():
+        seconds = answers.query.effort.seconds
+        for target in {id(t): t for t in targets}.values():  # a target that depends on the row
             index = [k for k, other in enumerate(targets) if other is target]
             X = cells.take(np.array(rows)[index]).native
-            seconds = answers.query.effort.seconds
             cost[index] = looser.explain(X, target, time_limit=seconds, progress=False).cost
-        freed = np.isfinite(cost[: len(self.fixed)])
-        saved = _saved(answers.cost[self.unfixed], cost[len(self.fixed) :])
+        frees = np.isfinite(cost[: len(self.fixed)])  # the cost is NaN where there is no answer
+        saves = _saved(answers.cost[self.unfixed], cost[len(self.fixed) :])
         texts = {*map(str, dropped)}
         named = [bool(texts & conflict) for conflict in self.conflicts]
         return RuleEffect(
-            *(float(np.mean(shares)) if len(shares) else 0.0 for shares in (freed, saved, named))
+            *(float(np.mean(shares)) if len(shares) else 0.0 for shares in (frees, saves, named))
         )
 
 
 def _saved(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of each cost that is saved; below the gap of a search it may be none."""
+    """Return the share of each cost that is saved; a saving within a search's gap is none."""
     saved = np.divide(before - after, before, out=np.zeros(len(before)), where=before > 0)
     return np.where(saved > 1e-6, saved, 0.0)
 
 
 def parts_of(constraint: cp.Constraint) -> list[Any]:
-    """A constraint on several features as one for each."""
-    if isinstance(constraint, cp.Immutable):
-        return [constraint.only(name) for name in constraint.features]
-    if isinstance(constraint, cp.WithinObserved) and constraint.features:
-        return [constraint.only(name) for name in constraint.features]
-    return [constraint]
+    """Return a constraint on several features as one for each; any other one alone."""
+    if not isinstance(constraint, cp.Immutable | cp.WithinObserved) or not constraint.features:
+        return [constraint]
+    return [constraint.only(name) for name in constraint.features]

@@ -1,4 +1,4 @@
-"""Targets, rules and groups in words, with the names and units of a texts file."""
+"""Put targets, rules and groups in words, with the names and units of a texts file."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ COSTS: dict[type[cp.Cost], str] = {
     cp.PercentileShift: "The sum of the changes of rank in the data, each times a weight",
 }
 
-
-NAMES = {"feature", "features", "first", "second"}
+NAME_FIELDS = {"feature", "features", "first", "second"}
 """Fields of constraints whose numbers are names of columns."""
-PLAIN = (cp.Immutable, cp.Monotone, cp.WithinObserved, cp.MaxChanges)
+WITHOUT_UNITS = (cp.Immutable, cp.Monotone, cp.WithinObserved, cp.MaxChanges)
 """Rules whose words hold no number in units of a feature."""
 
 
@@ -85,7 +84,7 @@ class AuditWords:
 
     @property
     def groups(self) -> str:
-        """What groups differ in: the name of their column."""
+        """The name of the column of groups, or "group" if there is none."""
         return "group" if self.by is None else self.speech.name(self.by)
 
     def cost(self, explainer: cp.Explainer) -> str:
@@ -110,12 +109,17 @@ class AuditWords:
 
     def rule(self, rule: cp.Constraint) -> str:
         """Say a constraint in words, with the names and units of its features."""
-        if isinstance(rule, cp.Bounds) and rule.feature in self.speech.texts.features:
-            return self._agreeing(self._bounds(rule), rule)
-        text = self._agreeing(str(self._renamed(rule)), rule)
         texts = self.speech.texts.features
-        scaled = any(texts[name].scale != 1.0 for name in _names_in(_values(rule), texts))
-        return f"{text} (numbers as in the data)" if scaled and type(rule) not in PLAIN else text
+        if isinstance(rule, cp.Bounds) and rule.feature in texts:
+            return self._agreeing(self._bounds(rule), rule)
+        # Numbers of all other rules stay as they are, also if texts show these features scaled.
+        text = self._agreeing(str(self._renamed(rule)), rule)
+        is_scaled = any(texts[name].scale != 1.0 for name in _names_in(_values(rule), texts))
+        return (
+            f"{text} (numbers as in the data)"
+            if is_scaled and type(rule) not in WITHOUT_UNITS
+            else text
+        )
 
     def _bounds(self, rule: cp.Bounds) -> str:
         """Say bounds with the unit of their feature, once, and numbers as the texts show them."""
@@ -148,34 +152,33 @@ class AuditWords:
         names = {*_names_in(_values(rule), self.speech.texts.features)}
         if len(names) != 1 or not self.speech.texts.of(*names).plural:
             return text
-        start = len(self.speech.name(*names))
-        verbs = {"is": "are", "rises": "rise", "falls": "fall", "has": "have", "stays": "stay"}
-        return text[:start] + re.sub(
-            rf"\b({'|'.join(verbs)})\b", lambda verb: verbs[verb[0]], text[start:]
-        )
+        start = len(self.speech.name(*names))  # a name may hold such a word, too
+        plurals = {"is": "are", "rises": "rise", "falls": "fall", "has": "have", "stays": "stay"}
+        pattern = rf"\b({'|'.join(plurals)})\b"
+        return text[:start] + re.sub(pattern, lambda verb: plurals[verb[0]], text[start:])
 
     def _renamed(self, rule: Any) -> Any:
         """Return a copy of a constraint that calls features and categories as the texts do."""
         if not is_dataclass(rule) or not self.speech.texts.features:
             return rule
-        twin = copy(rule)
+        renamed = copy(rule)  # without the checks of its class, which knows no such names
         for field in fields(rule):
-            if field.init:
-                value = getattr(rule, field.name)
-                if field.name in NAMES or not is_number(value):  # a column's name may be a number
-                    object.__setattr__(twin, field.name, self._in_words(value))
-        return twin
+            value = getattr(rule, field.name)
+            # a number is no name, but in fields of names: a column's name may be a number
+            if field.init and (field.name in NAME_FIELDS or not is_number(value)):
+                object.__setattr__(renamed, field.name, self._in_words(value))
+        return renamed
 
     def _in_words(self, value: Any) -> Any:
-        """Rename a feature, or those that a tuple or a table speaks of."""
+        """Return a field's value with features and categories renamed, in tuples and tables too."""
         if isinstance(value, tuple):
             return tuple(map(self._in_words, value))
         if isinstance(value, Mapping):
-            words = {
-                self._in_words(k): self._categories(self.speech.texts.of(k).values, v)
-                for k, v in value.items()
+            renamed = {
+                self._in_words(name): self._categories(self.speech.texts.of(name).values, entry)
+                for name, entry in value.items()
             }
-            return words if len(words) == len(value) else value  # two features of one name
+            return renamed if len(renamed) == len(value) else value  # two features of one name
         is_name = isinstance(value, Hashable) and value in self.speech.texts.features
         return self.speech.name(value) if is_name and not isinstance(value, bool) else value
 
@@ -188,15 +191,15 @@ class AuditWords:
 
 
 def _values(rule: Any) -> tuple[Any, ...]:
-    """Return the values of a constraint's fields; numbers only where they are names."""
+    """Return the values of a constraint's fields, but for numbers that are no names."""
     if not is_dataclass(rule):
         return ()
     values = ((field.name, getattr(rule, field.name)) for field in fields(rule))
-    return tuple(value for name, value in values if name in NAMES or not is_number(value))
+    return tuple(value for name, value in values if name in NAME_FIELDS or not is_number(value))
 
 
 def _names_in(value: Any, names: Mapping[Hashable, Any]) -> Iterator[Hashable]:
-    """Yield those names that a rule's fields hold."""
+    """Yield the features among ``names`` that a value of a constraint's field holds."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield from _names_in(key, names)
@@ -211,6 +214,20 @@ def _names_in(value: Any, names: Mapping[Hashable, Any]) -> Iterator[Hashable]:
 def percent(share: float) -> str:
     """Return a share with one digit after the point."""
     return "–" if np.isnan(share) else f"{100 * share:.1f} %".replace("-", "−")
+
+
+def estimate(line: Any, kind: str) -> tuple[str, str]:
+    """Return a share or the median cost of a table's line, and its interval, as texts.
+
+    ``kind`` is the first word of their columns. Without a value, the interval is empty.
+    """
+    value = line["cost_median" if kind == "cost" else f"{kind}_share"]
+    low, high = line[f"{kind}_low"], line[f"{kind}_high"]
+    if np.isnan(value):
+        return "–", ""
+    if kind != "cost":
+        return percent(value), f"{100 * low:.1f} to {100 * high:.1f} %"
+    return f"{value:.4g}", f"{low:.4g} to {high:.4g}" if np.isfinite(high) else "too few rows"
 
 
 def filled(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Advice: numbers rounded so that the model still confirms them, and what holds beyond them."""
+"""Round advised numbers so that the model still confirms them, and prove what holds beyond them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,10 @@ def rounded_answers(
         row = slice(i, i + 1)
         alone = answers.part(row, answers.table.take(row))
         stepped = [name for name in alone[0].changes if name in steps]
-        for dropped in ([name] for name in stepped), [stepped]:
-            attempts = (
-                alone.rounded(steps={n: s for n, s in steps.items() if n not in names}).after
-                for names in dropped
-            )
-            attempt = next((y for y in attempts if (y != alone.after).any()), None)
-            if attempt is not None:
+        for given_up in (*([name] for name in stepped), stepped):
+            fewer_steps = {name: step for name, step in steps.items() if name not in given_up}
+            attempt = alone.rounded(steps=fewer_steps).after
+            if (attempt != alone.after).any():  # else the model confirms no rounded numbers
                 after[i] = attempt[0]
                 break
     unrounded = _unrounded(rounded, after, steps)
@@ -52,45 +49,57 @@ def rounded_answers(
 def _unrounded(
     answers: cp.Counterfactuals, after: NDArray[Any], steps: Mapping[Hashable, float]
 ) -> NDArray[np.bool_]:
-    """(n, p): numbers that change to what is no multiple of a step, or has more than 7 digits."""
+    """Return a mask (n, p) of the changed numbers that are not rounded in ``after``.
+
+    They are no multiple of the step of their feature or, without a step, have more than 7 digits.
+    """
     out = answers.changed & answers.features.is_numeric
     for j, name in enumerate(answers.features.names):
         for i in np.flatnonzero(out[:, j]).tolist():
             value = after[i, j]
-            units = value / steps.get(name, value or 1.0)
-            is_multiple = abs(units - np.rint(units)) <= 1e-9 * max(1.0, abs(units))
-            out[i, j] = not (is_multiple if name in steps else float(f"{value:.7g}") == value)
+            if name in steps:
+                units = value / steps[name]
+                is_rounded = abs(units - np.rint(units)) <= 1e-9 * max(1.0, abs(units))
+            else:
+                is_rounded = float(f"{value:.7g}") == value
+            out[i, j] = not is_rounded
     return out
 
 
 def holds_beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArray[np.bool_]:
-    """(n,): whether it is proved that the decision is the same for all numbers beyond the advice.
+    """Return for each row (n,) whether it is proved that numbers beyond the advice do as well.
 
-    Any other decision is searched for from there, for all rows that move in the same directions at
-    once: first with all features free that move in one direction only, whatever the row.
+    It is, if no other decision can be reached from the advised row by moving on in the directions
+    of its changes. Rows with the same directions are searched together.
     """
     features = rounded.features
     signs = np.sign(rounded.after - rounded.before) * rounded.changed * features.is_numeric
-    rows = rounded.decoded(slice(None)).select(features.names)
-    up, down = (signs > 0).any(axis=0), (signs < 0).any(axis=0)
-    out = np.zeros(len(rounded), dtype=bool)
-    for target, mine in targets_with_rows(rounded):
+    advised_rows = rounded.decoded(slice(None)).select(features.names)
+    # A row is tried first with all features free that move in one direction only, whatever the row:
+    # that proves more than is needed, and most rows then have the same directions.
+    rises, falls = (signs > 0).any(axis=0), (signs < 0).any(axis=0)
+    common_signs = np.where(rises & falls, signs, 1.0 * rises - falls)
+    proved = np.zeros(len(rounded), dtype=bool)
+    for target, target_rows in targets_with_rows(rounded):
         other = opposite(target, explainer)
-        for moves in (np.where(up & down, signs, 1.0 * up - down), signs):
-            unproved = mine[signs[mine].any(axis=1) & ~out[mine] & (other is not None)]
-            ways, which = np.unique(moves[unproved], axis=0, return_inverse=True)
-            for w, way in enumerate(ways):
-                asker = asking_under(explainer, features, [*_moving(features, way)])
-                at = unproved[np.ravel(which) == w]
-                answers = asker.explain(rows.take(at).native, other, progress=False)
-                proved = answers.certificates.claim == cp.Claim.PROVED
-                out[at] = proved & (answers.status == cp.Status.INFEASIBLE)
-    return out
+        if other is None:
+            continue
+        moving = target_rows[signs[target_rows].any(axis=1)]
+        for row_signs in (common_signs, signs):
+            unproved = moving[~proved[moving]]
+            directions, index = np.unique(row_signs[unproved], axis=0, return_inverse=True)
+            for k, direction in enumerate(directions):
+                asker = asking_under(explainer, features, [*_moving(features, direction)])
+                rows = unproved[np.ravel(index) == k]
+                answers = asker.explain(advised_rows.take(rows).native, other, progress=False)
+                is_proof = answers.certificates.claim == cp.Claim.PROVED
+                proved[rows] = is_proof & (answers.status == cp.Status.INFEASIBLE)
+    return proved
 
 
-def _moving(features: cp.Features, way: NDArray[Any]) -> Iterator[cp.Constraint]:
+def _moving(features: cp.Features, direction: NDArray[Any]) -> Iterator[cp.Constraint]:
     """Yield constraints: features only rise (1), only fall (-1), within their data, or stay (0)."""
-    for feature, sign in zip(features, way.tolist(), strict=True):
+    for feature, sign in zip(features, direction.tolist(), strict=True):
         if not sign:
             yield cp.Immutable(feature.name)
             continue

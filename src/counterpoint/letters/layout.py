@@ -1,8 +1,8 @@
-"""Whole letters: their parts in order, as text and as HTML, or in a template of the creditor's."""
+"""Lay out letters: their parts as text and as HTML, or in a template of the creditor's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -69,7 +69,7 @@ def _paragraph(part: Part) -> str:
 
 
 def checked_parts(
-    parts: Mapping[str, str | Sequence[str]] | None, count: int, expected: Iterable[str] | None
+    parts: Mapping[str, str | Sequence[str]] | None, count: int, expected: Sequence[str] | None
 ) -> list[dict[str, str]]:
     """Return the parts of each of ``count`` letters: one text for all, or one for each.
 
@@ -78,12 +78,11 @@ def checked_parts(
     if not isinstance(parts, Mapping | None):
         raise InvalidInput(f"Expected parts as a table from names to texts; got {shown(parts)}.")
     columns: dict[str, list[str]] = {}
-    names = None if expected is None else [*expected]
     for name, value in (parts or {}).items():
-        if names is not None and name not in names:
+        if expected is not None and name not in expected:
             raise InvalidInput(
-                f"A letter has no part {name!r}; expected {some(names, 12, str)}. Other parts need "
-                "a template with a place for them."
+                f"A letter has no part {name!r}; expected {some(expected, 12, str)}. Other parts "
+                "need a template with a place for them."
             )
         texts = [value] * count if isinstance(value, str) else [*value]
         if len(texts) != count or not all(isinstance(text, str) for text in texts):
@@ -99,13 +98,14 @@ def checked_parts(
 
 
 Template = Callable[[Mapping[str, Any]], str]
-"""Turns the values of a letter into its text."""
+"""A function from the values of a letter to its text."""
 
 
 def template_of(source: str | PathLike[str]) -> Template:
-    """Read a Jinja2 template: a path, or the text itself, if it has braces or several lines.
+    """Return the function that fills in a Jinja2 template.
 
-    It is run in a sandbox; where it is HTML, values are escaped.
+    ``source`` is a path, or the text itself, if it has braces or several lines. The template is run
+    in a sandbox; where it is HTML, values are escaped.
 
     Raises
     ------
@@ -129,6 +129,7 @@ def template_of(source: str | PathLike[str]) -> Template:
     is_text = isinstance(source, str) and any(mark in source for mark in ("{{", "{%", "\n"))
     name = "the template" if is_text else Path(source).name
     text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
+    # a file says by its name what it is; a text only by its tags
     is_html = any(f".{kind}" in name for kind in ("html", "htm", "xml")) or "</" in text
     environment = ImmutableSandboxedEnvironment(
         undefined=StrictUndefined,

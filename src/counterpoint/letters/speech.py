@@ -1,4 +1,4 @@
-"""Sentences in a language: a decision, a reason, an advice, what protected columns do."""
+"""Write sentences in a language: on decisions, reasons, advice and protected columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reason(NamedTuple):
     Parameters
     ----------
     feature, code, text
-        What it is about, and what `Texts` say of it.
+        The feature that it is about, and what `Texts` say of it.
     share
         The part of the score that is missing without this change, of all changes of the answer.
     """
@@ -38,6 +38,7 @@ class Reason(NamedTuple):
 
 
 FOLDER = Path(__file__).with_name("languages")
+PERCENT = Wording(unit="%", scale=100.0)
 
 
 @cache
@@ -56,7 +57,7 @@ def _flat(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _words_of(language: Any) -> dict[str, Any]:
-    """Return the words of a language, or of a file that words a letter otherwise."""
+    """Return the words of a language of the package, or of a file like those."""
     languages = _languages()
     if isinstance(language, str) and language in languages:
         return languages[language]
@@ -78,20 +79,21 @@ def _words_of(language: Any) -> dict[str, Any]:
 
 @final
 class Speech(NamedTuple):
-    """Words of a language with texts about features and decisions."""
+    """The words of a language with texts about features and decisions."""
 
     words: Mapping[str, Any]
     texts: Texts
+    language: str  # its code, such as "en"
 
     @classmethod
     def of(cls, texts: Texts | str | PathLike[str] | None, language: str | PathLike[str]) -> Speech:
-        """Of texts, or a file of them, in a language."""
+        """Return the speech of texts, or of a file of them, in a language."""
         words = _words_of(language)
         if isinstance(texts, str | PathLike):
             texts = Texts.load(texts)
         if not isinstance(texts, Texts | None):
             raise InvalidInput(f"Expected Texts, or a file of them; got {shown(texts)}.")
-        return cls(words, texts or Texts())
+        return cls(words, texts or Texts(), Path(language).stem)
 
     # Decisions
 
@@ -99,7 +101,7 @@ class Speech(NamedTuple):
         """Name a label, or format a predicted number."""
         plain = label.item() if isinstance(label, np.generic) else label
         if isinstance(plain, float) and not self.texts.decisions:
-            return self.number(plain, UNSAID, plain=False)
+            return self.number(plain, UNSAID, exact=False)
         name = self.texts.decisions.get(str(plain))
         return self.words["quoted"].format(plain) if name is None else self.named(name)
 
@@ -112,20 +114,20 @@ class Speech(NamedTuple):
         return self.said_of("target", target)
 
     def said_of(self, kind: str, target: cp.Target) -> str:
-        """Return the sentence or clause ``kind`` about a target."""
+        """Return the sentence or clause ``kind`` about a target, by its key in the language."""
         words, required = self.words, target.requirement
         if isinstance(target, cp.Interval):
-            low, high = np.isfinite([target.low, target.high]).tolist()
-            which = "interval_both" if low and high else "interval_low" if low else "interval_high"
-            ends = (self.number(v, UNSAID) for v in (target.low, target.high))
-            text = words[which].format(**dict(zip(("low", "high"), ends, strict=True)))
+            has_low, has_high = np.isfinite([target.low, target.high]).tolist()
+            key = "interval_both" if has_low and has_high else "interval_low"
+            key = key if has_low else "interval_high"
+            low, high = (self.number(end, UNSAID) for end in (target.low, target.high))
+            text = words[key].format(low=low, high=high)
             return str(words[f"{kind}_value"].format(target=text))
         text = words["or"].join(self.decision(label) for label in required.labels)
         text = words["other"].format(label=text) if required.others else text
-        probability = required.at_least
-        if probability is None:
+        if required.at_least is None:
             return str(words[f"{kind}_label"].format(target=text))
-        at_least = self.number(probability, Wording(unit="%", scale=100.0))
+        at_least = self.number(required.at_least, PERCENT)
         return str(words[f"{kind}_probability"].format(target=text, at_least=at_least))
 
     # Advice
@@ -133,45 +135,48 @@ class Speech(NamedTuple):
     def advice(
         self, answers: cp.Counterfactuals, i: int, name: Hashable, *, exact: bool, beyond: Any
     ) -> str:
-        """Write a sentence about one change of row i, to an ``exact`` number or a rounded one.
+        """Write a sentence about the change of one feature of row i.
 
         If the decision is the same ``beyond`` the number, the sentence says: at least, or at most.
+        If the number is ``exact``, since no rounded one is an answer, the sentence says that, too.
         """
         j, feature = answers.features.index(name), answers.features[name]
-        missing = bool(answers.missing[i, j])
+        is_missing = bool(answers.missing[i, j])
         old, new = self.cells(answers, i, j)
         if isinstance(feature, cp.Categorical):
-            kind = "state" if missing else "change"
+            key = "state" if is_missing else "change"
         else:
             direction = "rise" if answers.after[i, j] > answers.before[i, j] else "fall"
-            kind = f"{direction}_beyond" if beyond else direction
-            if missing:
-                kind = f"state_{direction}" if beyond else "state"
+            if is_missing:
+                key = f"state_{direction}" if beyond else "state"
+            else:
+                key = f"{direction}_beyond" if beyond else direction
             new = self.with_unit(new, name)
-        text = self.words[kind].format(name=self.name(name), old=old, new=new)
+        text = self.words[key].format(name=self.name(name), old=old, new=new)
         text = self.words["exact"].format(sentence=text) if exact else text
         return f"{_capital(text)}."
 
     # Reasons
 
     def reason(self, answers: cp.Counterfactuals, i: int, j: int, share: float) -> Reason:
-        """Return a principal reason: the feature's text, or that it is too high or too low."""
+        """Return feature j of row i as a principal reason: in its own text, or as too high or low.
+
+        ``share`` is the part of the missing score that the reason accounts for.
+        """
         name = answers.features.names[j]
         wording, words = self.texts.of(name), self.words
-        kind = "low" if answers.after[i, j] > answers.before[i, j] else "high"
         old = self.cells(answers, i, j)[0]
         if isinstance(answers.features[name], cp.Categorical):
-            kind = "value"
+            key = "value"
         else:
+            key = "low" if answers.after[i, j] > answers.before[i, j] else "high"
             old = self.with_unit(old, name)
-        kind = "missing" if answers.missing[i, j] else kind
+        key = "missing" if answers.missing[i, j] else key
         subject = wording.subject or words["subject"].format(name=self.name(name))
-        text = words[kind if subject else f"bare_{kind}"].format(
-            name=self.name(name),
-            subject=subject,
-            old=old,
-            **{"is": words["plural" if wording.plural else "singular"]},
-        )
+        verb = words["plural" if wording.plural else "singular"]
+        values = {"name": self.name(name), "subject": subject, "old": old, "is": verb}
+        # a language may be unable to make a subject of any name: German has cases
+        text = words[key if subject else f"bare_{key}"].format(**values)
         return Reason(name, wording.code, wording.reason or _capital(text), share)
 
     # What must not decide
@@ -185,30 +190,32 @@ class Speech(NamedTuple):
         features = [name for name, depends in pairs if depends or name in changes]
         if not (contribution or decides or (undecided and features)):
             return ""
-        score = words["prediction" if isinstance(target, cp.Interval) else "score"]
-        # columns of which none counts alone may do so together
-        listed = [self.name(name) for name in features or influence.features]
-        names = self.listed(listed)
-        sentences = [words["protected"]]
-        share = self.share(min(float(influence.share[i]), 1.0)) if contribution < 0.0 else ""
+        # The sentences: that these columns are protected, their part of the score, the decision.
+        sentences, share = [words["protected"]], ""
         if contribution > 0.0:
             sentences.append(words["protected_favour"])
         elif contribution < 0.0:
-            is_all = influence.share[i] > 1.0
-            sentences.append(words["protected_more" if is_all else "protected_share"])
-        kind = "decides" if decides else "open" if undecided else "holds"
-        sentences.append(words[f"protected_{kind}"])
-        values = {"names": names, "share": share, "score": score}
-        values["others"] = names if len(listed) <= 2 else words["these"]
-        values["result"] = self.said_of("result", target)
+            share = self.share(min(float(influence.share[i]), 1.0))
+            is_more = influence.share[i] > 1.0  # than all that is missing
+            sentences.append(words["protected_more" if is_more else "protected_share"])
+        key = "decides" if decides else "open" if undecided else "holds"
+        sentences.append(words[f"protected_{key}"])
+        # columns of which none counts alone may do so together
+        names = [self.name(name) for name in features or influence.features]
+        values = {
+            "names": self.listed(names),
+            "share": share,
+            "score": words["prediction" if isinstance(target, cp.Interval) else "score"],
+            "others": self.listed(names) if len(names) <= 2 else words["these"],
+            "result": self.said_of("result", target),
+        }
         return " ".join(sentence.format(**values) for sentence in sentences)
 
     def share(self, share: float) -> str:
         """Format a share of the missing score, at most 1, in whole per cent; only 1 is 100 %."""
-        percent = Wording(unit="%", scale=100.0)
         if share < 0.01:
-            return str(self.words["less_than"].format(share=self.number(0.01, percent)))
-        return self.number(min(round(share, 2), 0.99) if share < 1.0 else 1.0, percent)
+            return str(self.words["less_than"].format(share=self.number(0.01, PERCENT)))
+        return self.number(min(round(share, 2), 0.99) if share < 1.0 else 1.0, PERCENT)
 
     # Words
 
@@ -229,27 +236,31 @@ class Speech(NamedTuple):
 
     def cells(self, answers: cp.Counterfactuals, i: int, j: int) -> tuple[str, str]:
         """Format the factual value and that of the answer so that they differ, without units."""
-        feature, codes = answers.features.items[j], (answers.before[i, j], answers.after[i, j])
-        wording = self.texts.of(feature.name)
+        feature, wording = answers.features.items[j], self.texts.of(answers.features.names[j])
+        before, after = answers.before[i, j], answers.after[i, j]
         if isinstance(feature, cp.Categorical):
-            values = [str(feature.categories[int(code)]) for code in codes]
-            names = [wording.values.get(v) for v in values]
-            quoted = [self.words["quoted"].format(v) for v in values]
-            words = [self.named(n) if n else q for n, q in zip(names, quoted, strict=True)]
-            return words[0], words[1]
+            old, new = (
+                self.category(str(feature.categories[int(c)]), wording) for c in (before, after)
+            )
+            return old, new
         bare = Wording(scale=wording.scale, decimals=wording.decimals)
-        new, old = self.number(codes[1], bare), self.number(codes[0], bare, plain=False)
-        return (self.number(codes[0], bare) if old == new else old), new
+        old, new = self.number(before, bare, exact=False), self.number(after, bare)
+        return (self.number(before, bare) if old == new else old), new
 
-    def number(self, value: float, wording: Wording, *, plain: bool = True) -> str:
-        """Format a number with its unit, with all its digits or those of a factual value."""
-        exact = Decimal(repr(float(value))) * Decimal(repr(float(wording.scale)))
-        if not plain:
-            exact = round(exact, 4 if wording.decimals is None else wording.decimals)
-        needed = len(f"{exact.normalize():f}".partition(".")[2])
-        text = f"{exact:,.{max(needed, wording.decimals or 0)}f}"
-        marks = self.words["marks"]
-        swapped = text.replace(",", "_").replace(".", marks[1]).replace("_", marks[0])
+    def category(self, value: str, wording: Wording) -> str:
+        """Return the name of a category, or the category itself in quotation marks."""
+        name = wording.values.get(value)
+        return self.named(name) if name else str(self.words["quoted"].format(value))
+
+    def number(self, value: float, wording: Wording, *, exact: bool = True) -> str:
+        """Format a number with its unit: with all its digits, or with those of a factual value."""
+        scaled = Decimal(repr(float(value))) * Decimal(repr(float(wording.scale)))
+        if not exact:
+            scaled = round(scaled, 4 if wording.decimals is None else wording.decimals)
+        decimals = len(f"{scaled.normalize():f}".partition(".")[2])
+        text = f"{scaled:,.{max(decimals, wording.decimals or 0)}f}"
+        thousands, point = self.words["marks"][:2]
+        swapped = text.replace(",", "_").replace(".", point).replace("_", thousands)
         return f"{swapped} {wording.unit}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Texts about features and decisions: what a bank calls them, and what has no words yet."""
+"""Read texts about features and decisions, and name those that have no words yet."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from counterpoint.problem.policy import read_toml
 from counterpoint.protected import protected_features
 
 
-def _check_texts(what: str, texts: object) -> None:
+def _check_texts(field_name: str, texts: object) -> None:
     if not isinstance(texts, Mapping) or not all(isinstance(n, str) for n in texts.values()):
-        raise InvalidInput(f"Expected {what} as a table from text to text; got {shown(texts)}.")
+        raise InvalidInput(
+            f"Expected {field_name} as a table from text to text; got {shown(texts)}."
+        )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Wording:
-    """How letters speak of a feature.
+    """Texts in which letters speak of one feature.
 
     Parameters
     ----------
@@ -66,15 +68,16 @@ class Wording:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for what in ("name", "subject", "code", "reason", "unit"):
-            if not isinstance(getattr(self, what), str):
-                raise InvalidInput(f"Expected text as {what}; got {shown(getattr(self, what))}.")
+        for name in ("name", "subject", "code", "reason", "unit"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                raise InvalidInput(f"Expected text as {name}; got {shown(value)}.")
         if not isinstance(self.plural, bool):
             raise InvalidInput(f"Expected true or false as plural; got {shown(self.plural)}.")
-        for what in ("step", "scale"):
-            value = getattr(self, what)
+        for name in ("step", "scale"):
+            value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < np.inf):
-                raise InvalidInput(f"Expected a positive {what}; got {shown(value)}.")
+                raise InvalidInput(f"Expected a positive {name}; got {shown(value)}.")
         if self.decimals not in (None, *range(13)):
             raise InvalidInput(
                 f"Expected a number of decimals from 0 to 12; got {shown(self.decimals)}."
@@ -88,7 +91,7 @@ UNSAID = Wording()
 @final
 @dataclass(frozen=True)
 class Texts:
-    """What letters say of features and of decisions.
+    """Texts in which letters speak of features and of decisions.
 
     Parameters
     ----------
@@ -159,10 +162,10 @@ WORDS = re.compile(r"[^\W\d_]+(?:[ ,/]+[^\W\d_]+)*(?: \([^()]*\))?")
 CAMEL_CASE = re.compile(r"[a-z][A-Z]")
 
 
-def _reads(text: object) -> bool:
-    """Whether a name is one of words that may stand in a letter."""
-    plain = isinstance(text, str) and WORDS.fullmatch(text) is not None
-    return plain and CAMEL_CASE.search(str(text)) is None
+def _is_readable(name: object) -> bool:
+    """Return whether the name of a column, or a label, consists of words fit for a letter."""
+    is_text = isinstance(name, str) and WORDS.fullmatch(name) is not None
+    return is_text and CAMEL_CASE.search(str(name)) is None
 
 
 def _nameless(feature: cp.Categorical, values: Mapping[str, str]) -> list[str]:
@@ -175,11 +178,14 @@ def _nameless(feature: cp.Categorical, values: Mapping[str, str]) -> list[str]:
     def is_code(value: Any) -> bool:
         if not isinstance(value, str):
             return is_flag or isinstance(value, bool | np.bool_)
-        return "_" in value or re.search(r"[^\W\d_]{2}", value) is None
+        return "_" in value or re.search(r"[^\W\d_]{2}", value) is None  # no two letters
 
-    stand_ins = feature.is_stand_in.tolist()
-    pairs = zip(feature.categories, stand_ins, strict=True)
-    return [str(v) for v, absent in pairs if is_code(v) and str(v) not in values and not absent]
+    pairs = zip(feature.categories, feature.is_stand_in.tolist(), strict=True)
+    return [
+        str(value)
+        for value, is_stand_in in pairs  # a stand-in for missing cells is never named
+        if is_code(value) and str(value) not in values and not is_stand_in
+    ]
 
 
 def check_words(
@@ -188,18 +194,23 @@ def check_words(
     changing: Collection[Hashable],
     protected: Collection[Hashable],
 ) -> None:
-    """Raise if a feature that letters name, a value that may change, or a decision has no words."""
+    """Raise if a feature that letters name, a value that may change, or a decision has no words.
+
+    ``changing`` are the features that may change; letters name these and the protected ones.
+    """
     features, gaps = explainer.features, list[str]()
     for name in features.names:
-        if name in (*changing, *protected) and not (texts.of(name).name or _reads(name)):
+        if name in (*changing, *protected) and not (texts.of(name).name or _is_readable(name)):
             gaps.append(f"a name for the column {name!r}")
     for feature in features:
         if feature.name in changing and isinstance(feature, cp.Categorical):
             nameless = _nameless(feature, texts.of(feature.name).values)
-            gaps += [f"names for the values {some(nameless)} of {feature.name!r}"] * bool(nameless)
+            if nameless:
+                gaps.append(f"names for the values {some(nameless)} of {feature.name!r}")
     labels = [] if explainer.reading.form.has_values else explainer.reading.classes.tolist()
-    nameless = [v for v in labels if not (_reads(v) or texts.decisions.get(str(v)))]
-    gaps += [f"names for the decisions {some(nameless)}"] * bool(nameless)
+    nameless = [v for v in labels if not (_is_readable(v) or texts.decisions.get(str(v)))]
+    if nameless:
+        gaps.append(f"names for the decisions {some(nameless)}")
     if gaps:
         raise InvalidInput(
             f"Letters need words for people; missing: {some(gaps, 12, str)}. Write them in a file "
@@ -240,6 +251,7 @@ def draft(explainer: cp.Explainer) -> str:
 
 
 def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
+    """Yield the lines of `draft`."""
     yield "# What letters say. Names are words for people; what stays empty is asked for."
     yield from ("", "[parts]")
     yield from (f'# {name} = ""' for name in ("creditor", "salutation", "rights", "signature"))
@@ -248,15 +260,17 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
         yield from (f'{json.dumps(str(v))} = ""' for v in explainer.reading.classes.tolist())
     rules = (*explainer.constraints, *explainer.implied)
     fixed = [c for c in rules if isinstance(c, cp.Immutable) and not c.protected]
-    silent = {name for constraint in fixed for name in constraint.features}
     protected = {*protected_features(explainer)}
+    unnamed = {name for constraint in fixed for name in constraint.features} - protected
     for feature in explainer.features:
-        if feature.name in silent - protected:
+        if feature.name in unnamed:
             continue
         name = str(feature.name)
         key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
-        words = isinstance(feature, cp.Categorical)
-        example = "Change … from this to that" if words else "Raise … from 9 to at least 10"
+        is_categorical = isinstance(feature, cp.Categorical)
+        example = "Raise … from 9 to at least 10"
+        if is_categorical:
+            example = "Change … from this to that"
         yield from ("", f"[features.{key}]", f'name = ""  # as in: {example}', "# plural = true")
         if feature.name in protected:
             continue  # their values are not named

@@ -1,11 +1,10 @@
-"""Letters: what the model decided, the principal reasons, and what would change it."""
+"""Write letters: the model's decision, the principal reasons, and ways to another decision."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +15,6 @@ from counterpoint.letters.advice import asking_under, holds_beyond, rounded_answ
 from counterpoint.letters.layout import (
     SUPPLIED,
     Part,
-    Template,
     checked_parts,
     html_of,
     template_of,
@@ -38,7 +36,7 @@ class Letter:
     Parameters
     ----------
     status
-        What became of the row.
+        The status of the answers to the row.
     reasons
         At most four, the principal one first.
     values
@@ -50,7 +48,7 @@ class Letter:
     parts
         Name → paragraphs, in the order of the letter.
     text
-        All of it; with a template, what that makes of it.
+        The whole letter; with a template, what that makes of the parts.
     language
         The code of the language, such as "en".
     """
@@ -103,10 +101,12 @@ def letter(  # noqa: PLR0913 (as `write_letters`)
         )
     batch, first = several[0].batch, several[0].position
     rows = slice(first, several[-1].position + 1)
-    writer = _writer(texts, language, template)
-    together = [[single.position - first for single in several]]
+    group = [single.position - first for single in several]
     row_answers = batch.part(rows, batch.table.take(rows))
-    return _letters(explainer, row_answers, together, writer, protected, parts)[0]
+    speech = Speech.of(texts, language)
+    return _letters(
+        explainer, row_answers, [group], speech, protected, parts=parts, template=template
+    )[0]
 
 
 def write_letters(  # noqa: PLR0913 (options have names)
@@ -171,80 +171,69 @@ def write_letters(  # noqa: PLR0913 (options have names)
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
     all_of(cp.Counterfactuals | cp.Alternatives, (answers,), "the answers of an Explainer")
-    writer = _writer(texts, language, template)
     if isinstance(answers, cp.Counterfactuals):
-        groups = [[i] for i in range(len(answers))]
-        return _letters(explainer, answers, groups, writer, protected, parts)
-    ends = np.cumsum(np.bincount(answers.row, minlength=len(answers)))
-    groups = [g.tolist() for g in np.split(np.arange(len(answers.row)), ends[:-1])]
-    return _letters(explainer, answers.answers, groups, writer, protected, parts)
+        single_answers, groups = answers, [[i] for i in range(len(answers))]
+    else:  # the answers to a row follow one another
+        ends = np.cumsum(np.bincount(answers.row, minlength=len(answers)))
+        groups = [group.tolist() for group in np.split(np.arange(len(answers.row)), ends[:-1])]
+        single_answers = answers.answers
+    speech = Speech.of(texts, language)
+    return _letters(
+        explainer, single_answers, groups, speech, protected, parts=parts, template=template
+    )
 
 
-@final
-@dataclass(frozen=True)
-class _Writer:
-    """Words and layout of letters."""
-
-    speech: Speech
-    language: str
-    template: Template | None
-
-
-def _writer(
-    texts: Texts | str | PathLike[str] | None,
-    language: str | PathLike[str],
-    template: str | PathLike[str] | None,
-) -> _Writer:
-    layout = None if template is None else template_of(template)
-    return _Writer(Speech.of(texts, language), Path(language).stem, layout)
-
-
-def _letters(
+def _letters(  # noqa: PLR0913 (as `write_letters`)
     explainer: cp.Explainer,
     answers: cp.Counterfactuals,
     groups: list[list[int]],
-    writer: _Writer,
+    speech: Speech,
     protected: Iterable[Hashable],
+    *,
     parts: Supplied | None,
+    template: str | PathLike[str] | None,
 ) -> list[Letter]:
-    """Write a letter for each group of answers to one row."""
-    speech, template = writer.speech, writer.template
+    """Write a letter for each group of answers to one row; a group holds their positions."""
+    fill_in = None if template is None else template_of(template)
     names = (*dict.fromkeys([*protected_features(explainer), *protected]),)
     _check(explainer, answers, speech.texts, names)
-    expected = None if template else SUPPLIED
+    expected = SUPPLIED if fill_in is None else None
     constant = checked_parts(speech.texts.parts, len(groups), expected)
     supplied = checked_parts(parts, len(groups), expected)
-    rounded, exact = rounded_answers(explainer, answers, speech.texts)
+    rounded, unrounded = rounded_answers(explainer, answers, speech.texts)
     beyond = holds_beyond(explainer, rounded)
-    first = [group[0] for group in groups]
+    rows = [group[0] for group in groups]  # the position of the first answer stands for its row
     predictions = _predictions(explainer, answers)
-    reasons = _reasons(explainer, answers, first, speech)
-    statuses, out = answers.status, []
-    refused = [i for i in first if statuses[i] not in (cp.Status.ALREADY, cp.Status.INVALID)]
-    result = influence(explainer, answers, names, rows=refused) if names and refused else None
-    for k, (i, group) in enumerate(zip(first, groups, strict=True)):
-        status, why = statuses[i], reasons.get(i, ())
+    reasons = _reasons(explainer, answers, rows, speech)
+    statuses, letters = answers.status, []
+    refused = [i for i in rows if statuses[i] not in (cp.Status.ALREADY, cp.Status.INVALID)]
+    effect = influence(explainer, answers, names, rows=refused) if names and refused else None
+    for k, (i, group) in enumerate(zip(rows, groups, strict=True)):
+        status, row_reasons = statuses[i], reasons.get(i, ())
         ways = [way for way in group if answers.found[way] and status is not cp.Status.ALREADY]
         changes = [rounded[way].changes for way in ways]
-        unrounded = tuple(exact.get(way, ()) for way in ways)
+        exact = tuple(unrounded.get(way, ()) for way in ways)
         advice = tuple(
-            {n: speech.advice(rounded, way, n, exact=n in e, beyond=beyond[way]) for n in c}
-            for way, c, e in zip(ways, changes, unrounded, strict=True)
+            {
+                name: speech.advice(rounded, way, name, exact=name in kept, beyond=beyond[way])
+                for name in changed
+            }
+            for way, changed, kept in zip(ways, changes, exact, strict=True)
         )
-        values = tuple({name: new for name, (_, new) in c.items()} for c in changes)
-        body = _body(speech, answers, i, predictions[i], why, advice)
-        if result is not None and i in refused:
-            body["protected"] = (Part(speech.protected(result, i, answers.targets[i])),)
+        values = tuple({name: new for name, (_, new) in changed.items()} for changed in changes)
+        body = _body(speech, answers, i, predictions[i], row_reasons, advice)
+        if effect is not None and i in refused:
+            body["protected"] = (Part(speech.protected(effect, i, answers.targets[i])),)
+        # parts that were passed replace those of the texts, and these those of the language
         frame = {"rights": speech.words["rights"]} | constant[k] | supplied[k]
         letter_parts = _ordered_parts(speech, status, body, frame)
         text = text_of(letter_parts)
-        if template is not None and status is not cp.Status.INVALID:
+        if fill_in is not None and status is not cp.Status.INVALID:
             target = speech.said_of("result", answers.targets[i])
-            text = template(_template_values(body, frame, why, advice, str(status), target))
-        out.append(
-            Letter(status, why, values, advice, unrounded, letter_parts, text, writer.language)
-        )
-    return out
+            text = fill_in(_template_values(body, frame, row_reasons, advice, str(status), target))
+        code = speech.language
+        letters.append(Letter(status, row_reasons, values, advice, exact, letter_parts, text, code))
+    return letters
 
 
 def _predictions(explainer: cp.Explainer, answers: cp.Counterfactuals) -> Any:
@@ -263,7 +252,7 @@ def _check(
     texts: Texts,
     protected: Sequence[Hashable],
 ) -> None:
-    """Raise if texts, protected features or targets do not fit."""
+    """Raise if the answers, texts, protected features or targets do not fit the explainer."""
     features = answers.features
     immutable = (c for c in answers.query.constraints if isinstance(c, cp.Immutable))
     fixed = {name for constraint in immutable for name in constraint.features}
@@ -361,16 +350,14 @@ def _template_values(
     status: str,
     target: str,
 ) -> dict[str, Any]:
-    """Return what a template may name."""
-    texts = {
-        name: body[key][0].text if key in body else ""
-        for name, key in (
-            ("decision", "decision"),
-            ("protected", "protected"),
-            ("outcome", "ways"),
-            ("checked", "checked"),
-        )
+    """Return the values that a template may name."""
+    keys = {
+        "decision": "decision",
+        "protected": "protected",
+        "outcome": "ways",
+        "checked": "checked",
     }
+    texts = {name: body[key][0].text if key in body else "" for name, key in keys.items()}
     return {
         **frame,
         **texts,
@@ -388,36 +375,37 @@ def _reasons(
     explainer: cp.Explainer, answers: cp.Counterfactuals, rows: Sequence[int], speech: Speech
 ) -> dict[int, tuple[Reason, ...]]:
     """Return the reasons of rows with an answer, or with one under fewer constraints."""
-    out = {i: _ordered(answers, i, speech) for i in rows if answers.found[i]}
-    unanswered = {*rows} - {*out} - {*answers.problems}
-    for target, mine in targets_with_rows(answers):
-        at = np.array([i for i in mine.tolist() if i in unanswered], dtype=np.intp)
-        if not len(at):
+    reasons = {i: _principal_reasons(answers, i, speech) for i in rows if answers.found[i]}
+    unanswered = {*rows} - {*reasons} - {*answers.problems}
+    constraints = answers.query.constraints
+    fewer = [c for c in constraints if isinstance(c, cp.Immutable | cp.WithinObserved)]
+    for target, target_rows in targets_with_rows(answers):
+        index = np.array([i for i in target_rows.tolist() if i in unanswered], dtype=np.intp)
+        if not len(index):
             continue
-        constraints = answers.query.constraints
-        fewer = [c for c in constraints if isinstance(c, cp.Immutable | cp.WithinObserved)]
         relaxed = asking_under(explainer, answers.features, fewer)
-        rows = answers.table.select(answers.features.names).take(at).native
-        relaxed_answers = relaxed.explain(rows, target, progress=False)
-        answered = np.flatnonzero(relaxed_answers.found).tolist()
-        out |= {int(at[k]): _ordered(relaxed_answers, k, speech) for k in answered}
-    return out
+        X = answers.table.select(answers.features.names).take(index).native
+        relaxed_answers = relaxed.explain(X, target, progress=False)
+        for k in np.flatnonzero(relaxed_answers.found).tolist():
+            reasons[int(index[k])] = _principal_reasons(relaxed_answers, k, speech)
+    return reasons
 
 
-def _ordered(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reason, ...]:
+def _principal_reasons(answers: cp.Counterfactuals, i: int, speech: Speech) -> tuple[Reason, ...]:
     """Return at most four changed features, by the score that is lost when each is undone."""
     form, features, target = answers.query.model.form, answers.features, answers.targets[i]
-    if (
-        target.requirement.promise is not cp.Guarantee.NONE
-    ):  # under noise: by the weights as they are known
+    if target.requirement.promise is not cp.Guarantee.NONE:
+        # under noise: by the weights as they are known
         target = cp.Label(target.requirement.labels)
-    moved = np.flatnonzero(answers.changed[i])
-    codes = np.repeat(answers.after[i : i + 1], len(moved) + 1, axis=0)
-    codes[np.arange(len(moved)), moved] = answers.before[i, moved]
+    changed = np.flatnonzero(answers.changed[i])
+    # the answer with each change undone, and at the end as it is
+    codes = np.repeat(answers.after[i : i + 1], len(changed) + 1, axis=0)
+    codes[np.arange(len(changed)), changed] = answers.before[i, changed]
     margins = np.asarray(form.margin(features.expand(codes), target))
     loss = np.maximum(margins[-1] - margins[:-1], 0.0)
-    counts = moved[loss > 0] if (loss > 0).any() else moved
     share = np.zeros(len(features))
-    share[moved] = loss / (loss.sum() or 1.0)
-    order = sorted(counts.tolist(), key=lambda j: float(-share[j]))[:4]
+    share[changed] = loss / (loss.sum() or 1.0)
+    # changes without a loss are reasons only where no change has one
+    reasons = changed[loss > 0] if (loss > 0).any() else changed
+    order = sorted(reasons.tolist(), key=lambda j: float(-share[j]))[:4]
     return tuple(speech.reason(answers, i, j, float(share[j])) for j in order)

@@ -1,4 +1,4 @@
-"""A service and a page that answer for one model; clients of the public names."""
+"""Serve answers for one model, to programs and on a page: `make_app`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_app(  # noqa: PLR0913 (as an estimator: options have names)
     seconds: float = 10.0,
     size: int = 2**20,
 ) -> ASGIApp:
-    """An ASGI application that explains the decisions of one model: a service and a page.
+    """Return an ASGI application that explains the decisions of one model: a service and a page.
 
     Parameters
     ----------

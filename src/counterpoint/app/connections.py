@@ -1,4 +1,4 @@
-"""Connections to the service: nobody is waited for who does not finish a request."""
+"""Close connections to the service on which no request is finished in time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ class Connection(H11Protocol):
     sends its request at once.
     """
 
-    end: asyncio.TimerHandle | None = None  # of waiting; None while a request is answered
+    deadline: asyncio.TimerHandle | None = None  # None while a request is answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for headers."""
         super().connection_made(transport)
         self._wait()
-        idle = {c.end.when(): c for c in self.connections if isinstance(c, Connection) and c.end}
+        idle = {
+            connection.deadline.when(): connection
+            for connection in self.connections
+            if isinstance(connection, Connection) and connection.deadline
+        }
         if len(idle) > MOST_IDLE:
             idle[min(idle)].close()
 
@@ -52,14 +56,14 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _wait(self) -> None:
-        """Let the time run if no request is being answered, and it does not yet."""
+        """Set a deadline if there is none, or remove it while a request is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
             self._stop()
-        elif self.end is None and not self.transport.is_closing():
-            self.end = self.loop.call_later(PATIENCE, self.close)
+        elif self.deadline is None and not self.transport.is_closing():
+            self.deadline = self.loop.call_later(PATIENCE, self.close)
 
     def _stop(self) -> None:
-        if self.end is not None:
-            self.end.cancel()
-            self.end = None
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None

@@ -1,4 +1,4 @@
-"""`Dashboard`: one model with its policy, and explainers for what requests add to it."""
+"""Answer requests about one model: its policy, and what requests add to it."""
 
 from __future__ import annotations
 
@@ -55,12 +55,15 @@ class ExplainRequest(BaseModel):
 
 @final
 class Busy(cp.CounterpointError):
-    """As much as may be computed at once is being computed."""
+    """Raised when no place among the computations at one time becomes free soon enough."""
 
 
 @final
 class Dashboard:
-    """One model with its policy; parameters as for `make_app`."""
+    """One model with its policy, and explainers for the last requests that added to it.
+
+    Parameters are those of `make_app`.
+    """
 
     def __init__(
         self,
@@ -80,7 +83,8 @@ class Dashboard:
         if odd:
             raise cp.InvalidInput(f"Expected columns whose names are text; got {odd[0]!r}.")
         self.names: list[str] = list(map(str, self.policy.features.names))
-        # Of people all columns are shown, and of data, which were not chosen for it, the model's.
+        # Rows of people are shown with all their columns; those of data, which nobody chose to be
+        # shown, only with the model's.
         self.people = People(data[self.names] if people is None else people, self.names, model)
         self._cached_explainer = lru_cache(16)(self._explainer_with)
         self._workers = BoundedSemaphore(2)
@@ -131,7 +135,7 @@ class Dashboard:
         return several.answers, several.row.tolist()
 
     def trace(self, request: ExplainRequest, targets: Sequence[cp.Target]) -> cp.Path:
-        """The answers to one target after the other."""
+        """Return the answers to one target after the other."""
         explainer, X, options = self._prepared(request, len(targets))
         return explainer.trace(X, targets, **options)
 

@@ -1,4 +1,4 @@
-"""What every request has to pass: host, token, size; and what is logged of it."""
+"""Check every request before it is answered, its host, token and size, and log it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ HEADERS = {
 def refusal(
     status: int, sentence: str, path: str = "", headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a sentence for a client, cut where it is long; what UTF-8 cannot hold is replaced.
+    """Return the response that refuses a request in a sentence.
 
-    Under ``/v2`` it stands where the open inference protocol has it, too.
+    The sentence is cut where it is long, and what UTF-8 cannot hold is replaced. Under ``/v2`` it
+    stands where the open inference protocol has it, too.
     """
     text = clipped(sentence).encode("utf-8", "replace").decode()
     is_v2 = f"{path}/".startswith("/v2/")
@@ -65,11 +66,11 @@ class Guard:
         if scope["type"] != "http":
             return
         start = perf_counter()
-        entry: dict[str, Any] = {"status": 500, "bytes": 0}
+        logged: dict[str, Any] = {"status": 500, "bytes": 0}
 
-        async def sent(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                entry["status"] = message["status"]
+                logged["status"] = message["status"]
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
@@ -82,13 +83,14 @@ class Guard:
             if isinstance(body, Response):
                 responder = body
             elif responder is None:
-                entry["bytes"] = len(body)
+                logged["bytes"] = len(body)
                 responder, receive = self.app, _replayed(body, receive)
-            await responder(scope, receive, sent)
+            await responder(scope, receive, send_with_headers)
         finally:
-            entry["route"] = getattr(scope.get("route"), "path", None)  # not what was sent
-            entry["ms"] = round(1e3 * (perf_counter() - start), 1)
-            LOG.info("answered", extra={"request": {"method": scope["method"], **entry}})
+            # the route as the application names it, and not the path that was sent
+            logged["route"] = getattr(scope.get("route"), "path", None)
+            logged["ms"] = round(1e3 * (perf_counter() - start), 1)
+            LOG.info("answered", extra={"request": {"method": scope["method"], **logged}})
 
     def _early_response(self, scope: Scope) -> Response | None:
         """Return a refusal, or the redirect that stores the token; None if the app may answer."""
@@ -120,15 +122,15 @@ class Guard:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | Response:
         """Return the whole body, if it is small enough and arrives in time; else a refusal."""
-        # Up to 16 times as much is read and thrown away, for clients that listen for an answer only
-        # after they have sent everything.
+        # Of a larger body, up to 16 times the size is read and thrown away, for clients that listen
+        # for an answer only after they have sent everything.
         path, most = scope["path"], 16 * self.size
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 20:
             return refusal(400, "The header Content-Length is not a number.", path)
         body, is_whole = bytearray(), False
-        received = int(length) if int(length) > most else 0
-        with anyio.move_on_after(self.seconds) as patience:
+        received = int(length) if int(length) > most else 0  # such a body is not read at all
+        with anyio.move_on_after(self.seconds) as time_limit:
             while not is_whole and received <= most:
                 message = await receive()
                 chunk = message.get("body", b"")
@@ -136,7 +138,7 @@ class Guard:
                 if received <= self.size:
                     body += chunk
                 is_whole = not message.get("more_body")
-        if patience.cancelled_caught:
+        if time_limit.cancelled_caught:
             sentence = f"The request did not arrive within {self.seconds:g} seconds."
             return refusal(408, sentence, path)
         if received > self.size:
@@ -154,10 +156,10 @@ def _cookie(headers: Headers) -> str:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Replay the body, then receive what comes after it."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """Return a function that receives a body that was read already, and then what follows."""
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def received() -> Message:
-        return waiting.pop() if waiting else await receive()
+    async def receive_again() -> Message:
+        return unread.pop() if unread else await receive()
 
-    return received
+    return receive_again

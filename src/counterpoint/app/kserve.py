@@ -1,4 +1,4 @@
-"""The open inference protocol (KServe, version 2): rows as named tensors, one for each column."""
+"""Serve the open inference protocol (KServe, version 2): rows as tensors, one for each column."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Inference(BaseModel):
 
 
 def kserve(dashboard: Dashboard) -> APIRouter:
-    """The routes of the protocol, for a model by the name ``counterpoint`` in its one version."""
+    """Return the routes of the protocol, for a model named ``counterpoint`` in its one version."""
     routes = APIRouter(prefix="/v2")
     model = f"/models/{NAME}"
     version = f"{model}/versions/{VERSION}"
@@ -94,6 +94,7 @@ def kserve(dashboard: Dashboard) -> APIRouter:
 
 
 def _inferred(dashboard: Dashboard, request: Inference) -> dict[str, Any]:
+    """Answer a request: its tensors become rows, and the answers two tensors of text."""
     names = [output.name for output in request.outputs] or [*OUTPUTS]
     for name in names:
         if name not in OUTPUTS:
@@ -113,7 +114,7 @@ def _inferred(dashboard: Dashboard, request: Inference) -> dict[str, Any]:
 
 
 def _datatype(feature: Any) -> str:
-    """The datatype of a column; numbers of other datatypes are taken too."""
+    """Return the datatype stated for a column; numbers of other datatypes are taken too."""
     if not isinstance(feature, cp.Categorical):
         return "FP64"
     kinds = {type(category) for category in feature.categories}

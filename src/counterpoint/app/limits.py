@@ -1,4 +1,4 @@
-"""The policy in words: its rules, its cost, and limits of numbers, which a person may narrow."""
+"""Put the policy in words: its rules, its cost, and limits of numbers that a person may narrow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ import pandas as pd
 import counterpoint as cp
 from counterpoint.app.words import few, listing, number
 
-STEPS = 100
-"""About so many steps has a slider at most: they are told apart by a finger."""
-
 
 @final
 @dataclass(frozen=True)
 class SliderLimits:
-    """What the policy lets one feature become.
+    """The limits of the policy on the values of one feature.
 
     Parameters
     ----------
@@ -31,7 +28,7 @@ class SliderLimits:
     fall, rise
         The largest moves from the person's value, in feature units.
     lowest, highest
-        The ends of what the data show: who is beyond them may stay there.
+        The ends of what the data show: a person beyond them may stay there.
     step
         Of the slider, in feature units.
     """
@@ -58,20 +55,22 @@ class SliderLimits:
                 low, high = max(low, rule.low), min(high, rule.high)
                 fall, rise = min(fall, rule.fall), min(rise, rule.rise)
             elif isinstance(rule, cp.Monotone) and rule.feature == name:
-                is_up = rule.direction == "increasing"
-                fall, rise = (0.0, rise) if is_up else (fall, 0.0)
+                increasing = rule.direction == "increasing"
+                fall, rise = (0.0, rise) if increasing else (fall, 0.0)
             elif isinstance(rule, cp.WithinObserved) and name in (rule.features or (name,)):
+                # a bound that is stated holds in the place of an end of the data
                 stated = [bounds for bounds in rule.stated if bounds.feature == name]
                 if observed and not any(math.isfinite(bounds.low) for bounds in stated):
                     lowest = observed[0]
                 if observed and not any(math.isfinite(bounds.high) for bounds in stated):
                     highest = observed[1]
-        unit = float(feature.step) if isinstance(feature, cp.Integer) else 0.0
-        return cls(str(name), low, high, fall, rise, lowest, highest, _slider_step(unit, observed))
+        whole_step = float(feature.step) if isinstance(feature, cp.Integer) else 0.0
+        step = _slider_step(whole_step, observed)
+        return cls(str(name), low, high, fall, rise, lowest, highest, step)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the smallest and the largest value that somebody may be given."""
+        """Return the smallest and the largest value that an answer may have for any person."""
         return max(self.low, self.lowest), min(self.high, self.highest)
 
     @property
@@ -109,27 +108,30 @@ class SliderLimits:
 
     def refusal(self, low: float, high: float, value: float) -> str | None:
         """Return why ``low`` to ``high`` contradicts the policy for a person; None if it agrees."""
-        least, most = self.reach(value)
-        first, last = min(self.ends[0], value), max(self.ends[1], value)
+        smallest, largest = min(self.ends[0], value), max(self.ends[1], value)
         for end in (low, high):
-            if math.isfinite(end) and not first <= end <= last:
+            if math.isfinite(end) and not smallest <= end <= largest:
                 return f"{self.name} {self}; {number(end)} is beyond that."
+        least, most = self.reach(value)
         if low <= most and high >= least:
             return None
         demand = f"at least {number(low)}" if low > most else f"at most {number(high)}"
         return f"{self.name} {self}; it is {number(value)} now, so it cannot be {demand}."
 
 
-def _slider_step(unit: float, observed: tuple[float, float] | None) -> float:
-    """Return the step of a slider: 1, 2 or 5 times a power of ten, or the whole steps if few."""
+def _slider_step(whole_step: float, observed: tuple[float, float] | None) -> float:
+    """Return the step of a slider over the range of the data; ``whole_step`` is 0 if any will do.
+
+    It is 1, 2 or 5 times a power of ten, in whole steps if there are any: the least such that
+    a slider has at most about 100 steps, which a finger can tell apart.
+    """
     low, high = observed or (0.0, 0.0)
-    size = (high - low) / STEPS
-    if not size > unit:
-        return unit or 1.0
-    size /= unit or 1.0
-    decade = 10.0 ** math.floor(math.log10(size))
-    multiple = np.array([1.0, 2.0, 5.0, 10.0])[np.searchsorted([1.0, 2.0, 5.0], size / decade)]
-    return float(decade * multiple * (unit or 1.0))
+    least, unit = (high - low) / 100, whole_step or 1.0
+    if not least > whole_step:
+        return unit
+    decade = 10.0 ** math.floor(math.log10(least / unit))
+    index = np.searchsorted([1.0, 2.0, 5.0], least / unit / decade)
+    return float(decade * np.array([1.0, 2.0, 5.0, 10.0])[index] * unit)
 
 
 def rule_in_words(rule: cp.Constraint) -> str:
@@ -152,7 +154,7 @@ def weights_of(cost: cp.Cost, names: Sequence[Hashable]) -> dict[Hashable, float
 
 
 def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: Iterable[Any]) -> str:
-    """Return what a cost of 1 is, with the first of some features as examples."""
+    """Say what the cost adds up, with the first of some features as examples."""
     if isinstance(cost, cp.PercentileShift):
         return "The cost adds up what share of the data each change moves past."
     if isinstance(cost, cp.Mahalanobis):

@@ -1,4 +1,4 @@
-"""The page: what-ifs of one person. The browser keeps the state, and asks as other programs do."""
+"""Serve the page on which one person tries what-ifs; the browser keeps its state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ import counterpoint as cp
 from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import SliderLimits, cost_in_words, rule_in_words, weights_of
 from counterpoint.app.words import few, least, listing, number, percent, plain, readable
-
-DIGITS = 3
-"""Significant digits of a number that is to change: nobody earns 41237.12."""
-FURTHER = "the cheapest change that differs enough from the plans before it"
-PLANS = 3
-"""Plans that stand side by side, the cheapest among them."""
-FOLDED = 8
-"""Features that may change and are shown open; of more, one opens those that one looks for."""
+from counterpoint.cli.answers import DIGITS
 
 
 @final
@@ -37,7 +30,7 @@ class Search(BaseModel):
 
 
 def page(dashboard: Dashboard) -> APIRouter:
-    """The routes of the page."""
+    """Return the routes of the page."""
     routes = APIRouter(include_in_schema=False)
     people, view = dashboard.people, View(dashboard)
 
@@ -92,15 +85,16 @@ def _rendered(name: str, values: dict[str, Any]) -> HTMLResponse:
 def standing(
     answer: cp.Counterfactual, exact: cp.Counterfactual, best: str = "the cheapest possible change"
 ) -> tuple[str, str]:
-    """Return how near to the best an answer in few digits is: the claim, and a sentence.
+    """Return how near an answer in few digits is to the ``best``: its claim, and a sentence.
 
-    What was known of the answer in all its digits, as the claim says, holds of its lower bound.
+    The claim of the ``exact`` answer, in all its digits, is one about the lower bound; so it holds
+    of this answer, too, which costs a little more.
     """
     if answer.changes == exact.changes:
         return exact.certificate.claim, readable(exact.message)
     certificate, claim = answer.certificate, exact.certificate.claim
-    settled = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
-    if not settled or certificate.bound <= 0.0:
+    was_optimal = exact.status is cp.Status.OPTIMAL and answer.status is cp.Status.SUBOPTIMAL
+    if not was_optimal or certificate.bound <= 0.0:
         return certificate.claim, readable(answer.message)
     excess = math.ceil(1e3 * (certificate.objective / certificate.bound - 1.0)) / 10
     source = "proved" if claim is cp.Claim.PROVED else "as a solver reports"
@@ -128,22 +122,23 @@ class View:
         immutable = {n for rule in rules if isinstance(rule, cp.Immutable) for n in rule.features}
         self.movable = [f for f in policy.features if f.name not in immutable]
         self.immutable = [f for f in policy.features if f.name in immutable]
-        self.is_folded = len(self.movable) > FOLDED
+        # up to eight features are shown open; of more, one opens those that one looks for
+        self.is_folded = len(self.movable) > 8
         self.limits = {f.name: SliderLimits.of(f, policy) for f in self.movable}
-        self.aim = self.label(target)  # of the policy
+        self.aim = self.label(target)  # the policy's
         self.is_plain = isinstance(target, cp.Label) and not target.margin
         self.weights = weights_of(policy.cost, policy.features.names)
         self.cost = cost_in_words(policy.cost, self.weights, self.movable)
         self.kind = "manhattan" if isinstance(policy.cost, cp.Manhattan) else "squared_euclidean"
         self.probable = bool(dashboard.labels) and self._is_probable()
-        # of the policy, for a regressor
+        # the policy's interval, for a regressor
         ends = (target.low, target.high) if isinstance(target, cp.Interval) else (-np.inf, np.inf)
         self.interval = [plain(float(e)) if math.isfinite(e) else "any" for e in ends]
         self.first = dashboard.people.first(self._is_open)
-        # what the policy says of several features at once, or of how many change
+        # constraints on several features together, or on how many change
         alone = cp.Immutable | cp.Bounds | cp.Monotone | cp.WithinObserved
-        several = [rule for rule in policy.constraints if not isinstance(rule, alone)]
-        self.rules = [rule_in_words(rule) for rule in several]
+        together = [rule for rule in policy.constraints if not isinstance(rule, alone)]
+        self.rules = [rule_in_words(rule) for rule in together]
 
     def _is_open(self, prediction: Any) -> bool:
         """Return whether the policy's target asks somebody of this prediction for a change."""
@@ -206,16 +201,21 @@ class View:
 
     def plans(self, request: ExplainRequest) -> dict[str, Any]:
         """Return the plans beside the cheapest, and the path to higher probabilities."""
-        pairs = self.answers(request.model_copy(update={"n": PLANS}))
+        # three plans stand side by side, the cheapest among them
+        pairs = self.answers(request.model_copy(update={"n": 3}))
         pairs = [(answer, exact) for answer, exact in pairs if answer.found]
+        best = "the cheapest change that differs enough from the plans before it"
         cards = [
-            (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, FURTHER))
+            (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, best))
             for answer, exact in pairs[1:]
         ]
         return {"cards": cards, "way": self._way(request) if pairs else None}
 
     def _way(self, request: ExplainRequest) -> dict[str, Any] | None:
-        """Return the path of a person to higher probabilities, as points of a picture."""
+        """Return the path of a person to higher probabilities, as points of a picture.
+
+        It is None if the target is about no probability, or there are fewer than two answers.
+        """
         label = self.label(self.dashboard.target(request))
         if not self.probable or label is None:
             return None
@@ -225,20 +225,21 @@ class View:
         if len(answered) < 2:
             return None
         cost, p = path.cost[0, answered], path.probability[0, answered]
+        # in a picture of 300 by 130 units, whose lower left corner is at (40, 150)
         x, y = 40 + 300 * cost / max(float(cost.max()), 1e-12), 150 - 130 * p
         points = np.column_stack([x.round(1), y.round(1), cost, p]).tolist()
         return {"points": points, "ends": cp.Status.INFEASIBLE in path.status[0], "label": label}
 
     def refusals(self, request: ExplainRequest) -> dict[str, str]:
-        """Name → why the bounds that a person sets contradict the policy, where they do."""
+        """Return why bounds that a person sets contradict the policy, by feature, where they do."""
         row, refusals = request.rows[0], dict[str, str]()
         for rule in request.constraints:
             if not isinstance(rule, dict) or rule.get("kind") != "bounds":
                 continue
             name, ends = rule.get("feature"), [rule.get("low"), rule.get("high")]
-            numbers = all(end is None or isinstance(end, int | float) for end in ends)
-            if name not in self.limits or not numbers:
-                continue
+            are_numbers = all(end is None or isinstance(end, int | float) for end in ends)
+            if name not in self.limits or not are_numbers:
+                continue  # the policy file's reader refuses those
             low = -math.inf if ends[0] is None else float(ends[0])
             high = math.inf if ends[1] is None else float(ends[1])
             value, sentence = row.get(str(name)), None
@@ -258,7 +259,8 @@ class View:
         fixed = {n for rule in stated if isinstance(rule, cp.Immutable) for n in rule.features}
         reasons = []
         for rule in () if conflict is None else conflict.constraints:
-            if isinstance(rule, cp.Immutable):  # one for the features of all of them
+            # a conflict holds one Immutable, for the features of the person's and of the policy's
+            if isinstance(rule, cp.Immutable):
                 yours = [name for name in rule.features if name in fixed]
                 policy = [name for name in rule.features if name not in fixed]
                 sides = (("yours", yours), ("the policy", policy))

@@ -1,4 +1,4 @@
-"""The people that the page offers: found by words, told by a summary, named by their position."""
+"""Find the people that the page offers by words, and describe each by a summary."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ from numpy.typing import NDArray
 import counterpoint as cp
 from counterpoint.app.words import plain
 
-SHOWN = 8
+LISTED = 8
 """Matches of a search that are listed: as many as fit a phone."""
-CELLS = 6
-"""Cells in a line about a row: more are not read."""
 SEARCHED = 100_000
 """Rows that are searched by words within a moment; any row is found by its number."""
 
 
 def _matcher(column: Any, values: Any) -> Callable[[str], NDArray[np.bool_]]:
-    """Return a function that says for a word which cells of a column, (n,), it is about.
+    """Return a function from a word to a mask (n,) of the cells of a column that it matches.
 
-    It is part of a text, or all of a number; ``name=text`` is all of a cell of that column.
+    A word matches a text that holds it, or the number that it is; ``name=text`` matches the cells
+    of the column of that name which are that text.
     """
     cells = pd.Series(values)
-    codes, different = pd.factorize(cells, use_na_sentinel=False)
+    codes, different = pd.factorize(cells, use_na_sentinel=False)  # each value is compared once
     texts = [plain(value).lower() for value in different]
     is_number = pd.api.types.is_numeric_dtype(cells.dtype)
 
     def matches(word: str) -> NDArray[np.bool_]:
-        name, equals, text = word.partition("=")
+        name, equals, whole = word.partition("=")
         if not equals:
-            hits = [word == t if is_number else word in t for t in texts]
+            are_met = [word == text if is_number else word in text for text in texts]
         else:
-            hits = [name == str(column).lower() and text == t for t in texts]
-        return np.array(hits, dtype=bool)[codes]
+            are_met = [name == str(column).lower() and whole == text for text in texts]
+        return np.array(are_met, dtype=bool)[codes]
 
     return matches
 
@@ -72,13 +71,13 @@ class People:
 
     @cached_property
     def version(self) -> str:
-        """Eight digits by which a bookmark knows the table; they tell nothing about one row."""
+        """Eight digits that identify the table in bookmarks; they reveal nothing about one row."""
         codes = pd.util.hash_pandas_object(self.frame[self.names].astype(str), index=False)
         return sha256(codes.to_numpy().tobytes()).hexdigest()[:8]
 
     @cached_property
     def _matchers(self) -> dict[Any, Callable[[str], NDArray[np.bool_]]]:
-        """Column → what searches it, and None → what searches the decisions."""
+        """The functions that match words in a column, by column; under None, in the decisions."""
         rows = self.frame.head(SEARCHED)
         decisions = _matcher("decision", self.model.predict(rows[self.names]))
         return {None: decisions, **{name: _matcher(name, rows[name]) for name in self.columns}}
@@ -101,26 +100,26 @@ class People:
         return f"{self.kind} {plain(i if self.is_numbered else self.frame.index[i])}"
 
     def summary(self, i: int, query: str = "") -> str:
-        """Return some cells of a row in words; first those that a search met."""
+        """Return six cells of a row in words, first those that match a query: more are not read."""
         words, cells = query.lower().split() if i < SEARCHED else [], self.frame.iloc[i]
-        met = {
+        matched = {
             name for name in self.columns if any(self._matchers[name](word)[i] for word in words)
         }
-        names = sorted(self.columns, key=lambda name: name not in met)[:CELLS]
+        names = sorted(self.columns, key=lambda name: name not in matched)[:6]
         return ", ".join(f"{name} {plain(cells[name])}" for name in names)
 
     def search(self, query: str) -> tuple[list[int], int]:
-        """Return the first rows that every word of a query is about, and how many there are.
+        """Return the first rows that match every word of a query, and how many there are.
 
-        A word is about a row if it is about a cell or the decision; a number or a label alone is
-        that of a row.
+        A word matches a row if it matches a cell or the decision. A query that is the number or the
+        label of a row finds that row first.
         """
         is_match = np.ones(min(len(self.frame), SEARCHED), dtype=bool)
         for word in query.lower().split():
             is_match &= np.logical_or.reduce([matches(word) for matches in self._matchers.values()])
         named = self._named(query.strip().lower())
         rows = dict.fromkeys([*named, *np.flatnonzero(is_match).tolist()])
-        return [*rows][:SHOWN], len(rows)
+        return [*rows][:LISTED], len(rows)
 
     def matches(self, query: str) -> dict[str, Any]:
         """Return the rows of a search for the page: title, decision and summary of each."""
@@ -134,10 +133,10 @@ class People:
         return {"matches": matches, "count": count}
 
     def _named(self, text: str) -> list[int]:
-        """Return the rows that are called so, with or without what their label is."""
+        """Return the rows whose number or label a text is, with or without the word before it."""
         label = text.removeprefix(f"{self.kind} ".lower())
         if self.is_numbered:
             is_row = label.isdecimal() and len(label) < 16 and int(label) < len(self.frame)
             return [int(label)] if is_row else []
         labels = self.frame.index.astype(str).str.lower()
-        return np.flatnonzero(labels == label)[:SHOWN].tolist()
+        return np.flatnonzero(labels == label)[:LISTED].tolist()

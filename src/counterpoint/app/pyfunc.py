@@ -17,7 +17,7 @@ from counterpoint.cli.model_files import Trust
 
 @final
 class Explained:
-    """What MLflow asks of a model: ``predict`` gives the report, with the changed row beside it."""
+    """A model as MLflow calls it: ``predict`` returns the changed rows, with the report beside."""
 
     def __init__(self, folder: Path) -> None:
         problem = cp.Problem.load(folder / "policy.toml")
@@ -28,7 +28,7 @@ class Explained:
         self.explainer = problem.explainer(model, data=read_rows(folder / "train.csv"))
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """The counterfactual rows of a data frame, and the columns of the report as ``cf_...``.
+        """Return the counterfactual rows of a data frame, and the report's columns as ``cf_...``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The service: requests and answers over HTTP, and faults in sentences."""
+"""Serve answers over HTTP, and say in sentences what is wrong with a request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from counterpoint.app.guard import refusal
 from counterpoint.app.kserve import kserve
 from counterpoint.app.page import page
 from counterpoint.app.words import clipped, readable
-
-PROBLEMS = 10
-"""Problems of records that are told: more are not read."""
 
 
 @final
@@ -58,7 +55,7 @@ class Check(BaseModel):
     @field_validator("records")
     @classmethod
     def _are_text(cls, records: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
-        """Refuse what no text of JSON may say; text that is no JSON is told of its record alone."""
+        """Refuse values that JSON cannot hold; text that is no JSON is a problem of its record."""
         for record in records:
             try:
                 with suppress(json.JSONDecodeError):
@@ -90,7 +87,7 @@ class Fault(BaseModel):
 
 
 def service(dashboard: Dashboard) -> FastAPI:
-    """The application without its door."""
+    """Return the application without the checks of `Guard`."""
     app = FastAPI(
         title="counterpoint",
         version=cp.__version__,
@@ -131,9 +128,10 @@ def service(dashboard: Dashboard) -> FastAPI:
             result = cp.recheck(
                 request.records, dashboard.model, accept_reported=request.accept_reported
             )
-        problems = [clipped(problem) for problem in result.problems[:PROBLEMS]]
-        if len(result.problems) > PROBLEMS:  # a wrong file has one for each of its lines
-            problems.append(f"There are {len(result.problems) - PROBLEMS} more problems.")
+        most = 10  # a wrong file has a problem for each of its lines, and more are not read
+        problems = [clipped(problem) for problem in result.problems[:most]]
+        if len(result.problems) > most:
+            problems.append(f"There are {len(result.problems) - most} more problems.")
         proved, reported = result.proved.tolist(), result.reported.tolist()
         return Checked(ok=result.ok, problems=problems, proved=proved, reported=reported)
 
@@ -154,7 +152,7 @@ def _explained(dashboard: Dashboard, request: ExplainRequest) -> Answers:
     return Answers(answers=cast("Any", entries), summary=answers.summary())
 
 
-# Faults, in sentences; what is sent back never quotes more than its place
+# Errors in sentences, which quote nothing of a request but the place
 
 
 def _malformed(request: Request, error: Any) -> Response:

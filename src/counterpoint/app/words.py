@@ -1,4 +1,4 @@
-"""Values and messages in words, for people who do not read Python."""
+"""Put values and messages in words, for people who do not read Python."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-LONGEST = 500
-"""Characters of a sentence that is sent: longer ones quote what came."""
 PYTHON = re.compile(r"\w=\S|\bcp\.|\b(Categorical|Explainer|Integer|Continuous|dtype)\b")
-"""What only those can follow who write Python."""
+"""Parts of sentences that only those can follow who write Python."""
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -68,12 +66,12 @@ def listing(names: Iterable[Any]) -> str:
 
 
 def clipped(text: str) -> str:
-    """Return a text, cut where it is long, so that nobody is sent back what they sent."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
+    """Return a text, cut at 500 characters: a longer one quotes what a client has sent."""
+    return text if len(text) <= 500 else f"{text[:498]} …"
 
 
 def readable(text: str) -> str:
-    """Return a message of the library for people: what it advises in Python is left out."""
+    """Return a message of the library without its advice in Python."""
     text = re.sub(r"^problem(, [^:]*)?: ", "", text)  # where in a policy file it would be
     first, *advice = re.split(r"(?<=\.) ", clipped(text))
     sentences = [first, *(sentence for sentence in advice if not PYTHON.search(sentence))]

@@ -1,4 +1,4 @@
-"""One block of rows: Arrow record batch in, record batch out."""
+"""Answer one block of rows: an Arrow record batch in, a record batch out."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def on_spark(
 
     options = {"gap": gap, "time_limit": time_limit, "optimality": optimality}
     schema = to_arrow_schema(frame.schema)
-    most = block_rows(schema)
+    size = block_rows(schema)
 
     def answers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from threadpoolctl import threadpool_limits
 
-        with threadpool_limits(1):
+        with threadpool_limits(1):  # the workers of Spark share the cores
             for batch in batches:
-                for block in regrouped([batch], most):
+                for block in regrouped([batch], size):
                     yield answered(explainer, block, target, options)[0]
 
     answer_schema = answered(explainer, no_rows(schema), target, options)[0].schema
@@ -94,7 +94,10 @@ def on_spark(
 def answered(
     explainer: Explainer, batch: pa.RecordBatch, target: Any, options: Mapping[str, Any]
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
-    """Return the answers to a batch, as a batch and as `Counterfactuals`."""
+    """Return the answers to a batch, as a batch and as `Counterfactuals`.
+
+    ``options`` are those of `Explainer.explain`; the batch is what `explain_batch` describes.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -105,11 +108,11 @@ def answered(
     cells = {name: _plain(batch.column(name)) for name in features}
     frame = pd.DataFrame({f.name: _cells(cells[name], f) for name, f in features.items()})
     answers = explainer.explain(frame, target, progress=False, **options)
-    after, report = answers.to_frame(), answers.report()
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    after = answers.to_frame()
     for name, feature in features.items():
-        columns[name] = _array(after[feature.name], _type(feature, cells[name].type))
-    for name, values in report.items():
+        columns[name] = _array(after[feature.name], _answer_type(feature, cells[name].type))
+    for name, values in answers.report().items():
         if f"cf_{name}" in columns:
             raise InvalidInput(f"The rows already have a column 'cf_{name}'; rename it.")
         text = pa.string() if values.dtype == "category" else None
@@ -118,14 +121,14 @@ def answered(
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows: its answers tell the schema of all."""
+    """Return a batch without rows, whose answers have the schema of all answers."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def block_rows(schema: pa.Schema) -> int:
-    """Return how many rows have some two million cells, which take some hundred MB to explain."""
+    """Return the number of rows in a block: two million cells take some hundred MB to explain."""
     return max(1, 2**21 // max(1, len(schema)))
 
 
@@ -133,17 +136,17 @@ def regrouped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
     """Yield the rows of batches in batches of ``rows`` rows, the last one smaller."""
     import pyarrow as pa
 
-    buffer: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []  # together fewer than ``rows`` rows
     for batch in batches:
         start = 0
         while start < len(batch):
-            buffer.append(batch.slice(start, rows - sum(map(len, buffer))))
-            start += len(buffer[-1])
-            if sum(map(len, buffer)) == rows:
-                yield pa.concat_batches(buffer)
-                buffer = []
-    if buffer:
-        yield pa.concat_batches(buffer)
+            pending.append(batch.slice(start, rows - sum(map(len, pending))))
+            start += len(pending[-1])
+            if sum(map(len, pending)) == rows:
+                yield pa.concat_batches(pending)
+                pending = []
+    if pending:
+        yield pa.concat_batches(pending)
 
 
 # Cells
@@ -158,24 +161,27 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.float64()) if pa.types.is_decimal(values.type) else values
 
 
-def _is_read(kind: pa.DataType, feature: Any) -> bool:
+def _needs_parsing(raw: pa.DataType, feature: Any) -> bool:
     """Return whether a column holds text in the place of numbers, or of booleans."""
     import pyarrow as pa
 
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    has_words = isinstance(feature, Categorical) and all(
+    is_text = pa.types.is_string(raw) or pa.types.is_large_string(raw)
+    takes_text = isinstance(feature, Categorical) and all(
         isinstance(category, str) for category in feature.categories
     )
-    return is_text and not has_words
+    return is_text and not takes_text
 
 
 def _cells(values: pa.Array, feature: Any) -> pd.Series[Any]:
-    """Return a column as pandas has it; text as the numbers that it says, or as it is."""
+    """Return a column as pandas has it, with text parsed where the feature has other values.
+
+    Text that cannot be parsed stays as it is, and makes its row invalid.
+    """
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not _is_read(values.type, feature):
+    if not _needs_parsing(values.type, feature):
         return values.to_pandas()
     trimmed = pc.utf8_trim_whitespace(values)
     if isinstance(feature, Categorical) and any(isinstance(c, bool) for c in feature.categories):
@@ -184,21 +190,22 @@ def _cells(values: pa.Array, feature: Any) -> pd.Series[Any]:
         return pd.Series(cells, dtype=object)
     try:
         return trimmed.cast(pa.float64()).to_pandas()
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid:  # some cell is no number
         texts = pd.Series(trimmed.to_pylist(), dtype=object)
         numbers = pd.Series(pd.to_numeric(texts, errors="coerce"))
         return numbers.astype(object).where(numbers.notna() | texts.isna(), texts)
 
 
-def _type(feature: Any, raw: pa.DataType) -> pa.DataType:
-    """Return the type of a column of answers, whatever they are."""
+def _answer_type(feature: Any, raw: pa.DataType) -> pa.DataType:
+    """Return the type of a feature's column in the answers, from that in the rows alone."""
     import pyarrow as pa
 
+    is_parsed = _needs_parsing(raw, feature)
     if isinstance(feature, Categorical):
-        return pa.array(list(feature.categories)).type if _is_read(raw, feature) else raw
+        return pa.array(list(feature.categories)).type if is_parsed else raw
     is_whole = isinstance(feature, Integer) and float(feature.step).is_integer()
-    is_kept = pa.types.is_floating(raw) or (is_whole and not _is_read(raw, feature))
-    return raw if is_kept else pa.float64()
+    holds_answers = pa.types.is_floating(raw) or (is_whole and not is_parsed)
+    return raw if holds_answers else pa.float64()
 
 
 def _array(values: pd.Series[Any], kind: pa.DataType | None) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Batches of any size: what is asked, who works on it, and what became of it."""
+"""Answer data sets of any size, in this process, in several, or on a Dask cluster: `run`."""
 
 from __future__ import annotations
 
@@ -158,19 +158,20 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     start = perf_counter()
     options = {"gap": gap, "time_limit": time_limit, "optimality": optimality}
     question = _question(explainer, target, options, records=records)
-    (source, root), (sink, place) = _located(rows), _located(out)
-    if f"{place}/".startswith(f"{root}/"):
+    (source, root), (sink, folder) = _located(rows), _located(out)
+    if f"{folder}/".startswith(f"{root}/"):
         raise InvalidInput(f"The answers would be written among the rows, into {out}; move them.")
     schema, fragments = fragments_of(source, root, question)
-    most = block_rows(schema)
-    job = Job(explainer, target, options, records, source, sink, place, schema, most)
-    answered(explainer, no_rows(schema), target, options)  # says what is wrong
+    size = block_rows(schema)
+    job = Job(explainer, target, options, records, source, sink, folder, schema, size)
+    # raises, before anything is written, if columns are missing or options make no sense
+    answered(explainer, no_rows(schema), target, options)
     with _refusals_in_words(out):
         _make_folder(job)
         with _locked(job):
             _begin(job, question)
-            work = _outcomes(job, fragments, int(workers), scheduler)
-            summaries, failed = _answer_all(work, len(fragments), progress=progress)
+            outcomes = _outcomes(job, fragments, int(workers), scheduler)
+            summaries, failed = _collect(outcomes, len(fragments), progress=progress)
             report = _report(summaries.values(), failed, perf_counter() - start)
             shards = [
                 {"shard": f.shard, "file": f.name, "first": f.first}
@@ -180,7 +181,8 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
             ]
             manifest = {"rows": report.rows, "shards": shards, "failed": failed}
             _tidy(job, fragments)
-            put(sink, f"{place}/_manifest.json", manifest | {"question": hashed(question)})
+            # last: its presence says that the run has ended
+            put(sink, f"{folder}/_manifest.json", manifest | {"question": hashed(question)})
     return report
 
 
@@ -188,8 +190,9 @@ def _question(
     explainer: Explainer, target: Any, options: dict[str, Any], *, records: bool
 ) -> dict[str, Any]:
     """Describe all that answers depend on but the rows, with a hash of the model."""
-    wanted = target if isinstance(target, Target) else Label(target)
-    problem = Problem(wanted, explainer.cost, explainer.constraints, tuple(explainer.features))
+    stated = target if isinstance(target, Target) else Label(target)
+    problem = Problem(stated, explainer.cost, explainer.constraints, tuple(explainer.features))
+    # pickled once, so that a model has the same hash before it is saved and after
     model = pickle.loads(pickle.dumps(explainer.model))  # noqa: S301 (its own)
     description = {
         "counterpoint": __version__,
@@ -199,6 +202,7 @@ def _question(
         "records": records,
         **options,
     }
+    # as it will be when it is read from its file again, to be compared with that
     return dict(json.loads(json.dumps(description, default=str)))
 
 
@@ -221,6 +225,7 @@ def _missing_extra(error: ImportError) -> MissingExtra:
 
 
 def _located(url: str | PathLike[str]) -> tuple[Any, str]:
+    """Return the file system of a path or a URL, and the path there."""
     try:
         import_module("pyarrow")
         url_to_fs = import_module("fsspec.core").url_to_fs
@@ -240,7 +245,7 @@ def _located(url: str | PathLike[str]) -> tuple[Any, str]:
 
 @contextmanager
 def _refusals_in_words(out: str | PathLike[str]) -> Iterator[None]:
-    """Turn what the file system of the answers refuses into a sentence."""
+    """Turn errors of the file system of the answers into a sentence."""
     try:
         yield
     except OSError as error:
@@ -261,6 +266,7 @@ def _make_folder(job: Job) -> None:
 
 
 LOCK = "_lock"
+"""The file in the folder of the answers that a run locks."""
 
 
 @contextmanager
@@ -292,18 +298,18 @@ def _locked(job: Job) -> Iterator[None]:
 
 def _begin(job: Job, question: dict[str, Any]) -> None:
     """Refuse a folder with answers to another question; remove the manifest of the last run."""
-    fs, file, before = job.sink, f"{job.out}/_question.json", question
+    fs, file = job.sink, f"{job.out}/_question.json"
     if not fs.exists(file):
         put(fs, file, question)
     try:
         with fs.open(file) as opened:
-            before = dict(json.load(opened))
+            earlier = dict(json.load(opened))
     except (ValueError, TypeError, RecursionError):
         raise InvalidInput(
             f"{file} is damaged, and nothing else says to which question the answers there are. "
             "Choose another folder, or remove this one."
         ) from None
-    differing = [k for k in {**before, **question} if before.get(k) != question.get(k)]
+    differing = [k for k in {**earlier, **question} if earlier.get(k) != question.get(k)]
     if differing:
         raise InvalidInput(
             f"{job.out} holds answers to another question: there, {some(differing, 8, str)} "
@@ -314,26 +320,29 @@ def _begin(job: Job, question: dict[str, Any]) -> None:
 
 
 def _tidy(job: Job, fragments: Sequence[Fragment]) -> None:
-    """Remove shards of rows that have changed, and what workers left that were killed."""
+    """Remove shards of rows that have changed, and partial files of workers that were killed."""
     current = {fragment.shard for fragment in fragments}
     for path in job.sink.find(job.out):
         name = Path(path).name
+        # a shard, its sums, or a file of its records
         shard = re.fullmatch(r"([0-9a-f]{32})(-\d{5})?\.(parquet|json)", name)
-        is_left = name.startswith("_") and name.endswith(".part")
-        if is_left or (shard is not None and shard[1] not in current):
+        is_outdated = shard is not None and shard[1] not in current
+        is_partial = name.startswith("_") and name.endswith(".part")
+        if is_outdated or is_partial:
             job.sink.rm(path)
 
 
 # The work
 
 
-def _answer_all(
-    work: Generator[Outcome], shards: int, *, progress: bool | None
+def _collect(
+    outcomes: Generator[Outcome], shards: int, *, progress: bool | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Answer all fragments; return shard → summary, and file → why it failed."""
+    """Wait for all outcomes; return shard → summary, and file → why it failed."""
     summaries: dict[str, Any] = {}
     failed: dict[str, str] = {}
-    with closing(work) as outcomes, _shown(shards, show=progress) as advance:
+    # closed also when it is not exhausted: that ends the workers
+    with closing(outcomes), _progress_bar(shards, show=progress) as advance:
         for fragment, outcome in outcomes:
             if isinstance(outcome, str):
                 failed[fragment.name] = outcome
@@ -367,8 +376,8 @@ def _report(
 
 
 @contextmanager
-def _shown(shards: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal; yield the function to call with the rows of each shard done."""
+def _progress_bar(shards: int, *, show: bool | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar; yield the function to call with the rows of each shard that is done."""
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -416,13 +425,15 @@ def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iter
     waiting, suspects = deque(fragments), deque[Fragment]()
     start = partial(_start, pickle.dumps(job))
     while waiting or suspects:
-        queue, count = (suspects, 1) if suspects else (waiting, workers)
-        most = 1 if suspects else 2 * workers
+        queue, processes = (suspects, 1) if suspects else (waiting, workers)
+        # two fragments for each process, so that none waits for its next one
+        capacity = 1 if suspects else 2 * workers
         running: dict[Future[Any], Fragment] = {}
-        with ProcessPoolExecutor(count, get_context("spawn"), start) as pool:
+        with ProcessPoolExecutor(processes, get_context("spawn"), start) as pool:
             try:
                 while queue or running:
-                    while queue and len(running) < most:
+                    while queue and len(running) < capacity:
+                        # left in the queue until it is submitted, which fails if the pool broke
                         running[pool.submit(_next, queue[0])] = queue[0]
                         queue.popleft()
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -437,11 +448,11 @@ def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iter
 
 
 WORK: list[bytes] = []
-"""In a worker process: what it has to do, pickled."""
+"""In a worker process: its `Job`, pickled."""
 
 
 def _start(pickled: bytes) -> None:
-    """Begin as a worker, and end with the process that began it, however that ends."""
+    """Prepare a worker process, which is to end with its parent, however that ends."""
     WORK.append(pickled)
     parent = parent_process()
     if parent is not None:
@@ -455,7 +466,10 @@ def _end_with(sentinel: int) -> None:
 
 @cache
 def _work() -> Job:
-    """Read when it is first needed: what goes wrong here, its caller is told."""
+    """Return the job of this worker, read when it is first needed.
+
+    An error here is raised by the task that needs it; in ``_start`` it would break the pool.
+    """
     job: Job = pickle.loads(WORK[0])  # noqa: S301 (of the process that started this one)
     return job
 
@@ -467,7 +481,10 @@ def _next(fragment: Fragment) -> dict[str, Any] | str:
 def _on_dask(
     job: Job, fragments: Sequence[Fragment], workers: int, scheduler: str
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each fragment, from a Dask cluster, which itself tries again."""
+    """Yield the outcome of each fragment, from a Dask cluster.
+
+    The scheduler gives a fragment of a worker that died to another one, a few times.
+    """
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError as error:
@@ -478,7 +495,8 @@ def _on_dask(
     except (OSError, ValueError) as error:
         raise InvalidInput(f"No Dask scheduler answers at {scheduler!r}: {error}.") from error
     with client:
-        # A result, and not scattered data: it is computed again if the worker that holds it dies.
+        # The job is a result, and not scattered data: the scheduler computes a result again if the
+        # worker that holds it dies.
         shared = client.submit(_same, job, pure=False)
         futures = {client.submit(attempt, shared, f, pure=False): f for f in fragments}
         for future in as_completed(futures):

@@ -1,8 +1,8 @@
-"""Shards: what becomes of one fragment of a data set, written by whoever works on it.
+"""Divide a data set into fragments, and write the answers to one fragment as a shard.
 
 A shard is named by a hash of what was asked, of the model and of its fragment, and is renamed to
-its name when it is complete. So a shard that is there is finished, and whoever works on a fragment
-twice, or at the same time, writes the same bytes under the same name.
+its name when it is complete. So a shard that is there is finished, and workers that answer the same
+fragment twice, or at the same time, write the same bytes under the same name.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ SUMS = "_sums"
 @final
 @dataclass(frozen=True)
 class Fragment:
-    """Consecutive rows of one input file, which become one shard."""
+    """Consecutive rows of one input file, whose answers are one shard."""
 
     path: str
     name: str  # the path, from the folder that was passed
-    keys: dict[str, str]  # what ``column=value`` in the path says
+    keys: dict[str, str]  # column → value, from folders named ``column=value`` in the path
     first: int  # the position of its first row in the file
-    rows: int  # how many there are; 0 if nobody knows yet
     groups: tuple[int, ...] | None  # its row groups in a Parquet file; None for CSV
-    shard: str
+    shard: str  # the name of its shard, without ending
 
 
 @final
 @dataclass(frozen=True)
 class Job:
-    """All that a worker has to know of the work on every fragment."""
+    """The part of the work that is the same for all fragments."""
 
     explainer: Explainer
     target: Any
@@ -64,11 +63,11 @@ class Job:
 
 
 def hashed(*entries: Any) -> str:
-    """Return the SHA-256 digest of entries as JSON, its first 32 hexadecimal digits."""
+    """Return the first 32 hexadecimal digits of the SHA-256 digest of entries as JSON."""
     return sha256(json.dumps(entries, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-# What there is to do
+# Fragments
 
 
 def fragments_of(
@@ -76,18 +75,20 @@ def fragments_of(
 ) -> tuple[pa.Schema, list[Fragment]]:
     """Return the schema of a data set, and its fragments in order.
 
-    A large Parquet file is several fragments, each of row groups with at least ``least`` rows.
+    A large Parquet file is several fragments, each of row groups with at least ``least`` rows. The
+    names of shards depend on the ``question``, on the file's version and on its row groups.
     """
     root = root.rstrip("/")
     if not fs.exists(root):
         raise InvalidInput(f"There is no file or folder {root}.")
     paths = [path for path in sorted(fs.find(root)) if not _is_hidden(path[len(root) :])]
     kinds = {"parquet" if path.endswith(".parquet") else "csv" for path in paths}
-    strange = [p for p in paths if not p.endswith((".parquet", ".csv", ".csv.gz"))]
-    if strange or len(kinds) != 1:
+    others = [path for path in paths if not path.endswith((".parquet", ".csv", ".csv.gz"))]
+    if others or len(kinds) != 1:
+        place = f"{others[0]} in {root}" if others and others[0] != root else root
         raise InvalidInput(
             f"Expected a .parquet or a .csv file, or a folder of files of one of these kinds; got "
-            f"{f'{strange[0]} in ' if strange and strange[0] != root else ''}{root}."
+            f"{place}."
         )
     with ThreadPoolExecutor(16) as pool:  # of files far away, answers are waited for together
         heads = list(pool.map(lambda path: (*_head(fs, path), fs.ukey(path)), paths))
@@ -98,11 +99,10 @@ def fragments_of(
         keys = {unquote(key): unquote(value) for key, _, value in folders}
         for groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
             first = sum(counts[: groups[0]]) if groups else 0
-            rows = sum(counts[k] for k in groups or ())
             shard = hashed(question, name, version, groups)
-            fragments.append(Fragment(path, name, keys, first, rows, groups, shard))
-    schemas = [head[0] for head in heads if head[0] is not None]
-    return _common(schemas, root, fragments[0].keys), fragments
+            fragments.append(Fragment(path, name, keys, first, groups, shard))
+    schemas = [schema for schema, _, _ in heads if schema is not None]
+    return _common_schema(schemas, root, fragments[0].keys), fragments
 
 
 def _is_hidden(path: str) -> bool:
@@ -111,7 +111,11 @@ def _is_hidden(path: str) -> bool:
 
 
 def _head(fs: Any, path: str) -> tuple[pa.Schema | None, list[int]]:
-    """Return schema and rows of each row group of a file; None and nothing if it is unreadable."""
+    """Return the schema of a file, and the number of rows of each of its row groups.
+
+    A CSV file has no row groups. Of an unreadable file the schema is None; whoever answers it later
+    says why.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -127,7 +131,10 @@ def _head(fs: Any, path: str) -> tuple[pa.Schema | None, list[int]]:
 
 
 def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
-    """Yield consecutive row groups, together at least so many rows."""
+    """Yield runs of consecutive row groups that have at least ``least`` rows together.
+
+    The last run may have fewer. A file without row groups has one empty run, for its shard.
+    """
     run: list[int] = []
     for k in range(len(counts)):
         run.append(k)
@@ -138,8 +145,11 @@ def _runs(counts: Sequence[int], least: int) -> Iterator[tuple[int, ...]]:
         yield tuple(run)
 
 
-def _common(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa.Schema:
-    """Unify the schemas, in order, of files that allow it; the others will fail by themselves."""
+def _common_schema(schemas: Sequence[pa.Schema], root: str, keys: dict[str, str]) -> pa.Schema:
+    """Return the schema of all files, with the columns that folders name.
+
+    A file whose schema does not go with those before it is left out, and will fail by itself.
+    """
     import pyarrow as pa
 
     if not schemas:
@@ -165,11 +175,11 @@ def _csv(file: Any) -> Any:
     import pyarrow.csv as pc
 
     start = file.tell()
-    names = pc.open_csv(file).schema.names
+    names = pc.open_csv(file).schema.names  # types can only be stated by name
     file.seek(start)
-    kinds = pc.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-    kinds.strings_can_be_null = True
-    return pc.open_csv(file, pc.ReadOptions(use_threads=False), convert_options=kinds)
+    as_text = pc.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    as_text.strings_can_be_null = True
+    return pc.open_csv(file, pc.ReadOptions(use_threads=False), convert_options=as_text)
 
 
 def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
@@ -196,7 +206,11 @@ def _blocks(job: Job, fragment: Fragment) -> Iterator[pa.RecordBatch]:
 
 
 def _conformed(job: Job, fragment: Fragment, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch with the columns of the data set, of which the model's have to be there."""
+    """Return a batch of a file with the columns of the data set.
+
+    Columns that the file lacks have the value that its folder names, or are null; but the model's
+    columns have to be there.
+    """
     import pyarrow as pa
 
     needed, columns = {str(name) for name in job.explainer.features.names}, []
@@ -243,15 +257,18 @@ def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
 
 
 def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
-    """Return the summary of a shard, if it and its records are there, to the last bit."""
+    """Return the summary of a fragment's shard; None unless it is there, with its records.
+
+    All these files have to be what their SHA-256 says, to the last bit.
+    """
     import pyarrow.parquet as pq
 
     shard = f"{fragment.shard}.parquet"
     try:
         with job.sink.open(f"{job.out}/{SUMS}/{fragment.shard}.json") as file:
             sums = json.load(file)
-        is_whole = all(_sum(job, name) == digest for name, digest in sums.items())
-        if not (is_whole and shard in sums):
+        is_intact = all(_sum(job, name) == digest for name, digest in sums.items())
+        if not (is_intact and shard in sums):
             return None
         with job.sink.open(f"{job.out}/{shard}") as file:
             summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[SUMMARY])
@@ -283,27 +300,29 @@ def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
 
 
 def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
+    """Write the answers to a fragment as a Parquet file, and their records; return its summary."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = Counter(done=0, found=0)
+    rows, found = 0, 0
     statuses, costs, records = Counter[str](), Counter[str](), list[str]()
     schema = _answers(job, fragment, no_rows(job.schema), 0)[0].schema
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     options: dict[str, Any] = {"use_dictionary": texts, "write_page_checksum": True}
     with job.sink.open(path, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
         for block in _blocks(job, fragment):
-            answers, counterfactuals = _answers(job, fragment, block, rows["done"])
+            answers, counterfactuals = _answers(job, fragment, block, rows)
             if job.records:
                 records.append(f"_records/{fragment.shard}-{len(records):05}.parquet")
                 _put_records(job, counterfactuals, records[-1])
             writer.write_batch(answers)
-            rows.update(done=len(block), found=int(counterfactuals.found.sum()))
+            rows += len(block)
+            found += int(counterfactuals.found.sum())
             statuses.update(answers["cf_status"].to_pylist())
             costs.update(_costs(counterfactuals))
         summary = {
-            "rows": rows["done"],
-            "found": rows["found"],
+            "rows": rows,
+            "found": found,
             "records": records,
             "statuses": dict(statuses),
             "costs": dict(sorted(costs.items())),
@@ -313,13 +332,13 @@ def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
 
 
 def _answers(
-    job: Job, fragment: Fragment, block: pa.RecordBatch, done: int
+    job: Job, fragment: Fragment, block: pa.RecordBatch, offset: int
 ) -> tuple[pa.RecordBatch, Counterfactuals]:
-    """Answer a block, with the file and the position of each row."""
+    """Answer a block that begins ``offset`` rows into a fragment; name the place of each row."""
     import pyarrow as pa
 
     answers, counterfactuals = answered(job.explainer, block, job.target, job.options)
-    start = fragment.first + done
+    start = fragment.first + offset
     places = {
         "cf_file": pa.repeat(fragment.name, len(block)),
         "cf_row": pa.array(np.arange(start, start + len(block))),
@@ -351,16 +370,20 @@ def put(fs: Any, path: str, content: Any) -> None:
 
 
 def _costs(answers: Counterfactuals) -> Counter[str]:
-    """Count how many changes cost about ``exp(key / 100)``."""
+    """Return the number of changes that cost about ``exp(key / 100)``, by key."""
     cost = answers.cost[answers.found & (answers.cost > 0)]
     keys, counts = np.unique(np.round(100.0 * np.log(cost)).astype(int), return_counts=True)
     return Counter(dict(zip(map(str, keys.tolist()), counts.tolist(), strict=True)))
 
 
 def cost_of(counted: dict[str, int], share: float) -> float:
-    """Return the cost that a share of all changes does not exceed, to .5 %; NaN of none."""
+    """Return the cost that a share of all changes does not exceed, to .5 %; NaN of none.
+
+    ``counted`` is what `_costs` returns, added up over shards.
+    """
     keys = sorted(counted, key=int)
     if not keys:
         return float("nan")
-    upto = np.cumsum([counted[key] for key in keys])
-    return float(np.exp(int(keys[int(np.searchsorted(upto, share * upto[-1]))]) / 100.0))
+    cumulative = np.cumsum([counted[key] for key in keys])
+    quantile = keys[int(np.searchsorted(cumulative, share * cumulative[-1]))]
+    return float(np.exp(int(quantile) / 100.0))

@@ -86,7 +86,8 @@ def _values(
     names = ("valid", "margin", "probability", "guarantees", "rounding")
     validation = Validation(*(getattr(certificates, name)[usable] for name in names))
     if query.target.requirement.promise is Guarantee.NONE:
-        # The checker computes these of the answer as it is returned, and has to find the same.
+        # The search may have added them up in another order. The checker has to find the same: the
+        # message depends on which is the larger.
         form, target = query.model.form, query.target
         margin = form.margin(y, target)
         rounding = form.margin_error(y, target.requirement, query.eps)

@@ -234,6 +234,7 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
     return np.asarray(at)
 
 
+@final
 class Inequalities(NamedTuple):
     """sign · (δᵀ(form)δ + slope · δ + value) <= 0, for m functions of a change δ = y − x."""
 

@@ -29,8 +29,8 @@ WordArray = NDArray[np.int8]
 
 EPS = float(np.finfo(np.float64).eps)
 """The distance from 1 to the next number, 2**-52."""
-UNIT = EPS / 2.0
-"""u, the largest error of one operation, relative to its result."""
+UNIT = float(np.finfo(np.float64).epsneg)
+"""u = EPS / 2, the largest error of one operation, relative to its result."""
 LARGEST = float(np.finfo(np.float64).max)
 """The largest finite number."""
 TINY = float(np.finfo(np.float64).tiny)

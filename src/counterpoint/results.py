@@ -1,8 +1,8 @@
-"""`Counterfactuals`, the answers to a batch in columns, and `Counterfactual`, one row's answer."""
+"""Hold the answers to a batch in columns, `Counterfactuals`, and one row's as `Counterfactual`."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -23,7 +23,14 @@ from counterpoint.certificate import (
     message_of,
 )
 from counterpoint.errors import InvalidInput, NoAnswer, position_of, several, shown
-from counterpoint.numerics import BoolArray, FloatArray, IntArray, WordArray, row_blocks
+from counterpoint.numerics import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    WordArray,
+    as_slice,
+    row_blocks,
+)
 from counterpoint.pictures import html
 from counterpoint.problem.targets import Guarantee
 from counterpoint.rows.encoding import cells_after, decode, match_columns
@@ -36,14 +43,14 @@ if TYPE_CHECKING:
     from counterpoint.search.query import Query
 
 REMARKS = 20
-"""Of so many rows without an answer a report says what is attainable instead."""
+"""How many rows without an answer have a remark in a report: each takes a few searches."""
 ROUNDED, STAYED = 1, 2
-OF_ROUNDING = (
+ROUNDING_SENTENCES = (
     "",
     "Its numbers were rounded, and the model was asked again.",
     "Its numbers are not rounded: no rounding that was tried meets target and constraints.",
 )
-"""Added to the message of an answer that was to be rounded."""
+"""Sentences that `Counterfactuals.rounded` adds to messages: none, for `ROUNDED`, for `STAYED`."""
 
 
 @final
@@ -54,15 +61,15 @@ class Counterfactual:
     Parameters
     ----------
     status
-        What became of the row.
+        Whether there is an answer, and whether it is proved to be the cheapest.
     factual
-        Name → value, as it came in.
+        Name → value of the row, as it came in.
     changes
         Name → (from, to) of the features that change.
     certificate
-        What the answer is worth.
+        Cost, lower bound, and the model's judgement of the answer.
     batch, position
-        The answers that it is one of, and which.
+        The answers that it is one of, and its position among them.
     """
 
     status: Status
@@ -73,20 +80,21 @@ class Counterfactual:
     position: int = field(repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of the batch, this row alone."""
+        """Keep this row of the batch only."""
         return {**fields_only(self), "batch": self._alone, "position": 0}
 
     @property
     def _alone(self) -> Counterfactuals:
-        """The row and its answer in a batch of their own."""
+        """A batch of this answer alone."""
         row = slice(self.position, self.position + 1)
         return self.batch.part(row, self.batch.table.take(row))
 
     @cached_property
     def message(self) -> str:
-        """What became of the row, in a sentence or two.
+        """The status in a sentence or two.
 
-        For a `Robust` without an answer, it says what is attainable; that takes a few searches.
+        For a `Robust` without an answer, it says which probability is attainable; that takes a few
+        searches.
         """
         return self.batch.message(self.position)
 
@@ -97,12 +105,12 @@ class Counterfactual:
 
     @property
     def cost(self) -> float:
-        """Of the answer, in cost units; NaN without one."""
+        """The cost of the answer; NaN without one."""
         return self.certificate.cost
 
     @property
     def row(self) -> dict[Hashable, Any]:
-        """Name → value of the answer.
+        """The answer, name → value.
 
         Raises
         ------
@@ -114,7 +122,7 @@ class Counterfactual:
 
     @cached_property
     def conflict(self) -> Conflict | None:
-        """Why there is no answer: a minimal set of conflicting constraints; None with one."""
+        """A minimal set of constraints that exclude every answer; None if not infeasible."""
         if self.status is not Status.INFEASIBLE:
             return None
         from counterpoint.search.conflicts import conflict_of
@@ -124,16 +132,16 @@ class Counterfactual:
         return conflict_of(batch.query.asking(target=batch.targets[i]), x)
 
     def to_record(self, *, salt: str | None = None) -> dict[str, Any]:
-        """The answer with all that is needed to check it again, as JSON has it.
+        """Return the answer with all that is needed to check it again, as nested dicts for JSON.
 
-        `counterpoint.recheck` does so, without solving anything. The same input gives the same
+        `counterpoint.recheck` checks it without solving anything. The same input gives the same
         record, but for ``made``, which says when and with which versions.
 
         Parameters
         ----------
         salt
-            A secret text. The record then holds an HMAC of the row with it in the place of the
-            row, and of the answer what changes; `recheck` needs the row and the salt.
+            A secret text. The record then holds an HMAC of the row with it in place of the row, and
+            only the changes of the answer; `recheck` needs the row and the salt.
 
         Raises
         ------
@@ -155,7 +163,7 @@ class Counterfactual:
         decimals: Mapping[Hashable, int] | None = None,
         steps: Mapping[Hashable, float] | None = None,
     ) -> Counterfactual:
-        """The same answer in few digits, see `Counterfactuals.rounded`."""
+        """Return the same answer in few digits, see `Counterfactuals.rounded`."""
         return self._alone.rounded(significant, decimals=decimals, steps=steps)[0]
 
     def raise_for_status(self) -> None:
@@ -169,23 +177,23 @@ class Counterfactual:
             return head
         c = self.certificate
         lines = [f"  {name}: {html.change(*pair)}" for name, pair in self.changes.items()]
-        traded = c.objective != c.cost
-        least = f"objective {c.objective:.6g}, at least" if traded else "at least"
+        is_tradeoff = c.objective != c.cost
+        objective = f"objective {c.objective:.6g}, " if is_tradeoff else ""
         claim = "" if c.claim is Claim.NONE else f" ({c.claim})"
-        tail = f"  cost {c.cost:.6g}{c.likely}, {least} {c.bound:.6g}{claim}, gap {c.gap:.1e}"
-        return "\n".join([head, *lines, tail])
+        bound = f"{objective}at least {c.bound:.6g}{claim}"
+        lines.append(f"  cost {c.cost:.6g}{c.likely}, {bound}, gap {c.gap:.1e}")
+        return "\n".join([head, *lines])
 
     def __repr__(self) -> str:
         text = f", cost {self.cost:.6g}: {html.changes(self.changes)}" if self.found else ""
         return f"<Counterfactual: {self.status}{text}>"
 
     def _repr_html_(self) -> str:
-        names = [f.name for f in fields(self.certificate)]
-        certificate = [(name, getattr(self.certificate, name)) for name in names]
+        c = self.certificate
+        certificate = [(f.name, getattr(c, f.name)) for f in fields(c)]
         (in_few_digits,) = self.batch.in_few_digits(slice(self.position, self.position + 1))
         moved = [(name, *pair) for name, pair in in_few_digits.changes.items()]
         same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
-        already_satisfied, c = html.table(("feature", "value"), same), self.certificate
         rounded_cost = in_few_digits.certificate.cost
         cost = f"cost {rounded_cost:.4g}{c.likely}, at least {c.bound:.4g} ({c.claim})"
         is_rounded = in_few_digits.changes != self.changes
@@ -196,7 +204,10 @@ class Counterfactual:
             html.paragraph(self.message),
             html.table(("feature", "from", "to"), moved) if moved else "",
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
-            html.folded(f"{several(len(same), 'feature')} unchanged", already_satisfied),
+            html.folded(
+                f"{several(len(same), 'feature')} unchanged",
+                html.table(("feature", "value"), same),
+            ),
             html.folded(
                 "Certificate of the exact answer" if is_rounded else "Certificate",
                 html.table(("", ""), certificate),
@@ -219,21 +230,21 @@ class Counterfactuals:
     before, after
         (n, p) codes of the factual rows and of the answers; a missing cell has that of its fill.
     missing
-        (n, p): which cells came in missing.
+        (n, p): whether a cell came in missing.
     statuses
-        (n,) the codes of what became of each row.
+        (n,) codes of the `Status` of each row.
     certificates
-        What the answers are worth.
+        Cost, lower bound, and the model's judgement of each answer.
     closed_form
         (n,): whether a row was settled without a solver.
     problems
         Row → sentence, for rows that cannot be used.
     query
-        What was asked of all rows.
+        Model, features, cost and constraints, and the target of the call.
     targets
-        (n,) what was wanted of each.
+        (n,) the target of each row: for `OtherLabel`, another one than its own label.
     is_cheapest
-        Whether each answer is the cheapest of its row, as records need.
+        Whether each answer was searched as the cheapest of its row, as records need.
     proofs
         Positions of rows with the proofs of their bounds, for records.
     """
@@ -248,10 +259,10 @@ class Counterfactuals:
     problems: dict[int, str]
     query: Query
     targets: NDArray[np.object_]
-    _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → what else is said
+    _remarks: dict[int, str] = field(default_factory=dict, repr=False)  # row → last sentence
     is_cheapest: bool = True
     proofs: list[tuple[IntArray, list[BoundProof]]] = field(default_factory=list, repr=False)
-    _roundings: WordArray | None = field(default=None, repr=False)  # (n,) what rounding did
+    _roundings: WordArray | None = field(default=None, repr=False)  # (n,) 0, `ROUNDED` or `STAYED`
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in fields_only(self).items() if value is not None}
@@ -266,7 +277,7 @@ class Counterfactuals:
         proofs: Sequence[BoundProof] = (),
     ) -> None:
         """Write what became of some rows, in order, and what proves their bounds in each piece."""
-        positions = slice(rows[0], rows[-1] + 1) if rows[-1] - rows[0] + 1 == len(rows) else rows
+        positions = as_slice(rows)
         self.after[positions] = after
         self.statuses[positions] = status
         self.certificates.put(positions, certificates)
@@ -282,37 +293,37 @@ class Counterfactuals:
 
     @property
     def features(self) -> Features:
-        """The kinds of the model's columns."""
+        """The columns of the model, with their kinds."""
         return self.query.features
 
     @property
     def status(self) -> NDArray[Any]:
-        """(n,) `Status` of each row."""
+        """The `Status` of each row, (n,)."""
         return Status.of(self.statuses)
 
     @property
     def found(self) -> BoolArray:
-        """(n,): whether a row has an answer."""
+        """Whether each row has an answer, (n,)."""
         return _only_read(self.certificates.valid)
 
     @property
     def cost(self) -> FloatArray:
-        """(n,) cost of each answer; NaN without one."""
+        """The cost of each answer, (n,); NaN without one."""
         return _only_read(self.certificates.cost)
 
     @property
     def bound(self) -> FloatArray:
-        """(n,) lower bound on the objective of any answer; infinite for infeasible rows."""
+        """A lower bound on the objective of every answer to a row, (n,); infinite if infeasible."""
         return _only_read(self.certificates.bound)
 
     @property
     def gap(self) -> FloatArray:
-        """(n,) (objective − bound) / objective; the objective is the cost, but for a `Tradeoff`."""
+        """(objective − bound) / objective, (n,); the objective is the cost but for a `Tradeoff`."""
         return self.certificates.gap
 
     @property
     def changed(self) -> BoolArray:
-        """(n, p): which features of each answer differ from the factual row."""
+        """The mask (n, p) of the features in which an answer differs from its factual row."""
         return (self.before != self.after) & self.found[:, None]
 
     def __getitem__(self, i: int) -> Counterfactual:
@@ -326,12 +337,16 @@ class Counterfactuals:
         return Counterfactual(self._status(i), factual, changes, self.certificates[i], self, i)
 
     def part(self, rows: slice, table: Table) -> Counterfactuals:
-        """Some answers that follow one another, to the rows of a table."""
+        """Return the answers to consecutive rows, with the ``table`` of these rows."""
         first, end, _ = rows.indices(len(self))
-        numbers = {name: getattr(self.certificates, name)[rows] for name in COLUMNS}
         names = ["before", "after", "missing", "statuses", "closed_form", "targets"]
         if self._roundings is not None:
             names.append("_roundings")
+        proofs = []
+        for positions, pieces in self.proofs:
+            inside = np.flatnonzero((positions >= first) & (positions < end))
+            if len(inside):
+                proofs.append((positions[inside] - first, [piece.take(inside) for piece in pieces]))
 
         def within(texts: dict[int, str]) -> dict[int, str]:
             return {i - first: text for i, text in texts.items() if first <= i < end}
@@ -339,35 +354,23 @@ class Counterfactuals:
         return replace(
             self,
             table=table,
-            certificates=replace(self.certificates, **numbers),
+            certificates=_selected(self.certificates, rows),
             problems=within(self.problems),
             _remarks=within(self._remarks),
             **{name: getattr(self, name)[rows] for name in names},
-            proofs=[(rows - first, pieces) for rows, pieces in _taken(self.proofs, first, end)],
+            proofs=proofs,
         )
-
-    @property
-    def _comparison(self) -> Comparison:
-        is_tradeoff = not self.query.target.demanding
-        return Comparison.of(is_cheapest=self.is_cheapest, is_tradeoff=is_tradeoff)
 
     def _status(self, i: int) -> Status:
         return [*Status][self.statuses[i]]
 
     def message(self, i: int) -> str:
-        """A sentence about one row, or two; the second may take a search."""
+        """Return the sentences on one row; the last, a remark of its target, may take a search."""
         if i in self.problems:
             return self.problems[i]
         status, c = self._status(i), self.certificates[i]
-        text = message_of(
-            status,
-            c.claim,
-            c.guarantee,
-            has_answer=c.valid,
-            on_edge=c.on_edge,
-            comparison=self._comparison,
-            gap=self.query.effort.gap,
-        )
+        rounding = 0 if self._roundings is None else self._roundings[i]
+        text = self._sentences(status, c.claim, c.guarantee, c.valid, c.on_edge, rounding)
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
             chance = self.targets[i].requirement.chance
             self._remarks[i] = ""
@@ -376,45 +379,56 @@ class Counterfactuals:
                 y = self.features.expand(self.after[row]) if c.valid else None
                 x = self.features.expand(self.before[row])
                 self._remarks[i] = chance.remark(self.query, x, y, c.guarantee)
-        return " ".join(filter(None, (text, self._rounding_of(i), self._remarks.get(i))))
+        return " ".join(filter(None, (text, self._remarks.get(i))))
 
-    def _rounding_of(self, i: int) -> str:
-        """What rounding did to a row, in a sentence; empty if it was not rounded."""
-        return "" if self._roundings is None else OF_ROUNDING[self._roundings[i]]
+    def _sentences(
+        self,
+        status: Status,
+        claim: Claim,
+        guarantee: Guarantee,
+        has_answer: bool,  # noqa: FBT001 (an entry of a key, see `messages`)
+        on_edge: bool,  # noqa: FBT001
+        rounding: int,
+    ) -> str:
+        """Return the sentences that all rows with these entries share."""
+        is_tradeoff = not self.query.target.demanding
+        text = message_of(
+            status,
+            claim,
+            guarantee,
+            has_answer=has_answer,
+            on_edge=on_edge,
+            comparison=Comparison.of(is_cheapest=self.is_cheapest, is_tradeoff=is_tradeoff),
+            gap=self.query.effort.gap,
+        )
+        return " ".join(filter(None, (text, ROUNDING_SENTENCES[rounding])))
 
     def messages(self) -> tuple[IntArray, list[str]]:
-        """Codes of the messages of all rows, and what they stand for.
+        """Return the messages of all rows, as codes (n,) and the texts that they stand for.
 
-        Rows of one sort share a message. Those with a sentence of their own are looked at one by
-        one; of rows without an answer only the first.
+        A text is made once for each combination of entries that occurs, not for each row. Rows with
+        a problem or a remark have a message of their own, see `remarks`.
         """
         c, single = self.certificates, [*self.problems, *self.remarks()]
-        sizes = len(Status), len(Claim), len(Guarantee), 2, 2, len(OF_ROUNDING)
         roundings = np.zeros(len(self), np.int8) if self._roundings is None else self._roundings
         columns = self.statuses, c.claims, c.guarantees, c.valid, c.on_edge, roundings
-        sort = np.ravel_multi_index(columns, sizes)
-        words: dict[str, int] = {}
-        code = np.zeros(np.prod(sizes), dtype=np.intp)
-        for k in np.flatnonzero(np.bincount(np.delete(sort, single) if single else sort)).tolist():
-            status, claim, guarantee, valid, on_edge, rounding = np.unravel_index(k, sizes)
-            text = message_of(
-                [*Status][status],
-                [*Claim][claim],
-                [*Guarantee][guarantee],
-                has_answer=bool(valid),
-                on_edge=bool(on_edge),
-                comparison=self._comparison,
-                gap=self.query.effort.gap,
-            )
-            text = " ".join(filter(None, (text, OF_ROUNDING[rounding])))
-            code[k] = words.setdefault(text, len(words))
-        codes = code[sort]
+        truth = [False, True]
+        choices = [*Status], [*Claim], [*Guarantee], truth, truth, range(len(ROUNDING_SENTENCES))
+        sizes = tuple(map(len, choices))
+        key = np.ravel_multi_index(columns, sizes)
+        texts: dict[str, int] = {}
+        code_of_key = np.zeros(np.prod(sizes), dtype=np.intp)
+        for k in np.flatnonzero(np.bincount(np.delete(key, single) if single else key)).tolist():
+            indices = np.unravel_index(k, sizes)
+            entries: Any = [words[int(i)] for words, i in zip(choices, indices, strict=True)]
+            code_of_key[k] = texts.setdefault(self._sentences(*entries), len(texts))
+        codes = code_of_key[key]
         for i in single:
-            codes[i] = words.setdefault(self.message(i), len(words))
-        return codes, [*words]
+            codes[i] = texts.setdefault(self.message(i), len(texts))
+        return codes, [*texts]
 
     def remarks(self) -> dict[int, str]:
-        """Row → what is said of it besides; of rows without an answer only of the first."""
+        """Return row → remark of its target, for all answers and the first `REMARKS` other rows."""
         if not len(self) or self.targets[0].requirement.chance is None:
             return {}
         answered = self.found
@@ -430,13 +444,13 @@ class Counterfactuals:
         decimals: Mapping[Hashable, int] | None = None,
         steps: Mapping[Hashable, float] | None = None,
     ) -> Counterfactuals:
-        """The same answers in few digits: 4850 in the place of 4849.999755859374.
+        """Return the same answers in few digits: 4850 in place of 4849.999755859374.
 
         Every number that changes becomes one of its two neighbours with so many digits, such that
-        the model, which is asked again, still gives the target and all constraints are met; of
-        these the cheapest. A number keeps two digits of its change at least. Where none is an
-        answer, up to four digits more are tried. A row that no rounding keeps an answer stays as it
-        is, and its message says so.
+        the model, which is asked again, still gives the target and all constraints are met; the
+        cheapest of these is taken. A number keeps two digits of its change at least. Where none is
+        an answer, up to four digits more are tried. Where no rounding is an answer, a row stays as
+        it is, and its message says so.
 
         Rounding again may round a number that stayed at its bound, where the others made room.
 
@@ -486,23 +500,21 @@ class Counterfactuals:
             )
         inputs = match_columns(self.table, self.features, named=self.query.model.named)
         after, statuses = np.array(self.after), np.array(self.statuses)
-        numbers: dict[str, Any] = {n: np.array(getattr(self.certificates, n)) for n in COLUMNS}
-        certificates = replace(self.certificates, **numbers)
+        certificates = _selected(self.certificates, np.arange(len(self)))
         roundings = np.zeros(len(self), np.int8)
         moved = (self.changed & self.features.is_numeric).any(axis=1)
-        groups: dict[str, list[int]] = {}
+        rows_by_target: dict[str, list[int]] = {}
         for i in np.flatnonzero(moved).tolist():
-            groups.setdefault(repr(self.targets[i]), []).append(i)
-        for positions in groups.values():
+            rows_by_target.setdefault(repr(self.targets[i]), []).append(i)
+        for positions in rows_by_target.values():
             rows = np.array(positions)
             query = self.query.asking(target=self.targets[rows[0]])
-            parts = inputs.take(rows), self.before[rows], self.after[rows]
-            before = replace(self.certificates, **{k: v[rows] for k, v in numbers.items()})
-            after[rows], changed, is_rounded = Unrounded(query, digits, *parts, before).rounded()
-            limited = statuses[rows] == Status.LIMIT.code
-            gap = query.effort.gap
-            statuses[rows] = np.where(is_rounded, judge(changed, gap, limited), statuses[rows])
-            certificates.put(rows, changed)
+            answers = inputs.take(rows), self.before[rows], self.after[rows]
+            exact = _selected(self.certificates, rows)
+            after[rows], rounded, is_rounded = Unrounded(query, *answers, exact).rounded(digits)
+            certificates.put(rows, rounded)
+            judged = judge(rounded, query.effort.gap, statuses[rows] == Status.LIMIT.code)
+            statuses[rows] = np.where(is_rounded, judged, statuses[rows])
             roundings[rows] = np.where(is_rounded, ROUNDED, STAYED)
         return replace(
             self,
@@ -514,10 +526,11 @@ class Counterfactuals:
         )
 
     def decoded(self, rows: slice) -> Table:
-        """The answers, as they are returned; rows without one as they came."""
+        """Return the table of answers, as they are returned; rows without one as they came."""
         before, after = self.before[rows], self.after[rows]
-        gaps = self.missing[:1] if self.missing.strides[0] == 0 else self.missing
-        whole = not (gaps.any() or self.problems)
+        # One row that is repeated stands for all: in most batches no cell is missing.
+        missing = self.missing[:1] if self.missing.strides[0] == 0 else self.missing
+        whole = not (missing.any() or self.problems)
         return decode(self.table, self.features, rows, before, after, whole=whole)
 
     def to_records(self, path: str | PathLike[str], *, salt: str | None = None) -> None:
@@ -546,7 +559,7 @@ class Counterfactuals:
         write_records(to_batches(self), path, salt)
 
     def to_frame(self) -> Any:
-        """The counterfactual rows, one for each row that was passed, as they were passed.
+        """Return the counterfactual rows, one for each row that was passed, as they were passed.
 
         The library, index, column order and dtypes are those of what was passed; an array comes
         back as an array. A missing cell that the answer does not change is still missing.
@@ -561,7 +574,7 @@ class Counterfactuals:
         return self.table.as_it_came(answers)
 
     def report(self, **front_columns: NDArray[Any]) -> Any:
-        """One row each: status, claim, the numbers of `Certificate`, changed, message.
+        """Return a row each: status, claim, the numbers of `Certificate`, changed, message.
 
         A pandas data frame with the index of what was passed, or a polars one for polars. Words
         and messages are categories in pandas.
@@ -578,11 +591,11 @@ class Counterfactuals:
                     f"{shown(values)}."
                 )
         c, (n, width) = self.certificates, self.before.shape
-        # products of matrices add up fastest, and exactly what is below 2**24
-        moved, ones = np.empty(n, np.float32), np.ones(width, np.float32)
+        # Matrix products count fastest; float32 counts exactly up to 2**24.
+        n_changed, ones = np.empty(n, np.float32), np.ones(width, np.float32)
         for block in row_blocks(n, width):
             differs = self.before[block] != self.after[block]
-            moved[block] = differs.astype(np.float32) @ ones
+            n_changed[block] = differs.astype(np.float32) @ ones
         columns = {
             **front_columns,
             "status": (self.statuses, [*map(str, Status)]),
@@ -598,17 +611,17 @@ class Counterfactuals:
             "probability": c.probability,
             "guarantee": (c.guarantees, [*map(str, Guarantee)]),
             "violation": c.violation,
-            "changed": np.where(self.found, moved, 0.0).astype(np.intp),
+            "changed": np.where(self.found, n_changed, 0.0).astype(np.intp),
             "message": self.messages(),
         }
         return self.table.sibling(columns, slice(None))
 
     def changes(self) -> Any:
-        """One row for each changed cell: row, feature, from (None if missing), to.
+        """Return a row for each changed cell: row, feature, from (None if missing), to.
 
         ``row`` is the label in the index of a pandas frame, else the position. Columns of whole
-        numbers give ints. Where polars or Arrow cannot hold what comes together, numbers of both
-        kinds are floats, and numbers beside text are text.
+        numbers give ints. polars and Arrow hold one type in a column: there, ints beside floats are
+        floats, and numbers beside text are text.
         """
         rows, columns = np.nonzero(self.changed)
         before, after, names = [], [], []
@@ -618,26 +631,21 @@ class Counterfactuals:
             old = self._value(name, self.before[row, column])
             before.append(None if self.missing[row, column] else old)
             after.append(self._value(name, self.after[row, column]))
-        table = {
-            "row": self.table.labels_of(rows),
-            "feature": names,
-            "from": before,
-            "to": after,
-        }
-        return self.table.sibling(table, None)
+        labels = self.table.labels_of(rows)
+        cells = {"row": labels, "feature": names, "from": before, "to": after}
+        return self.table.sibling(cells, None)
 
     def _value(self, name: Hashable, code: float) -> Any:
-        """What a code stands for; an int in a column of whole numbers."""
+        """Return the raw value of a code; an int in a column of whole numbers."""
         value = self.features.describe(name, code)
         whole = name in self.table.whole and isinstance(value, float) and value.is_integer()
         return int(value) if whole else value
 
     def summary(self) -> str:
-        """How many rows have which status, what the answers cost, and which features change."""
-        n = len(self)
+        """Describe how many rows have which status, the costs, and the changes by feature."""
         counts = zip(Status, np.bincount(self.statuses, minlength=len(Status)), strict=True)
         listing = ", ".join(f"{count} {status}" for status, count in counts if count)
-        lines = [f"{n} rows: {listing or 'none'}"]
+        lines = [f"{len(self)} rows: {listing or 'none'}"]
         moved = self.changed.any(axis=1)
         if moved.any():
             cost, gap = self.cost[moved], self.gap[moved]
@@ -658,7 +666,11 @@ class Counterfactuals:
         return self.displayed("Counterfactuals", self.summary(), {"row": np.arange(len(self))})
 
     def in_few_digits(self, rows: slice) -> Counterfactuals:
-        """Some answers as they are shown: rounded, unless they are, or hold no model to ask."""
+        """Return answers to consecutive rows, rounded for display.
+
+        Unpickled answers stay exact, as they hold no model to ask; rounded ones are not rounded
+        further.
+        """
         part = self.part(rows, self.table.take(rows))
         is_rounded = self._roundings is not None
         return part if self.query.model.model is None or is_rounded else part.rounded()
@@ -666,43 +678,36 @@ class Counterfactuals:
     def displayed(
         self, title: str, summary: str, front_columns: dict[str, NDArray[Any]], most: int = 10
     ) -> str:
-        """What notebooks show of the first answers, with columns in front."""
+        """Return the HTML that notebooks show of the first answers, with numbers in front."""
         first_rows, c = range(min(len(self), most)), self.certificates
-        safety_margin = [[int(values[i]) for values in front_columns.values()] for i in first_rows]
-        kinds = ("claim", "valid", "bound", "gap", "margin", "violation")
+        front = [[int(values[i]) for values in front_columns.values()] for i in first_rows]
+        numbers = ("claim", "valid", "bound", "gap", "margin", "violation")
         visible = self.in_few_digits(slice(0, len(first_rows)))
         answers = [
             (
-                *(*safety_margin[i], self._status(i), f"{visible.cost[i]:.4g}"),
+                *(*front[i], self._status(i), f"{visible.cost[i]:.4g}"),
                 html.changes(visible[i].changes),
             )
             for i in first_rows
         ]
-        certificates = [
-            (*safety_margin[i], *(getattr(c[i], name) for name in kinds)) for i in first_rows
-        ]
+        certificates = [(*front[i], *(getattr(c[i], name) for name in numbers)) for i in first_rows]
         remainder = f"and {len(self) - most} more: see report() and changes()"
         return html.panel(
             title,
             html.paragraph(summary),
             html.table((*front_columns, "status", "cost", "changes"), answers),
             html.paragraph(remainder if len(self) > most else ""),
-            html.folded("Certificates", html.table((*front_columns, *kinds), certificates)),
+            html.folded("Certificates", html.table((*front_columns, *numbers), certificates)),
         )
 
 
 def _only_read(column: NDArray[Any]) -> NDArray[Any]:
-    """A column in which nobody can write."""
+    """Return a view of a column that cannot be written into."""
     view = column.view()
     view.flags.writeable = False
     return view
 
 
-def _taken(
-    proofs: Sequence[tuple[IntArray, list[BoundProof]]], first: int, end: int
-) -> Iterator[tuple[IntArray, list[BoundProof]]]:
-    """What is kept of some rows that follow one another."""
-    for rows, pieces in proofs:
-        mine = np.flatnonzero((rows >= first) & (rows < end))
-        if len(mine):
-            yield rows[mine], [piece.take(mine) for piece in pieces]
+def _selected(certificates: Certificates, rows: slice | IntArray) -> Certificates:
+    """Return the certificates of some rows; views for a slice, copies for positions."""
+    return replace(certificates, **{name: getattr(certificates, name)[rows] for name in COLUMNS})

@@ -214,8 +214,9 @@ def _matrix(
 ) -> FloatArray | None:
     """Return the matrix of `decode` for a table of one dtype of floats; None for others."""
     # Columns of an array are matched by position: comparing 100 000 names would take long.
-    same = len(table.names) == len(features) if table.is_array else table.names == features.names
-    if not (same and features.all_numeric) or table.float_matrix is None:
+    names = table.names
+    match = len(names) == len(features) if table.is_array else names == features.names
+    if not (match and features.all_numeric) or table.float_matrix is None:
         return None
     matrix = after
     if table.has_nan and not whole:

@@ -111,7 +111,7 @@ class Table:
         matrix = self.native if self.is_array else self.float_matrix
         if matrix is not None:
             cells = matrix[i].tolist()
-        elif self.is_pandas:
+        elif self.is_pandas:  # a slice: a single row would become a series of one dtype
             cells = self.native.iloc[i : i + 1].to_numpy(dtype=object)[0].tolist()
         else:
             cells = self.take(slice(i, i + 1)).frame.rows()[0]
@@ -206,14 +206,14 @@ class Table:
         """Position → ``eps``, the distance from 1 to the next number, of columns below float64."""
         if self.all_floats:
             return {}
+        eps = {name: float(np.finfo(name).eps) for name in ("float16", "float32")}
         dtype = self.native.dtype if self.is_array else self.float_dtype
         if dtype is not None:
-            kinds = [dtype.name] * len(self.names)
-        else:
-            words = {dtype: str(dtype).lower() for dtype in set(self.dtypes)}
-            kinds = [words[dtype] for dtype in self.dtypes]
-        narrow = {kind: float(np.finfo(kind).eps) for kind in ("float16", "float32")}
-        return {j: narrow[kind] for j, kind in enumerate(kinds) if kind in narrow}
+            names = [dtype.name] * len(self.names)
+        else:  # each dtype is turned into text once: frames have many columns and few dtypes
+            texts = {dtype: str(dtype).lower() for dtype in set(self.dtypes)}
+            names = [texts[dtype] for dtype in self.dtypes]
+        return {j: eps[name] for j, name in enumerate(names) if name in eps}
 
     @cached_property
     def eps(self) -> float:

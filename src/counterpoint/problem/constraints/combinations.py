@@ -363,11 +363,11 @@ class ObservedCombinations(Constraint):
             columns = codes[:, [features.index(name) for name in names]]
             present = columns[(columns >= 0).all(axis=1)].astype(np.intp)
             distinct, count = np.unique(present, axis=0, return_counts=True)
-            combos = [
+            combinations_of_group = [
                 [feature.categories[code] for code, feature in zip(row, group, strict=True)]
                 for row in distinct[count >= self.min_count].tolist()
             ]
-            seen.append((names, combos))
+            seen.append((names, combinations_of_group))
         return ObservedCombinations(*self.features, min_count=self.min_count, seen=seen)
 
     def each(self) -> Iterator[ObservedCombinations]:
@@ -412,7 +412,8 @@ def _unseen(group: Sequence[Categorical], seen: Sequence[Sequence[Hashable]]) ->
 
     It is false where a category only stands for missing cells.
     """
-    shape, most = [len(feature.categories) for feature in group], 1_000_000
+    shape = [len(feature.categories) for feature in group]
+    most = 1_000_000  # entries of the table, a byte each
     if prod(shape) > most:
         names = named([feature.name for feature in group])
         raise InvalidInput(

@@ -122,6 +122,7 @@ class Explainer:
         described = None if features is None else all_features(features)
         table = None if data is None else data_of(model, data)
         self.reading = read_over(model, table, described)
+        # The default constraints: those that the data imply.
         implied = [Immutable(*self.constant)] if self.constant else []
         if table is None:
             self._witnesses = None

@@ -218,11 +218,12 @@ class Sizes:
         return np.asarray(self.heights @ (self.units * factors).max(axis=1, initial=0.0))
 
     def parabola_error(self, curvature: FloatArray) -> FloatArray:
-        """Return upper bounds (n,) on Σ_j error_j² / curvature_j, of the errors of the entries.
+        """Return upper bounds (n,) on Σ_j error_j² / curvature_j over the errors of the entries.
 
-        The entries being slopes, errors lower the least of slope_j δ + curvature_j δ² / 2 by at
-        most error_j |δ| where it is least, which `along` bounds, and half of this. A column with a
-        curvature (d,) of 0 counts as 0.
+        Where entries are slopes of parabolas, slope_j δ + curvature_j δ² / 2 with their minimum at
+        δ_j, an error lowers this minimum by at most error_j |δ_j| + error_j² / (2 curvature_j).
+        `along` bounds the first term, and this method twice the second. Columns with a curvature
+        (d,) of 0 count as 0.
         """
         inverse = 1.0 / np.where(curvature > 0.0, curvature, np.inf)
         squared_heights = self.heights * self.heights

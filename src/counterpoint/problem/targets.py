@@ -248,7 +248,7 @@ class PlainTarget(Target):
         for label in required.labels:
             has_label |= outputs == label
         satisfied = has_label != required.others
-        if required.margin > 0:
+        if required.margin > 0:  # up to the rounding of the form's scores
             satisfied &= form.margin(x, self) >= -form.noise(x)
         return satisfied
 

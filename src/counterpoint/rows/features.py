@@ -402,7 +402,7 @@ def _numbers_if_possible(values: NDArray[Any]) -> NDArray[Any]:
     if present and all(isinstance(value, bool | np.bool_) for value in present):
         return np.array(present, dtype=bool)
     if present and all(isinstance(value, int | np.integer) for value in present):
-        with suppress(OverflowError):
+        with suppress(OverflowError):  # larger ones become floats below
             return np.array(present, dtype=np.int64)
     if present and all(is_number(value) or isinstance(value, bool) for value in present):
         return np.array(present, dtype=np.float64)

@@ -135,16 +135,17 @@ class Table:
         """The columns of integer dtypes, and those of objects that hold integers only."""
         if self.all_floats:
             return frozenset()
-        if self.is_array:
-            kinds: dict[Hashable, str] = dict.fromkeys(self.names, self.native.dtype.kind)
-        else:
-            dtypes = self.schema.items()
-            kinds = {n: "O" if d == nw.Object else "i" * d.is_integer() for n, d in dtypes}
-        return frozenset(
-            name
-            for name, kind in kinds.items()
-            if kind in ("i", "u") or (kind == "O" and holds_ints(self.column(name)))
-        )
+
+        def is_whole(name: Hashable) -> bool:
+            if self.is_array:
+                kind = self.native.dtype.kind
+                is_integer, is_object = kind in "iu", kind == "O"
+            else:
+                dtype = self.schema[name]
+                is_integer, is_object = dtype.is_integer(), dtype == nw.Object
+            return is_integer or (is_object and holds_ints(self.column(name)))
+
+        return frozenset(filter(is_whole, self.names))
 
     def levels(self, name: Hashable) -> tuple[Hashable, ...] | None:
         """Return the declared levels of a categorical dtype, in order; None for other dtypes."""

@@ -99,7 +99,7 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """Return a column in a dtype that holds these values too, and the values in its terms."""
     dtype = series.dtype
-    if dtype.is_numeric() and values.dtype == object:
+    if dtype.is_numeric() and values.dtype == object:  # numbers that are categories
         values = np.asarray(values.tolist())
     if dtype.is_integer():
         numpy_dtype = np.dtype(str(dtype).lower())

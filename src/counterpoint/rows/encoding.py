@@ -56,8 +56,8 @@ class RowBatch:
         return self.codes if self.features.all_numeric else self.features.expand(self.codes)
 
     def take(self, rows: IntArray) -> RowBatch:
-        """Return some of the rows, by increasing positions, with the whole table."""
-        if len(rows) == len(self.index):
+        """Return some of the rows, by strictly increasing positions, with the whole table."""
+        if len(rows) == len(self.index):  # all of them, as each comes once
             return self
         positions = as_slice(rows)
         batch = replace(

@@ -118,10 +118,11 @@ class Categorical:
 
     def __post_init__(self) -> None:
         check_name("Categorical", self.name)
-        for name in ("categories", "observed"):
-            if name == "categories" or self.observed is not None:
-                values = listed(f"the {name} of column {self.name!r}", getattr(self, name))
-                object.__setattr__(self, name, values)
+        categories = listed(f"the categories of column {self.name!r}", self.categories)
+        object.__setattr__(self, "categories", categories)
+        if self.observed is not None:
+            observed = listed(f"the observed of column {self.name!r}", self.observed)
+            object.__setattr__(self, "observed", observed)
         check_flag(f"ordered of column {self.name!r}", self.ordered)
         for value in (*self.categories, *(self.observed or ()), self.stand_in):
             if not is_comparable(value):

@@ -22,13 +22,13 @@ def track(total: int, *, show: bool | None, unit: str = "rows") -> Iterator[Call
     if show is False or (show is None and not sys.stderr.isatty()):
         yield lambda _: None
         return
-    start, done = perf_counter() + (0.0 if show else 2.0), 0
+    earliest, done = perf_counter() + (0.0 if show else 2.0), 0
     bar: Progress | None = None
 
     def advance(count: int) -> None:
         nonlocal bar, done
         done += count
-        if bar is None and perf_counter() >= start:
+        if bar is None and perf_counter() >= earliest:
             bar = _bar(total, unit)
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done)

@@ -193,9 +193,11 @@ class Table:
         else:
             floats = {nw.Float64: np.dtype(np.float64), nw.Float32: np.dtype(np.float32)}
             dtypes = {floats.get(dtype) for dtype in self.dtypes}
-        dtype = dtypes.pop()
+        if len(dtypes) > 1:
+            return None
+        (dtype,) = dtypes
         is_float = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize <= 8
-        return dtype if is_float and not dtypes else None
+        return dtype if is_float else None
 
     @property
     def all_floats(self) -> bool:
@@ -343,8 +345,8 @@ class Table:
     def sibling(self, columns: Mapping[str, Any], rows: IntArray | slice | None) -> Any:
         """Return a new frame in the library of this one, or pandas for an array.
 
-        It has the index of these rows, where they have one.
-        A pair of codes and words is a column of these words, in pandas a categorical one.
+        It has the index of these rows, if they have one. A pair of codes and words is a column of
+        these words, in pandas a categorical one.
         """
         if not self.is_array and not self.is_pandas:
             return self._new_frame({n: for_typed_frame(v) for n, v in columns.items()})

@@ -397,14 +397,13 @@ class ObservedCombinations(Constraint):
                 "ObservedCombinations counts rows of data=; pass data= to the Explainer that it is "
                 "passed to."
             )
-        return _forbid(
-            features,
-            [
-                [*zip(names, masks, strict=True)]
-                for names, values in self.seen
-                for masks in _products(_unseen(self._categorical(features, names), values))
-            ],
-        )
+        # The combinations that were not seen, as few products of sets: a literal for each feature.
+        forbidden: list[Literals] = [
+            [*zip(names, masks, strict=True)]
+            for names, values in self.seen
+            for masks in _products(_unseen(self._categorical(features, names), values))
+        ]
+        return _forbid(features, forbidden)
 
 
 def _unseen(group: Sequence[Categorical], seen: Sequence[Sequence[Hashable]]) -> BoolArray:

@@ -315,7 +315,7 @@ def _relation(constraint: Constraint) -> str | None:
     if not isinstance(constraint, Linear):
         return None
     low, high = constraint.low, constraint.high
-    if low != high and np.isfinite([low, high]).all():
+    if low != high and np.isfinite([low, high]).all():  # text has one bound
         return None
     sign, bound = ("==", high) if low == high else ("<=", high) if high < np.inf else (">=", low)
     terms = [
@@ -330,6 +330,7 @@ def _relation(constraint: Constraint) -> str | None:
 
 
 def _short(number: float) -> str:
+    """Return a number in six digits if it has no more, else in all of them."""
     return f"{number:g}" if float(f"{number:g}") == number else repr(float(number))
 
 

@@ -6,10 +6,9 @@ missing as long as its code does not change.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, final
 
@@ -89,12 +88,6 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
     false) and the features have other names.
     """
     names = features.names
-    if not table.is_array and table.names == names:
-        return table
-    if not (table.is_array or named) and len(table.names) == len(names):
-        has_text = any(isinstance(name, str) for name in table.names)
-        if not has_text and set(table.names) != set(names):
-            return table.renamed(names)
     if table.is_array:
         if len(table.names) != len(names):
             raise InvalidInput(
@@ -102,18 +95,29 @@ def match_columns(table: Table, features: Features, *, named: bool = True) -> Ta
                 f"got an array with {len(table.names)}."
             )
         return table.renamed(names)
-    present_names = set(table.names)
-    missing = [name for name in names if name not in present_names]
-    if missing:
-        extra_names = [name for name in table.names if name not in {*names}]
-        alike = ((name, near) for name in missing if (near := near_names(name, extra_names)))
-        hint = f" Other columns that are known: {some(extra_names, 12)}." if extra_names else ""
-        for name, near in islice(alike, 1):
-            hint = f" For {name!r}, did you mean {near}?"
-        raise InvalidInput(
-            f"Expected the columns that the model uses; missing: {some(missing)}.{hint}"
-        )
+    if table.names == names:
+        return table
+    if not named and len(table.names) == len(names):
+        has_text = any(isinstance(name, str) for name in table.names)
+        if not has_text and set(table.names) != set(names):
+            return table.renamed(names)
+    _check_present(names, table.names)
     return table.select(names)
+
+
+def _check_present(expected: Sequence[Hashable], names: Sequence[Hashable]) -> None:
+    """Refuse a table without one of the expected columns; name others that may be meant."""
+    present_names, expected_names = set(names), set(expected)
+    missing = [name for name in expected if name not in present_names]
+    if not missing:
+        return
+    others = [name for name in names if name not in expected_names]
+    hint = f" Other columns that are known: {some(others, 12)}." if others else ""
+    for name in missing:
+        if near := near_names(name, others):
+            hint = f" For {name!r}, did you mean {near}?"
+            break
+    raise InvalidInput(f"Expected the columns that the model uses; missing: {some(missing)}.{hint}")
 
 
 def encode(
@@ -137,6 +141,7 @@ def encode(
         return RowBatch(table, features, matrix, missing, positions, positions, problems)
     codes = np.empty((len(table), len(features))) if matrix is None else np.array(matrix)
     missing = np.zeros(codes.shape, dtype=np.int8)
+    # Columns of the matrix are read already, unless a cell of theirs is missing or infinite.
     is_read = np.zeros(len(features), bool) if matrix is None else np.isfinite(matrix).all(axis=0)
     for j in np.flatnonzero(~is_read).tolist():
         feature, name = features.items[j], features.names[j]

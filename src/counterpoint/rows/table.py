@@ -266,8 +266,10 @@ class Table:
     @cached_property
     def has_nan(self) -> bool:
         """Whether some cell of the `float_matrix` is NaN."""
-        block: Any = self.native if self.is_array else self.float_matrix
-        return self.float_dtype is not None and bool(np.isnan(block).any())
+        if self.float_dtype is None:
+            return False
+        block: Any = self.native if self.is_array else self.float_matrix  # an array without a cast
+        return bool(np.isnan(block).any())
 
     def with_matrix(self, rows: IntArray | slice | None, matrix: FloatArray) -> Table:
         """Return these rows with all cells replaced, for a table with a `float_dtype`.

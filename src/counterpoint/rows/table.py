@@ -233,14 +233,14 @@ class Table:
             np.float64, copy=False
         )
 
-    def to_model_input(self, *following: Table, named: bool) -> Any:
+    def to_model_input(self, following: Table | None = None, *, named: bool) -> Any:
         """Return the argument of ``model.predict``: a frame if fitted on names, else an array.
 
         It holds the rows of the ``following`` table, too; None if no one frame can hold both in
         their dtypes.
         """
-        if following:
-            both = self._followed_by(*following)
+        if following is not None:
+            both = self._followed_by(following)
             return None if both is None else both.to_model_input(named=named)
         if named == (not self.is_array):
             return self.native
@@ -399,10 +399,11 @@ def _frame_or_array(data: Any) -> tuple[Any, tuple[Hashable, ...]]:
     if isinstance(data, np.ndarray):
         array = _unmasked(data) if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
         return _named(array.astype(object) if array.dtype.kind in "US" else array)
-    if isinstance(data, list | tuple) and data and not all(isinstance(r, Mapping) for r in data):
-        return _named(_stacked(data))
-    if isinstance(data, Mapping) or (isinstance(data, list | tuple) and data):
+    is_list = isinstance(data, list | tuple) and len(data) > 0
+    if isinstance(data, Mapping) or (is_list and all(isinstance(row, Mapping) for row in data)):
         data = _of_mappings(data)
+    elif is_list:
+        return _named(_stacked(data))
     elif _is_pandas(data, "Series"):  # a row, of dtype object if its columns differ
         data = data.to_frame().T.infer_objects()
     names = tuple(data.columns.tolist() if _is_pandas(data) else _wrapped(data).columns)

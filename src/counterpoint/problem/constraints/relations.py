@@ -324,7 +324,7 @@ def _terms(side: str, text: str) -> Iterator[tuple[float, str | None]]:
     sign, word = 1.0, ""
     # Signs stand between spaces, or a minus at the very beginning: names may hold others.
     words = re.split(r"(?:^|(?<=\s))([+-])(?=\s)|^(-)", f"{side.strip()} ")
-    for word in filter(None, ((word or "").strip() for word in words)):
+    for word in filter(None, ((piece or "").strip() for piece in words)):
         if word in ("+", "-"):
             sign = -sign if word == "-" else sign
         else:

@@ -1,7 +1,6 @@
-"""Minimise the loss of a label by Newton's method: for one row alone, or many at once.
+"""Minimise the loss of a label by Newton's method, for many rows at once.
 
-Minimised is E(u) = λ/2 uᵀGu + loss(z̄ − Gu). Arrays of K classes and n rows are (K, n); of one row
-alone they are (K,), and what is (n,) of many is a number, so that the same lines cost little.
+Minimised is E(u) = λ/2 uᵀGu + loss(z̄ − Gu). Arrays of K classes and n rows are (K, n).
 
 With p the shares, W = diag(p) − ppᵀ and d = √p, the Newton step solves (λI + WG) Δu = −r. It is
 Δu = −(r + D h)/λ with
@@ -19,16 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg.lapack import dposv
 
 from counterpoint.models.softmax.logistic import logistic_root
 from counterpoint.numerics import EPS, TINY, BoolArray, FloatArray, IntArray
 
-Loss = Callable[[FloatArray, Any], tuple[FloatArray, FloatArray, FloatArray]]
+Entries = tuple[IntArray, IntArray]
+"""The labels and the rows: the index of one entry in each column of an array (K, n)."""
+Loss = Callable[[FloatArray, Entries], tuple[FloatArray, FloatArray, FloatArray]]
 """(K, n) scores and the `label_entries` among them → (n,) convex losses; (K, n) their gradients in
 the scores of the rivals, which are shares of 1; and (n,) minus those in the label's own score."""
 System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
@@ -41,12 +41,12 @@ STEPS = 200
 """Newton steps at most: a row that is not settled then is returned as it is, and marked so."""
 
 
-def label_entries(label: Any) -> Any:
-    """Return the index of the labels' own entries in an array (K, n), or (K,) of one row."""
-    return (label,) if label.ndim == 0 else (label, np.arange(len(label)))
+def label_entries(label: IntArray) -> Entries:
+    """Return the index of the labels' own entries in an array (K, n)."""
+    return label, np.arange(len(label))
 
 
-def log_loss(scores: FloatArray, labels: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+def log_loss(scores: FloatArray, labels: Entries) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return −log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`.
 
     The rivals are summed up without the label, or 1 − p would be lost to rounding where p is nearly
@@ -64,9 +64,9 @@ def log_loss(scores: FloatArray, labels: Any) -> tuple[FloatArray, FloatArray, F
     return loss, shares, rivals / total
 
 
-def dots(a: FloatArray, b: FloatArray) -> Any:
+def dots(a: FloatArray, b: FloatArray) -> FloatArray:
     """(K, n), (K, n) → (n,): the products column by column, summed."""
-    return a @ b if a.ndim == 1 else np.einsum("ij,ij->j", a, b)
+    return np.einsum("ij,ij->j", a, b)
 
 
 def blocks(n: int, classes: int) -> list[slice]:
@@ -100,7 +100,7 @@ class Reduced:
         none = np.zeros(n, dtype=bool)
         return cls(u, np.full(n, np.inf), shares, np.zeros(n), np.zeros(n, dtype=np.intp), none)
 
-    def put(self, rows: Any, state: Descent, steps: int, settled: Any) -> None:
+    def put(self, rows: IntArray, state: Descent, steps: int, settled: BoolArray) -> None:
         """Record the last states of some rows."""
         self.coefficients[rows], self.weight[rows] = state.u.T, state.weight
         self.shares[rows], self.gradient[rows] = state.shares.T, np.sqrt(state.squared_gradient)
@@ -155,16 +155,13 @@ class Descent:
         at_u = (loss_value, shares, objective, residual, gram_residual, squared_gradient)
         return cls(gram, loss, *inputs, u, weight, *at_u)
 
-    def each(self, change: Callable[[Any], Any]) -> Descent:
-        """Change all arrays that have an entry for each row in the same way."""
-        return Descent(self.gram, self.loss, *(change(getattr(self, name)) for name in ROW_ARRAYS))
-
-    def take(self, rows: Any) -> Descent:
+    def take(self, rows: BoolArray | IntArray) -> Descent:
         """Return some of the rows; `numpy.take` keeps the order in memory, an index does not."""
         positions = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return self.each(lambda array: array.take(positions, axis=-1))
+        arrays = (getattr(self, name).take(positions, axis=-1) for name in ROW_ARRAYS)
+        return Descent(self.gram, self.loss, *arrays)
 
-    def put(self, rows: Any, other: Descent) -> None:
+    def put(self, rows: IntArray, other: Descent) -> None:
         """Replace the states of some rows."""
         for name in ROW_ARRAYS:
             getattr(self, name)[..., rows] = getattr(other, name)
@@ -191,9 +188,6 @@ class Descent:
         accepted = flatter & (moved.objective <= self.objective + decrease)
         if accepted.all():  # nearly always; to allow for rounding costs as much again
             return moved, ~accepted
-        if accepted.ndim == 0:  # below, rows are picked by their positions
-            batch, stuck = self.each(lambda array: array[..., None]).descended(step[:, None])
-            return batch.each(lambda array: array[..., 0]), stuck[0]
         # what cancels in uᵀGu, and the scores themselves, are rounded in proportion to their sizes
         cancelled = self.gram.diagonal().max() * np.abs(self.u).sum(axis=0)
         slack = 4.0 * EPS * (np.abs(self.objective) + self.score_size + cancelled)
@@ -240,7 +234,7 @@ def direction(
     spread = dots(shares, mean)
     right = root * (dots(shares, gram_residual) - gram_residual)
     # matrices of 128 KiB in all: one call of LAPACK is the quickest
-    small = right.ndim == 1 or shares.size * len(shares) <= 1 << 14
+    small = shares.size * len(shares) <= 1 << 14
     h = (_solved if small else _iterated)(gram, (root, mean, spread, weight), right)
     # In exact arithmetic h is orthogonal to √p already; what rounding left would not sum to 0.
     h -= root * dots(root, h)
@@ -254,22 +248,26 @@ def _solved(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
     and λ.
     """
     root, mean, spread, weight = systems[0].T, systems[1].T, *systems[2:]
-    # (n, K, K), or (K, K) of one row: C = G − G p 1ᵀ − 1 (G p)ᵀ + pᵀG p, then D C D
-    matrices = gram - mean[..., None]
-    matrices -= mean[..., None, :]
-    matrices += spread[..., None, None]
-    matrices *= root[..., None]
-    matrices *= root[..., None, :]
-    diagonal = np.einsum("...ii->...i", matrices)  # a view, whatever their order in memory
-    diagonal += np.maximum(weight, 16.0 * EPS * diagonal.max(axis=-1))[..., None]
-    if right.ndim == 1:
-        h, failed = dposv(matrices, right, lower=1)[1:]
-        return np.asarray(right / diagonal if failed else h)
+    # (n, K, K): C = G − G p 1ᵀ − 1 (G p)ᵀ + pᵀG p, then D C D
+    matrices = gram - mean[:, :, None]
+    matrices -= mean[:, None, :]
+    matrices += spread[:, None, None]
+    matrices *= root[:, :, None]
+    matrices *= root[:, None, :]
+    diagonal = np.einsum("kii->ki", matrices)  # a view, whatever their order in memory
+    diagonal += np.maximum(weight, 16.0 * EPS * diagonal.max(axis=1))[:, None]
     try:
-        return np.asarray(np.linalg.solve(matrices, right.T[..., None])[..., 0].T)
-    except np.linalg.LinAlgError:  # of one row; which one is not said
-        singles = zip(*(array.T for array in (*systems, right)), strict=True)
-        return np.stack([_solved(gram, (d, m, s, w), b) for d, m, s, w, b in singles], axis=1)
+        return np.asarray(np.linalg.solve(matrices, right.T[:, :, None])[:, :, 0].T)
+    except np.linalg.LinAlgError:
+        if len(matrices) == 1:
+            return np.asarray(right / diagonal.T)
+    # One of them is singular, and the error does not say which: solve each by itself.
+    (root, mean, spread, weight), singles = systems, []
+    for i in range(len(weight)):
+        row = slice(i, i + 1)
+        system = root[:, row], mean[:, row], spread[row], weight[row]
+        singles.append(_solved(gram, system, right[:, row]))
+    return np.hstack(singles)
 
 
 def _iterated(gram: FloatArray, systems: System, right: FloatArray) -> FloatArray:
@@ -339,9 +337,7 @@ def minimise(
     weights, labels = np.empty(n), np.empty(n, dtype=np.intp)
     weights[:], labels[:] = weight, label
     out = Reduced.blank(n, classes)
-    # The block of a row alone is its index, so that arrays are (K,) and not (K, 1): this takes a
-    # third of the time of a batch of one row.
-    for block in range(n) if n <= 4 else blocks(n, classes):
+    for block in blocks(n, classes):
         columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
         inputs = columns, labels[block], np.abs(columns).max(axis=0)
         if shares is None:
@@ -354,7 +350,7 @@ def minimise(
             u[own] = 0.0
             u[own] = -u.sum(axis=0)
         state = Descent.at(u, weights[block], inputs, gram, log_loss)
-        _descend(state, accuracy, out, np.arange(n)[block])
+        _descend(state, accuracy, out, np.arange(block.start, block.stop))
     return out
 
 
@@ -365,19 +361,18 @@ def _against_largest_rival(
     own, rivals, u = label_entries(label), scores.copy(), np.zeros_like(scores)
     rivals[own] = -np.inf
     rival = rivals.argmax(axis=0)
-    rival_entries = (rival, *own[1:])
+    rival_entries = (rival, own[1])
     # (n,) squared distances, in P⁻¹, of the rival's row of A from the label's
     square = np.maximum(gram[rival, rival] - 2.0 * gram[rival, label] + gram[label, label], 0.0)
-    ahead = np.atleast_1d(scores[rival_entries] - scores[own])
-    share = logistic_root(np.atleast_1d(square / weight), -ahead)[0].reshape(label.shape)
+    share, _ = logistic_root(square / weight, scores[own] - scores[rival_entries])
     u[rival_entries], u[own] = share / weight, -share / weight
     return u
 
 
-def _descend(state: Descent, accuracy: tuple[float, float], out: Reduced, rows: Any) -> None:
-    """Move rows of a block, or one row alone, down from a start; record each when it is done."""
+def _descend(state: Descent, accuracy: tuple[float, float], out: Reduced, rows: IntArray) -> None:
+    """Move the rows of a block down from a start, and record each when it is done."""
     tolerance, gap = accuracy
-    stuck: Any = np.zeros(state.label.shape, dtype=bool)
+    stuck = np.zeros(len(rows), dtype=bool)
     for step in range(STEPS + 1):
         # strong convexity bounds E − E* by ‖∇E‖² / 2λ
         most = np.minimum(2.0 * state.weight * gap * state.objective, tolerance * tolerance)

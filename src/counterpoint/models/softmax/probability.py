@@ -12,7 +12,7 @@ The loss is minus the log-odds, so its limit is minus the goal.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from counterpoint.models.softmax.newton import (
     STEPS,
     Descent,
+    Entries,
     Reduced,
     blocks,
     direction,
@@ -32,7 +33,7 @@ SCORE_ROUNDING = 32.0 * EPS
 """The rounding of a score, relative to the size of the scores."""
 
 
-def log_odds_loss(scores: FloatArray, labels: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+def log_odds_loss(scores: FloatArray, labels: Entries) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return −log(p / (1 − p)): log Σ exp(z) over the others − z_label; see `newton.Loss`."""
     shares = np.array(scores)
     shares[labels] = -np.inf
@@ -114,7 +115,11 @@ def _search(
     u, weight = _nearest_half_space(shortfall[:, remaining], square, missing, inputs[1])
     state = Descent.at(u, weight, inputs, gram, log_odds_loss)
     steepest = np.sqrt(square.max(axis=0))
-    search, rows = _GoalSearch(state, limit[remaining], steepest, accuracy), rows[remaining]
+    _meet_goals(_GoalSearch(state, limit[remaining], steepest, accuracy), out, rows[remaining])
+
+
+def _meet_goals(search: _GoalSearch, out: Reduced, rows: IntArray) -> None:
+    """Move rows until they meet their goals, and record each when it does, or cannot."""
     for step in range(STEPS + 1):
         done = search.is_settled() | search.has_stalled() | (step == STEPS)
         if done.any():

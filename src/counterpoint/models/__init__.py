@@ -1,7 +1,7 @@
-"""Readers: fitted models → forms, with the pipelines of scikit-learn seen through exactly.
+"""Read fitted models as forms, and see through the pipelines of scikit-learn exactly.
 
 `see_through` composes every preprocessing step into one affine map from the encoded raw columns to
-the final estimator's inputs. Register your own with ``@read.register(MyModel)`` for final
+the final estimator's inputs. Register your own readers with ``@read.register(MyModel)`` for final
 estimators and ``@read_step.register(MyTransformer)`` for steps.
 """
 

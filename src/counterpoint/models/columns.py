@@ -73,11 +73,11 @@ class Columns:
     # passed on untouched has any: each other step notes in ``fills`` what becomes of them
     gaps: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     fills: Mapping[int, frozenset[Fill]] = field(default_factory=dict)  # by feature
-    # one for each step that bends a number, of a family's own kind; and the family's function of a
-    # form over encoded columns and outputs, and of the curves, that makes a form of its own
+    # one for each step that bends a number, of a family's own kind; and a function (form, curves)
+    # that makes a form over the encoded columns of one over these and the outputs of the curves
     curves: Curves = ()
-    straight: bool = False  # whether steps that bend a column are refused
     lift: Callable[..., Form] | None = None
+    straight: bool = False  # whether steps that bend a number are refused
     computed: Mapping[int, Operations] = field(default_factory=dict)  # see `AffineMap.computed`
 
     @classmethod
@@ -139,9 +139,10 @@ class Columns:
     def operated(self, *operations: tuple[str, FloatArray]) -> Columns:
         """Apply operations, such as ("subtract", means), with a number (m,) for each column.
 
-        Besides the affine map, note the operations themselves where the step computes just these:
-        see ``computed``. It does so in float64 for what came in float64, and for numbers only: an
-        encoder may make its neighbours sparse or narrow, and the step then computes otherwise.
+        Outputs that increase with a raw number, and that only such operations lie between, have
+        these in ``computed``. A step computes in float64 what came in float64, if all columns are
+        numbers: an encoder may make its neighbours sparse or narrow, and the step then computes
+        otherwise.
         """
         scale, offset = np.ones(len(self)), np.zeros(len(self))
         for name, operands in operations:
@@ -150,12 +151,11 @@ class Columns:
                 scale, offset = scale * factor, offset * factor
             else:
                 offset = offset + (operands if name == "add" else -operands)
-        raw_or_numbers = self.names is not None or not (
-            self.curves or (self.sources != NUMBERS).any()
-        )
+        is_raw = self.names is not None
+        in_float64 = is_raw or not (self.curves or (self.sources != NUMBERS).any())
         increasing = np.isfinite(scale) & (scale > 0.0) & np.isfinite(offset)
         computed = {}
-        for j in np.flatnonzero(increasing & raw_or_numbers).tolist():
+        for j in np.flatnonzero(increasing & in_float64).tolist():
             before = self.computed.get(j, () if self._is_raw_number(j) else None)
             if before is not None:
                 following = ((name, float(operands[j])) for name, operands in operations)

@@ -57,8 +57,8 @@ def compare(reading: ReadModel, table: Table) -> None:
     """Compare the model's own predictions and probabilities with those of what was read of it.
 
     It is asked about rows of the table, spread over the classes that are predicted there, and
-    points at and beside some of the form's breakpoints. Rows that cannot be used, and those where
-    two classes are tied up to rounding, say nothing.
+    points at and beside some of the form's breakpoints. Rows that cannot be used are left out; a
+    difference where two classes are tied up to rounding is none.
     """
     inputs = match_columns(table, reading.features, named=reading.named)
     most = max(1, min(ROWS, (1 << 22) // reading.features.width))  # 32 MiB of cells at most

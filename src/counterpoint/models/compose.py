@@ -217,10 +217,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     score, sizes = float(threshold), form.sizes
     if by_probability:
         score = _score_limit(form, score, name)
-        # A rounding error of a probability p is 1 / (p (1 − p)) = 2 + 2 cosh(score) as large in
-        # log-odds. p has fewer than twelve (an exponential, a sum, a quotient), and at least six of
-        # a score's are allowed for: so one more term of about twice that size covers them.
-        sizes = replace(sizes, offset=sizes.offset + 2.0 * (2.0 + np.exp(abs(score))))
+        sizes = replace(sizes, offset=sizes.offset + _probability_error(score))
     require_finite(score)
     # The form's threshold is one on the score of the second class, minus that of the first.
     is_first = positive is not None and positive == form.classes[0]
@@ -243,6 +240,16 @@ def _score_limit(form: LinearScores, limit: float, name: str) -> float:
             "every input meets. Use a threshold between 0 and 1, both excluded."
         )
     return form.score_at(limit)
+
+
+def _probability_error(score: float) -> float:
+    """Return the size of one more term of a score that covers rounding of its probability p.
+
+    In log-odds, an error of p is 1 / (p (1 − p)) = 2 + 2 cosh(score) times as large. p has fewer
+    than twelve roundings (an exponential, a sum, a quotient), and at least six of a score's are
+    allowed for, so that the size is about twice that.
+    """
+    return 2.0 * (2.0 + float(np.exp(min(abs(score), 700.0))))  # exp(710) overflows
 
 
 def _thresholded(model: Any) -> Any:
@@ -271,9 +278,9 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     if (
         not isinstance(form, LinearScores)
         or len(form.classes) != len(classes)
-        or form.threshold != 0.0
-        or form.no_probabilities == OTHER_SCORES
-        or (form.is_binary and form.matrix[0].any())
+        or form.threshold != 0.0  # its decision is not that of its score
+        or form.no_probabilities == OTHER_SCORES  # which were calibrated
+        or (form.is_binary and form.matrix[0].any())  # two scores, and not one
         or (not by_score and not (form.is_binary and form.link is Link.SOFTMAX))
     ):
         raise UnsupportedModel(
@@ -282,9 +289,10 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
             f"{type(inner).__name__}. Use LogisticRegression, LinearSVC or their like in it."
         )
     if by_score and model.method != "isotonic":
-        read = _rescaled(form, model.method, calibrators)
+        read = _with_new_scores(form, model.method, calibrators)
     elif form.is_binary and model.method != "temperature":
-        read = _moved(form, Calibration(calibrators[0].predict, of_probability=not by_score))
+        calibration = Calibration(calibrators[0].predict, of_probability=not by_score)
+        read = _with_new_threshold(form, calibration)
     else:
         raise UnsupportedModel(
             f"CalibratedClassifierCV with method={model.method!r} over {type(inner).__name__} of "
@@ -307,7 +315,7 @@ def _only_fold(model: Any, where: str) -> tuple[Any, list[Any]]:
     return folds[0].estimator, folds[0].calibrators
 
 
-def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> LinearScores:
+def _with_new_scores(form: LinearScores, method: str, calibrators: list[Any]) -> LinearScores:
     """Return the form whose scores are the log-odds of the calibrated probabilities.
 
     They are slope · score + shift, class by class; of two classes only the second has a score.
@@ -323,16 +331,15 @@ def _rescaled(form: LinearScores, method: str, calibrators: list[Any]) -> Linear
     scale = np.diag(slope)
     calibration = AffineMap(scale, shift, magnitude=Magnitude(np.abs(scale), np.abs(shift), 2))
     whole = calibration.through(form.map)
-    # Where two classes are equally probable, rounding errors of p are four times as large in
-    # log-odds: one more term of this size covers them.
-    sizes = replace(whole.sizes, offset=whole.sizes.offset + 6.0)
+    # Decisions fall where two classes are equally probable.
+    sizes = replace(whole.sizes, offset=whole.sizes.offset + _probability_error(0.0))
     options: Any = {"link": link, "no_probabilities": ONE_VS_REST, "last_of_ties": False}
     return replace(
         form, matrix=whole.matrix, offset=whole.offset, magnitude=sizes, calibration=None, **options
     )
 
 
-def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
+def _with_new_threshold(form: LinearScores, calibration: Calibration) -> LinearScores:
     """Return the form that decides where the calibrated probability exceeds one half."""
 
     def is_second(score: FloatArray) -> Any:
@@ -347,11 +354,8 @@ def _moved(form: LinearScores, calibration: Calibration) -> LinearScores:
             f"{form.classes.tolist()[int(ends[1] > 0.5)]!r} to every input, or less to those that "
             "score higher. Calibrate on more data, or explain the classifier that was calibrated."
         )
-    if calibration.of_probability:  # rounding errors of p, in log-odds, as under a threshold
-        error_size = 2.0 * (2.0 + np.exp(min(abs(threshold), 700.0)))  # 710 would overflow
-    else:
-        error_size = 6.0
-    sizes = replace(form.sizes, offset=form.sizes.offset + error_size)
+    error = _probability_error(threshold if calibration.of_probability else 0.0)
+    sizes = replace(form.sizes, offset=form.sizes.offset + error)
     options: Any = {"link": Link.CALIBRATED, "calibration": calibration, "last_of_ties": True}
     return replace(form, threshold=threshold, magnitude=sizes, **options)
 

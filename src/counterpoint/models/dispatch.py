@@ -96,7 +96,7 @@ def read_step(transformer: Any, columns: Columns) -> Columns:
     UnsupportedModel
         If there is no reader for its class, or what it does is not affine.
     """
-    reader = _named(read_step, type(transformer))
+    reader = _named(read_step, type(transformer))  # registered classes do not come here
     if reader is not None:
         after: Columns = reader(transformer, columns)
         return after

@@ -251,7 +251,7 @@ def _binary_part(estimator: Any) -> LinearScores:
 
 
 def _linear(model: Any, *, exponential: bool = False) -> LinearRegressor:
-    """Read ``coef_`` and ``intercept_`` of a regressor with one output, in one dimension."""
+    """Read ``coef_`` and ``intercept_`` of a regressor that was fitted on a 1-D y."""
     coef = dense(fitted(model).coef_)
     at_zero = _predict_at_zero(model, coef.shape[-1])
     if at_zero.shape != (1,):

@@ -312,7 +312,7 @@ def _settle_categories(
         except CategoriesWanted as wanted:
             features, barred = wanted.features, wanted.barred
             continue
-        except (InvalidInput, UnsupportedModel):
+        except (InvalidInput, UnsupportedModel):  # perhaps of a stand-in
             without = without_stand_ins(raw)
             if without is None:
                 raise

@@ -25,8 +25,8 @@ def _small_root(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     The function y − log(1 − e^y) + α e^y + β, 0 at the root, is increasing and convex in y. Each
     step triples the correct digits, of which the first guess has almost one.
     """
-    # With w = y + log α, the root is near that of w + e^w = level. Above 1, e^w is most of the
-    # left side, so w ≈ log(level − log level); below, y ≈ −β and its correction are close enough.
+    # Without log(1 − e^y), w = y + log α is the root of w + e^w = level. Above 1, e^w is most of
+    # the left side, so w ≈ log(level − log level); below, w ≈ level − log(1 + e^level).
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_alpha = np.log(alpha)
         level = log_alpha - beta

@@ -182,7 +182,8 @@ class Descent:
         Where the decrease that remains is below the rounding of E, the gradient must fall instead.
         A row that no such step helps is stuck, and stays where it is.
         """
-        slope, moved = dots(self.gram_residual, step), self.moved(self.u + step, self.weight)
+        slope = dots(self.gram_residual, step)  # of E along the step
+        moved = self.moved(self.u + step, self.weight)
         decrease = 1e-4 * slope  # at least this share of the predicted one (Armijo)
         flatter = moved.squared_gradient < self.squared_gradient
         accepted = flatter & (moved.objective <= self.objective + decrease)

@@ -44,24 +44,13 @@ def log_odds_loss(scores: FloatArray, labels: Entries) -> tuple[FloatArray, Floa
     return top - scores[labels] + np.log(total), shares, np.ones_like(top)
 
 
-def reach(
-    scores: FloatArray,
-    gram: FloatArray,
-    label: ArrayLike,
-    goal: ArrayLike,
-    *,
-    tolerance: float = 1e-11,
-    gap: float = 1e-12,
-) -> Reduced:
+def reach(scores: FloatArray, gram: FloatArray, label: ArrayLike, goal: ArrayLike) -> Reduced:
     """Minimise δᵀPδ for each row, so that its label's log-odds, log p − log(1 − p), are at a goal.
 
     ``scores``: (n, K) z̄ at the factual points; ``gram``: (K, K) G = A P⁻¹ Aᵀ, which may be
     singular; ``label``: the position k of the class, and ``goal``: the least log-odds, one or (n,).
-    Rows at which they are as high already stay. ``tolerance``: the distance from the goal, and
-    ``gap``: the relative gap of the cost, at which to stop; both must be met.
-
-    Rows that no change brings there are not settled. ``weight`` is 1 / the multiplier of the
-    constraint for the cost ½ δᵀPδ.
+    Rows at which they are as high already stay. Rows that no change brings there are not settled.
+    The ``weight`` of a solution is 1 / the multiplier of the constraint for the cost ½ δᵀPδ.
     """
     n, classes = scores.shape
     limits = -np.broadcast_to(np.asarray(goal, dtype=np.float64), (n,))
@@ -69,8 +58,8 @@ def reach(
     out = Reduced.blank(n, classes)
     for block in blocks(n, classes):
         columns = np.ascontiguousarray(scores[block].T, dtype=np.float64)
-        record = out, np.arange(block.start, block.stop)
-        _search(columns, labels[block], gram, limits[block], (tolerance, gap), record)
+        rows = np.arange(block.start, block.stop)
+        _search(columns, labels[block], gram, limits[block], out, rows)
     return out
 
 
@@ -79,14 +68,11 @@ def _search(
     label: IntArray,
     gram: FloatArray,
     limit: FloatArray,
-    accuracy: tuple[float, float],
-    record: tuple[Reduced, IntArray],
+    out: Reduced,
+    rows: IntArray,
 ) -> None:
-    """Find u and λ of the rows of a block, from the nearest half-space, and record them.
-
-    ``record`` holds the solutions, and which rows of them these are.
-    """
-    (out, rows), score_size = record, np.abs(scores).max(axis=0) + np.abs(limit)
+    """Find u and λ of the rows of a block, from the nearest half-space, and record them."""
+    score_size = np.abs(scores).max(axis=0) + np.abs(limit)
     own = label_entries(label)
     # (K, n) by how much each rival alone misses the limit, and the squared distances, in P⁻¹, of
     # its row of A from the label's: 0 where rounding cannot tell the rows apart
@@ -115,7 +101,7 @@ def _search(
     u, weight = _nearest_half_space(shortfall[:, remaining], square, missing, inputs[1])
     state = Descent.at(u, weight, inputs, gram, log_odds_loss)
     steepest = np.sqrt(square.max(axis=0))
-    _meet_goals(_GoalSearch(state, limit[remaining], steepest, accuracy), out, rows[remaining])
+    _meet_goals(_GoalSearch(state, limit[remaining], steepest), out, rows[remaining])
 
 
 def _meet_goals(search: _GoalSearch, out: Reduced, rows: IntArray) -> None:
@@ -134,35 +120,33 @@ def _meet_goals(search: _GoalSearch, out: Reduced, rows: IntArray) -> None:
 def _nearest_half_space(
     shortfall: FloatArray, square: FloatArray, missing: FloatArray, label: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest."""
+    """(K, n) u and (n,) λ that meet the goal against the rival that makes it dearest.
+
+    The goal against one rival is a half-space. The least change into it has the length shortfall /
+    √square, u = ±shortfall / square at the rival and the label, and λ = 1 / u.
+    """
     own = label_entries(label)
-    # many rivals may be ahead together, and none alone
+    # Where many rivals are ahead together, and none alone, a start away from 0 is still needed.
     shortfall = np.maximum(shortfall, 1e-3 * missing)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(square > 0.0, shortfall / np.sqrt(square), -np.inf)
     distance[own] = -np.inf
     dearest = (distance.argmax(axis=0), own[1])
-    length = shortfall[dearest] / np.where(square[dearest] > 0.0, square[dearest], np.inf)
-    length = np.maximum(length, LEAST)
+    pull = shortfall[dearest] / np.where(square[dearest] > 0.0, square[dearest], np.inf)
+    pull = np.maximum(pull, LEAST)
     u = np.zeros_like(shortfall)
-    u[dearest], u[own] = length, -length
-    return u, 1.0 / length
+    u[dearest], u[own] = pull, -pull
+    return u, 1.0 / pull
 
 
 @final
 class _GoalSearch:
     """The states of rows that are still on their way, and between which λ each must end."""
 
-    def __init__(
-        self,
-        state: Descent,
-        limit: FloatArray,
-        steepest: FloatArray,
-        accuracy: tuple[float, float],
-    ) -> None:
+    def __init__(self, state: Descent, limit: FloatArray, steepest: FloatArray) -> None:
         # (n,) limits of the loss, and the largest distances, in P⁻¹, of a rival's row of A from the
-        # label's; the tolerance and the gap
-        self.state, self.limit, self.steepest, self.accuracy = state, limit, steepest, accuracy
+        # label's
+        self.state, self.limit, self.steepest = state, limit, steepest
         # (n,) the bracket of log λ; near its first lower end no change that matters reaches a goal
         self.low = self.floor = np.log(state.weight) - np.log(1e20)
         self.high = np.full(len(limit), np.inf)
@@ -182,19 +166,19 @@ class _GoalSearch:
         """(n,) by how much the loss exceeds its limit."""
         return np.asarray(self.state.loss_value - self.limit)
 
-    def is_settled(self, least_gap: float = 0.0) -> BoolArray:
-        """(n,): the goal is met to the tolerance, and the cost is optimal to the gap.
+    def is_settled(self, gap: float = 1e-12) -> BoolArray:
+        """(n,): the goal is met, and the cost is optimal to a relative gap.
 
-        A distance from the goal that is below the rounding of scores is none, and a gap below
-        ``least_gap`` is none.
+        A distance from the goal below 1e-11, or below the rounding of scores, is none.
         """
-        state, missing, (tolerance, gap) = self.state, np.abs(self._missing), self.accuracy
-        rounding, gap = SCORE_ROUNDING * state.score_size, max(gap, least_gap)
-        # λ/2 uᵀGu, which is λ² times the cost, as the squared gradient is
-        cost = state.weight * (state.objective - state.loss_value)
-        close = missing <= np.maximum(tolerance, rounding)
-        close &= (missing * state.weight <= gap * cost) | (missing <= rounding)
-        return np.asarray(close & (state.squared_gradient <= 2.0 * gap * cost))
+        state, missing = self.state, np.abs(self._missing)
+        rounding = SCORE_ROUNDING * state.score_size
+        # λ² times the cost ½ uᵀGu. By strong convexity the cost is above the least by ‖∇E‖² / 2λ²
+        # at most, and a unit of the loss that is missing is worth 1 / λ of it.
+        scaled_cost = state.weight * (state.objective - state.loss_value)
+        close = missing <= np.maximum(1e-11, rounding)
+        close &= (missing * state.weight <= gap * scaled_cost) | (missing <= rounding)
+        return np.asarray(close & (state.squared_gradient <= 2.0 * gap * scaled_cost))
 
     def has_stalled(self) -> BoolArray:
         """(n,): λ has nowhere to go, or for many steps nothing has come nearer.
@@ -251,13 +235,12 @@ class _GoalSearch:
         state = self.state.take(rows)
         gram, residual_rate = state.gram, state.weight * state.u  # dr / d log λ
         tangent = direction(gram, state.shares, state.weight, residual_rate, gram @ residual_rate)
+        rate = dots(_slope(state), tangent)  # d loss / d log λ
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            change = np.nan_to_num(-missing / dots(_slope(state), tangent))
+            change = np.nan_to_num(-missing / rate)
         level = np.log(state.weight)
-        low, high = (
-            np.maximum(self.low[rows], level - 2.0),
-            np.minimum(self.high[rows], level + 2.0),
-        )
+        low = np.maximum(self.low[rows], level - 2.0)
+        high = np.minimum(self.high[rows], level + 2.0)
         outside = (level + change <= low) | (level + change >= high)
         return np.where(outside, 0.5 * (low + high) - level, change), tangent
 

@@ -31,7 +31,7 @@ import counterpoint as cp
 from counterpoint.families.trees.form import LeafSums, Odds, Order, TreeScores
 from counterpoint.families.trees.proofs import refuted
 from counterpoint.models import read, see_through
-from counterpoint.programs.conditions import FINE
+from counterpoint.programs.conditions import BINARY_PLACES
 
 GAP = 1e-6
 COST = np.array([1.0, 0.5, 2.0])
@@ -294,7 +294,7 @@ def test_sums_are_exact_of_few_binary_fractions_and_no_others() -> None:
     assert not form.sums_exactly(np.array([[0.5, 0.1]]))
     assert not replace(form, base=np.array([0.0, 0.1])).sums_exactly(np.array([[0.5, 0.25]]))
     for kind, digits in ((form, 53), (single, 24)):
-        largest = 2.0 ** (digits - FINE - 2)  # three of them and a base
+        largest = 2.0 ** (digits - BINARY_PLACES - 2)  # three of them and a base
         assert kind.sums_exactly(np.array([[largest, 0.0]]))
         assert not kind.sums_exactly(np.array([[2.0 * largest, 0.0]]))
 

@@ -24,17 +24,17 @@ from counterpoint.numerics import (
 )
 from counterpoint.programs.region import Condition, Coupling, Cut, Domain, Region
 
-FINE = 20
+BINARY_PLACES = 20
 """How many binary places a number may have to be on a lattice."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Box(Domain):
-    """Intervals for y that may depend on x, for each column.
+    """An interval for y in each column, which may depend on x.
 
-    They are low <= y <= high, least <= y − x <= most and min(soft_low, x) <= y <= max(soft_high,
-    x): a soft bound is none to a row that lies beyond it, which may stay or come nearer.
+    It is low <= y <= high, least <= y − x <= most and min(soft_low, x) <= y <= max(soft_high, x): a
+    row beyond a soft bound may stay where it is, or come nearer.
     """
 
     # low, high: (d,) absolute bounds, infinite where there is none, in feature units
@@ -43,18 +43,18 @@ class Box(Domain):
     # least, most: (d,) bounds on the change, infinite where there is none, in feature units
     least: FloatArray
     most: FloatArray
-    # soft_low, soft_high: (d,) bounds that give way to the factual value, infinite where there is
-    # none, in feature units; none by default
+    # soft_low, soft_high: (d,) bounds that give way to the factual value, in feature units,
+    # infinite where there is none
     soft_low: FloatArray = field(default_factory=lambda: np.array(-np.inf))
     soft_high: FloatArray = field(default_factory=lambda: np.array(np.inf))
 
     @classmethod
     def unbounded(cls, d: int) -> Box:
-        """No bound on any of d columns."""
+        """Return the box without a bound on any of d columns."""
         return cls(*(np.full(d, end) for _ in range(3) for end in (-np.inf, np.inf)))
 
     def meet(self, other: Box) -> Box:
-        """The intersection of two boxes."""
+        """Return the intersection of two boxes."""
         return Box(
             np.maximum(self.low, other.low),
             np.minimum(self.high, other.high),
@@ -69,7 +69,7 @@ class Box(Domain):
 
         Bounds that are the same for all rows are read-only views of one row, and not copies.
         """
-        low, high = self._ends
+        low, high = self._ends  # (d,), until a bound depends on the row
         if self._has_soft_bounds and ((x < self.soft_low) | (x > self.soft_high)).any():
             low = np.maximum(self.low, np.minimum(self.soft_low, x))
             high = np.minimum(self.high, np.maximum(self.soft_high, x))
@@ -85,7 +85,7 @@ class Box(Domain):
 
     @cached_property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
-        """(d,) the bounds of a row that lies within all soft ones and may change by any amount."""
+        """The bounds (d,) of a row within all soft ones, whose change has no bound."""
         low, high = np.maximum(self.low, self.soft_low), np.minimum(self.high, self.soft_high)
         low.flags.writeable = high.flags.writeable = False
         return low, high
@@ -100,12 +100,12 @@ class Box(Domain):
 
     @cached_property
     def below(self) -> NDArray[np.bool_]:
-        """(d,): which columns have a bound from below."""
+        """Which columns have a bound from below, (d,)."""
         return np.isfinite(self.low) | np.isfinite(self.least) | np.isfinite(self.soft_low)
 
     @cached_property
     def above(self) -> NDArray[np.bool_]:
-        """(d,): which columns have a bound from above."""
+        """Which columns have a bound from above, (d,)."""
         return np.isfinite(self.high) | np.isfinite(self.most) | np.isfinite(self.soft_high)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -119,6 +119,7 @@ class Box(Domain):
             with np.errstate(invalid="ignore"):
                 rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
                 over = sign * (y - bound) - rounding
+                # relative to the numbers, or to the changes where these are smaller
                 size = np.maximum(np.abs(bound), np.abs(y))
                 size = np.minimum(size, np.maximum(np.abs(bound - x), change))
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
@@ -164,7 +165,7 @@ class Transitions(Domain):
     allowed: NDArray[np.bool_]  # (c, c) boolean: row = the factual category, column = the new one
 
     def permitted(self, x: FloatArray) -> FloatArray:
-        """(n, c): 1 where the category may be chosen, else 0."""
+        """Return 1 where the category may be chosen, else 0, (n, c)."""
         return np.asarray(self.allowed[x[:, self.columns].argmax(axis=1)], dtype=np.float64)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -185,47 +186,51 @@ class AtMost(Domain):
         return np.maximum(changed - self.count, 0).astype(np.float64)
 
     def changed(self, y: FloatArray, x: FloatArray) -> NDArray[np.bool_]:
-        """(n, number of blocks): which features differ."""
+        """Return which features differ, (n, number of blocks)."""
         differs = y != x
         return np.stack([differs[:, block].any(axis=1) for block in self.blocks], axis=1)
 
 
 INTEGRAL: tuple[type[Domain], ...] = (Whole, OneOf, AtMost)
-"""What convex programs lack."""
+"""The types of conditions that make a program's variables integral."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class MinimumChange(Domain):
-    """y ends at least a margin beyond each threshold that lies between x and it.
+    """y ends at least a margin beyond each threshold that lies between x and y.
 
     A value up to a threshold is on its lower side. A threshold counts as passed where rounding
-    leaves doubt; what does not change passes none. The margin is one up to the rounding of float32,
-    in which many models compare: so half a step beyond 2.5 is 3.
+    leaves doubt; a column that does not change passes none. Margins are met up to the rounding of
+    float32, in which many models compare: half a step beyond 2.5 is 3.
     """
 
     margins: FloatArray  # (d,) in feature units, 0 for none
-    # (k,) the thresholds of a model: the column of each, where it is, and how far from it doubt
-    # reaches, in feature units; None until they are known
+    # of a model's k thresholds: the columns (k,), their values (k,), and how near to these a
+    # comparison is in doubt (k,), in feature units; None until they are known
     thresholds: tuple[IntArray, FloatArray, FloatArray] | None = None
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
         if self.thresholds is None:
             raise ValueError("The thresholds are not known; see Form.placed.")
-        columns, at, doubt = self.thresholds
-        demanded = self.margins[columns] > 0.0
-        columns, at, doubt = columns[demanded], at[demanded], doubt[demanded]
+        columns, threshold, doubt = self.thresholds
+        with_margin = self.margins[columns] > 0.0
+        columns, threshold, doubt = (
+            columns[with_margin],
+            threshold[with_margin],
+            doubt[with_margin],
+        )
         before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
-        rises = (after > before) & (before <= at) & (after > at - doubt)
-        falls = (after < before) & (before > at)
-        falls &= np.where(doubt > 0.0, after < at + doubt, after <= at)
-        low, high = self.beyond(at, margins)
+        rises = (after > before) & (before <= threshold) & (after > threshold - doubt)
+        falls = (after < before) & (before > threshold)
+        falls &= np.where(doubt > 0.0, after < threshold + doubt, after <= threshold)
+        low, high = self.beyond(threshold, margins)
         short = np.where(rises, low - after, np.where(falls, after - high, 0.0))
         return np.asarray((np.maximum(short, 0.0) / margins).max(axis=1, initial=0.0))
 
     @staticmethod
     def beyond(at: FloatArray, margins: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """From where on values are clear of thresholds above them, and up to where below them."""
+        """Return the least values that are a margin above thresholds, and the largest below."""
         with np.errstate(invalid="ignore"):  # of a threshold at infinity
             distance = margins - float(np.finfo(np.float32).eps) * (np.abs(at) + margins)
             return at + distance, at - distance
@@ -243,8 +248,8 @@ class LinearBounds(Coupling):
     # low, high: (m,) bounds, infinite where there is none
     low: FloatArray
     high: FloatArray
-    # (m,) how many score units a row's bounds close in for each unit of margin; 0 for rows that are
-    # constraints and no part of a target
+    # (m,) by how many score units a row's bounds close in for each unit of margin; 0 for
+    # constraints, which are no part of a target
     margin_coefficient: FloatArray = field(default_factory=lambda: np.zeros(0))
     # (m,) the same for the margin that only ties need: 1 for a row at which a tie is lost
     tie_coefficient: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -265,11 +270,11 @@ class LinearBounds(Coupling):
         return self.matrix
 
     def take(self, rows: slice) -> LinearBounds:
-        """Some of the rows."""
+        """Return some of the rows."""
         return LinearBounds(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def stacked(self, other: LinearBounds) -> LinearBounds:
-        """The rows of both."""
+        """Return the rows of both."""
         names = (field.name for field in fields(self))
         return LinearBounds(*(np.concatenate([getattr(self, n), getattr(other, n)]) for n in names))
 
@@ -277,14 +282,14 @@ class LinearBounds(Coupling):
         weights, offsets = self.cut_weights(multipliers)
         offset = np.asarray(offsets.sum(axis=1))
         size = np.abs(offsets).sum(axis=1)
-        # A row, and its bound, may be a difference of two rows, which was rounded once itself.
+        # A row, and its bound, may be a difference of two rows, which was itself rounded once.
         normal, count = weights @ self.matrix, self.size + 1
         return Cut(normal, offset, np.abs(weights), self.sizes, count, gamma(count + 2) * size)
 
     def moved(self, cut: Cut, multipliers: FloatArray, x: FloatArray) -> Cut:
-        """Return the cut that these rows add up to at x (n, d), from their `cut`, which has no x.
+        """Return the cut at x (n, d), given the `cut` of the same multipliers.
 
-        In a row about the change the limit of A y is high + A x.
+        The limit of A y in a row about the change is high + A x, which `cut` does not know.
         """
         weights = self.cut_weights(multipliers)[0] * self.of_change
         offset = (weights * (x @ self.matrix.T)).sum(axis=1)
@@ -293,9 +298,9 @@ class LinearBounds(Coupling):
         return cut._replace(offset=cut.offset + offset, doubt=cut.doubt + doubt)
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) weights of the rows, and what each adds to the offset; 0 for a missing side."""
+        """Return the weights of the rows, and weight · limit, (n, m); 0 for a missing side."""
         above, high, below, low = self._sides
-        if not below.any():  # as of most targets
+        if not below.any():  # as in most targets; this is quicker
             up = np.maximum(multipliers, 0.0) * above
             return up, up * high
         weights = np.clip(multipliers, -LARGEST * below, LARGEST * above)
@@ -303,26 +308,26 @@ class LinearBounds(Coupling):
 
     @cached_property
     def _sides(self) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray]:
-        """(m,) which upper bounds there are, and these or 0; the same of the lower ones."""
+        """Which upper bounds there are, (m,), and these or 0; the same of the lower ones."""
         above, below = np.isfinite(self.high), np.isfinite(self.low)
         return above, np.where(above, self.high, 0.0), below, np.where(below, self.low, 0.0)
 
     def start(self, x: FloatArray) -> FloatArray:
-        """(n, m) what the rows take at x itself: 0 for those about the change."""
+        """Return the values (n, m) of the rows at x itself: 0 for those about the change."""
         return np.asarray((x @ self.matrix.T) * (1.0 - self.of_change))
 
     def limits(self, margin: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) lower and upper bounds, closed in by (n, 2) margins until they meet at most."""
+        """Return bounds (n, m), closed in by margins (n, 2), at most until they meet."""
         shift = self.closed_in(margin)
         return self.low + shift, self.high - shift
 
     def tightened(self, margin: FloatArray) -> LinearBounds:
-        """The same with its bounds closed in by a (1, 2) margin."""
+        """Return the same rows with bounds closed in by a (1, 2) margin."""
         low, high = self.limits(margin)
         return replace(self, low=low[0], high=high[0])
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n, m) how much (n, 2) margins, see `Batch`, close in each row's bounds."""
+        """Return by how much margins (n, 2), see `Batch`, close in each row's bounds, (n, m)."""
         return np.minimum(margin @ self._closing, self.room)
 
     @cached_property
@@ -333,14 +338,15 @@ class LinearBounds(Coupling):
     def ties_resolved(self, units: FloatArray) -> LinearBounds:
         """Return rows that exclude lost ties by their limits, for points of a lattice.
 
-        Over columns that are multiples of their units, a row takes multiples of one number only,
-        its gap. So an upper limit at which a tie would be lost moves down by half a gap, and the
-        row needs no margin for ties. Rows for which that is not exact stay as they are. Units are
-        (d,), 0 for a column that may have any value.
+        Over columns that are multiples of their units, the values of a row are multiples of one
+        number, its gap. So an upper limit at which a tie would be lost moves down by half a gap,
+        and the row needs no margin for ties. Rows for which that is not exact stay as they are.
+        Units are (d,), 0 for a column that may have any value.
         """
         largest = 0.5 / UNIT  # whole numbers below it are exact
-        terms = np.ldexp(self.matrix * units, FINE)
-        limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), FINE)
+        # in units of the last binary place all terms of a row are whole numbers
+        terms = np.ldexp(self.matrix * units, BINARY_PLACES)
+        limit = np.ldexp(np.where(np.isfinite(self.high), self.high, 0.0), BINARY_PLACES)
         exact = (terms == np.rint(terms)).all(axis=1) & (np.abs(terms).sum(axis=1) < largest)
         exact &= (limit == np.rint(limit)) & (np.abs(limit) < largest)
         on_lattice = ~self.matrix[:, units == 0].any(axis=1)
@@ -350,13 +356,13 @@ class LinearBounds(Coupling):
         rows, gap = rows[gap > 0], gap[gap > 0]
         high, ties = np.array(self.high), np.array(self.tie_coefficient)
         tied = np.fmod(limit[rows], gap) == 0.0
-        high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -FINE - 1)
-        ties[rows] = 0.0
+        high[rows[tied]] -= np.ldexp(gap[tied].astype(np.float64), -BINARY_PLACES - 1)
+        ties[rows] = 0.0  # limits that are no multiple of the gap are at no tie
         return replace(self, high=high, tie_coefficient=ties)
 
     @cached_property
     def room(self) -> FloatArray:
-        """(m,) how far each row's bounds can close in before they meet."""
+        """How far each row's bounds can close in before they meet, (m,)."""
         return np.asarray(np.maximum((self.high - self.low) / 2.0, 0.0))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -369,6 +375,7 @@ class LinearBounds(Coupling):
         for after, start, limit in ((value, before, self.high), (-value, -before, -self.low)):
             with np.errstate(invalid="ignore"):
                 over = after - limit - 16.0 * EPS * terms
+                # relative to the terms, or to the changes where these are smaller
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - start))
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
@@ -379,14 +386,14 @@ class LinearBounds(Coupling):
 class ChangeBounds(Condition):
     """low <= A (y − x) <= high, row by row: linear bounds on the change.
 
-    A type of its own, for only those take it who know of rows whose limits move with x.
+    It has a type of its own because not every solver knows rows whose limits move with x.
     """
 
-    rows: LinearBounds  # about the change
+    rows: LinearBounds  # with `of_change` 1
 
     @classmethod
     def equation(cls, row: FloatArray) -> ChangeBounds:
-        """The weighed changes of the columns, by a row (d,), add up to 0."""
+        """Return the condition that changes, weighted by a row (d,), add up to 0."""
         return cls(LinearBounds(row[None], np.zeros(1), np.zeros(1), of_change=np.ones(1)))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
@@ -396,7 +403,7 @@ class ChangeBounds(Condition):
 @final
 @dataclass(frozen=True, eq=False)
 class HalfSpaces(Sequence[Region]):
-    """Regions of one linear row each, whose union is a target; made when they are asked for."""
+    """Regions of one linear row each, whose union is a target; each is made when indexed."""
 
     rows: LinearBounds
 
@@ -420,19 +427,18 @@ class Cone(Coupling):
     """‖M y + c‖₂ <= slope · y + radius: a ball, an ellipsoid, or a cone that opens along its slope.
 
     Multipliers u (m,), and with a slope one more, t, give uᵀ(M y + c) <= t′ (slope · y + radius)
-    with t′ = max(t, ‖u‖) (Cauchy–Schwarz; what is on the right is never negative).
+    with t′ = max(t, ‖u‖) (Cauchy–Schwarz; the right side of the cone is never negative).
     """
 
     matrix: FloatArray  # (m, d)
     offset: FloatArray  # (m,)
-    radius: float  # A number; positive if there is no slope
+    radius: float  # positive if there is no slope
     slope: FloatArray = field(default_factory=lambda: np.zeros(0))  # (d,); zeros by default
-    # by how many score units a unit of margin lowers the radius; 0 for what is a constraint and no
+    # by how many score units a unit of margin lowers the radius; 0 for a constraint, which is no
     # part of a target
     margin_coefficient: float = 0.0
-    tie_coefficient: float = (
-        0.0  # the same for the margin that only ties need: 1 where a tie is lost
-    )
+    # the same for the margin that only ties need: 1 where a tie is lost
+    tie_coefficient: float = 0.0
 
     def __post_init__(self) -> None:
         if not len(self.slope):
@@ -454,22 +460,22 @@ class Cone(Coupling):
         return Cut(normal, offset, weights, self.sizes, m + 2, gamma(m + 4) * size)
 
     def _heights(self, multipliers: FloatArray) -> FloatArray:
-        """(n,) t′, no shorter than u is, whatever its length was rounded to."""
+        """Return t′ (n,), which is at least ‖u‖ however that was rounded."""
         u, m = multipliers[:, : len(self.matrix)], len(self.matrix)
         length = np.linalg.norm(u, axis=1) * (1.0 + gamma(m + 4))
-        # the last one is t where there is a slope; else it is an entry of u, and no longer than u.
+        # with a slope the last multiplier is t
         return np.asarray(np.maximum(length, multipliers[:, -1] if self.slope.any() else 0.0))
 
     def closed_in(self, margin: FloatArray) -> FloatArray:
-        """(n,) by how much (n, 2) margins, see `Batch`, lower the radius."""
+        """Return by how much margins (n, 2), see `Batch`, lower the radius, (n,)."""
         return np.asarray(margin @ np.array([self.margin_coefficient, self.tie_coefficient]))
 
     def tightened(self, margin: FloatArray) -> Cone:
-        """The same with its radius lowered by a (1, 2) margin."""
+        """Return the same cone with its radius lowered by a (1, 2) margin."""
         return replace(self, radius=self.radius - float(self.closed_in(margin)[0]))
 
     def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
+        """Return by how much points miss it, in score units, (n,); negative where they do not."""
         length = np.linalg.norm(y @ self.matrix.T + self.offset, axis=1)
         return np.asarray(length - y @ self.slope - self.radius)
 
@@ -482,19 +488,20 @@ class Cone(Coupling):
 
 
 class CutOracle(Condition):
-    """A convex condition that is known by the half-spaces that hold it, without a dual of its own.
+    """A convex condition that is known only by half-spaces that contain it: it has no own duality.
 
-    Programs are given the few half-spaces that matter: a family refines them.
+    A family solves programs with the few half-spaces that matter, and adds others where points
+    miss the condition.
     """
 
     @abstractmethod
     def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
+        """Return by how much points miss it, in score units, (n,); negative where they do not."""
 
     @abstractmethod
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
-        """(n,) the excess at points, and for each a half-space that it misses by as much."""
+        """Return the excess (n,) of points, and for each a half-space that it misses by as much."""
 
     @abstractmethod
     def first(self) -> LinearBounds:
-        """Half-spaces to begin with; there may be none."""
+        """Return half-spaces to begin with; there may be none."""

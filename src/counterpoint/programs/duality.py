@@ -37,15 +37,13 @@ from counterpoint.programs.separable import Diagonal, SeparableDomain
 if TYPE_CHECKING:
     from counterpoint.problem.costs import EncodedCost
 
-CANCELLED = 128 * UNIT
-"""What is left of a sum that cancels, relative to the size of its terms."""
-SHY = 1.0 - 16.0 * UNIT
-"""A slope is shrunk to a little less than what a column without curvature bears: by more than the
-roundings of the slope, of the shrinking and of all comparisons."""
+STEEPEST = 1.0 - 16.0 * UNIT
+"""The share of the cost of a column without curvature to which a slope beyond it is shrunk: less
+than 1 by more than the roundings of the slope, of the shrinking and of all comparisons."""
 
 
 class NonConvexDuality(ABC):
-    """What multipliers of all conditions of a program that are not convex prove."""
+    """The bounds and refutations by multipliers of a program's conditions that are not convex."""
 
     @property
     @abstractmethod
@@ -65,35 +63,35 @@ class NonConvexDuality(ABC):
     def bound(
         self, cases: Batch, multipliers: FloatArray, cut: Cut, at: FloatArray | None
     ) -> FloatArray:
-        """(n,) lower bounds on the cost, with what everything convex adds up to.
+        """Return lower bounds on the cost, (n,).
 
-        The parameters are those of `Program.bound`, and ``cut`` what all points of the region meet.
+        The parameters are those of `Program.bound`, and ``cut`` is the sum of all convex
+        conditions, which every point of the region meets.
         """
 
     @abstractmethod
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
-        """(n,): whether the multipliers prove that no point of the region exists."""
+        """Return whether the multipliers prove that no point of the region exists, (n,)."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Duality:
-    """A cost over a separable domain."""
+    """The bounds and refutations by single inequalities, of a cost over a separable domain."""
 
-    encoded_cost: EncodedCost  # what a change costs
-    domain: SeparableDomain  # where each column may be
-    # whether a log-loss is added to the cost, which then counts as each row weighs it
-    weighed: bool
-    nonconvex: NonConvexDuality | None  # what conditions that are not convex prove besides
+    encoded_cost: EncodedCost
+    domain: SeparableDomain
+    weighed: bool  # whether the objective is the cost times each row's weight, and a log-loss
+    nonconvex: NonConvexDuality | None  # of the conditions that are not convex, if there are any
 
     def bound(
         self, cases: Batch, cut: Cut, sizes: Sizes, at: FloatArray | None = None
     ) -> FloatArray:
-        """(n,) what all points cost at least that meet what was cut, rounding included.
+        """Return lower bounds (n,) on the cost of points that meet the cut, rounding included.
 
-        On a column that has neither a cost nor a bound, what is faint counts as 0, see `refutes`.
-        The sizes are those of the terms of the normals; at (n, d) points, by default x, a full
-        quadratic cost is bounded by its tangent.
+        A normal's entry that may be rounding counts as 0 on a column that has neither a cost nor a
+        bound, see `refutes`. ``sizes`` are those of the terms of the normals. A full quadratic cost
+        is bounded by its tangent ``at`` points (n, d), by default x.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             bound = self._bound(cases, cut, sizes, at)
@@ -103,16 +101,21 @@ class Duality:
         return bound
 
     def _bound(self, cases: Batch, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
-        """(n,) `bound`; not finite where there is none."""
+        """Return `bound`; not finite where numbers overflow, or the domain has no point.
+
+        It is min Σ_j (cost_j(δ) + slope_j · δ) + normal · x − offset, less what may be rounding.
+        """
         normal, offset, doubt = cut.normal, cut.offset, cut.doubt
         if self._gratis.any():
             normal, sizes = _without_faint(cut, self._gratis, cases)
-        if self.weighed:
+        if self.weighed:  # weight · (cost + normal / weight · y − …), and the weight comes last
             share = 1.0 / cases.weights
             normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
             sizes = sizes.scaled(share)
         slope, slopes, d = normal, sizes, normal.shape[1]
         if self.encoded_cost.quadratic.ndim == 2:
+            # The matrix is a diagonal ``floor`` and a convex rest R, which its tangent at δ₀
+            # bounds: δᵀRδ >= 2 δ₀ᵀRδ − δ₀ᵀRδ₀.
             delta = (at - cases.x) if at is not None else np.zeros_like(cases.x)
             tangent = delta @ self.encoded_cost.above_floor
             offset = offset + np.einsum("ij,ij->i", tangent, delta)
@@ -136,7 +139,7 @@ class Duality:
 
     @cached_property
     def diagonal(self) -> Diagonal:
-        """The cost, or what a diagonal leaves of it."""
+        """The cost, or the diagonal part of a full quadratic one."""
         encoded_cost = self.encoded_cost
         return Diagonal(
             encoded_cost.absolute, encoded_cost.floor, encoded_cost.transitions, encoded_cost.levels
@@ -149,7 +152,7 @@ class Duality:
 
     @cached_property
     def _gratis(self) -> BoolArray:
-        """(d,) those of them that cost nothing."""
+        """(d,) the columns of `_flat` that cost nothing."""
         return (
             self._flat
             & (self.encoded_cost.absolute == 0.0)
@@ -157,16 +160,15 @@ class Duality:
         )
 
     def refutes(self, cases: Batch, cut: Cut) -> BoolArray:
-        """(n,): whether no point of the domain meets what was cut.
+        """Return whether no point of the domain meets the cut, (n,).
 
-        On a column without a bound, an entry of the normal that is no more than what rounding
-        leaves of a sum that cancels counts as 0.
+        That is so if min normal · y > offset, by more than rounding. On a column without a bound,
+        an entry of the normal that may be the rounding of a sum that cancels counts as 0.
         """
         zero = np.zeros(cut.normal.shape[1])
         normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
-        encoded_cost = Diagonal(zero, zero)
         with np.errstate(over="ignore", invalid="ignore"):
-            least, error = self.domain.lower(encoded_cost, normal, cases, sizes)
+            least, error = self.domain.lower(Diagonal(zero, zero), normal, cases, sizes)
             size = np.abs(cut.offset) + dots(
                 np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
             )
@@ -181,15 +183,16 @@ class Duality:
         return refuted
 
     def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Batch) -> FloatArray | None:
-        """(n,) factors in [0, 1] that keep columns without curvature bounded; None if all 1.
+        """Return factors of multipliers, (n,) in [0, 1]; None if all are 1.
 
-        They do so for the exact slopes.
+        With them no slope exceeds the cost of a column without curvature towards a side on which
+        it has no bound, where the least would be −∞. That holds for the exact slopes, too.
         """
         flat = self._flat
         if not flat.any():
             return None
         below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
-        if not (below.any() or above.any()):  # where they are bounded anyway
+        if not (below.any() or above.any()):
             return None
         share = 1.0 / np.maximum(self.encoded_cost.absolute[flat], LEAST)
         slope, sizes = slope[:, flat], sizes.of(flat)
@@ -201,21 +204,23 @@ class Duality:
             up = np.where(above, error - slope, -np.inf)
             down = np.where(below, error + slope, -np.inf)
             excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
-        if not (excess > SHY).any():
+        if not (excess > STEEPEST).any():
             return None
-        return np.where(excess > SHY, SHY / np.maximum(excess, SHY), 1.0)
+        return np.where(excess > STEEPEST, STEEPEST / np.maximum(excess, STEEPEST), 1.0)
 
 
 @final
 class LinearRows:
-    """What single linear rows (s, d) prove of a separable cost over columns one by one.
+    """`Duality.bound` for cuts of one linear row each, without an (n, d) array where possible.
 
-    Without bounds, columns that are not ``free`` stay where they are.
+    The rows are (s, d), the cost is separable, and nothing is integral. Columns that are not
+    ``free`` never change; `bound`, which knows no bounds, leaves them where they are.
     """
 
     def __init__(self, encoded_cost: EncodedCost, rows: FloatArray, free: BoolArray | None = None):
         moving = rows if free is None else np.where(free, rows, 0.0)
         flat = encoded_cost.quadratic == 0
+        # (s,) of unit weights: the largest slope relative to an absolute cost, Σ a² / 4q of others
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             steepest = np.nan_to_num(np.abs(moving[:, flat]) / encoded_cost.absolute[flat])
             self._curved = (moving[:, ~flat] ** 2 / (4.0 * encoded_cost.quadratic[~flat])).sum(1)
@@ -223,14 +228,13 @@ class LinearRows:
         self._is_absolute = bool(encoded_cost.absolute.all())
         self._rounding = gamma(rows.shape[1] + 16)
         self._steepest = steepest.max(axis=1, initial=0.0)
-        self.moves = (self._curved > 0.0) | (
-            self._steepest > 0.0
-        )  # (s,) whether rows have an effect
+        # (s,) whether a change of free columns changes the rows
+        self.moves = (self._curved > 0.0) | (self._steepest > 0.0)
 
     def nearest(
         self, x: FloatArray, missed: FloatArray, high: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """(n, s) multipliers of rows · y <= high that bound most, and their bounds.
+        """Return the multipliers of rows · y <= high that bound most, and their bounds, (n, s).
 
         ``missed`` (n, s) is by how much points, with their margins, miss the rows.
         """
@@ -241,31 +245,32 @@ class LinearRows:
         return weight, self.bound(x, weight, weight * high)
 
     def bound(self, x: FloatArray, weight: FloatArray, offset: FloatArray) -> FloatArray:
-        """(n, s) `Duality.bound` by weights of the rows and offsets, both (n, s)."""
+        """Return `Duality.bound` (n, s) without bounds, by weights and offsets (n, s) of rows."""
         with np.errstate(over="ignore", invalid="ignore"):
             if self._steepest.any():
-                shrink = SHY / np.maximum(np.abs(weight) * self._steepest, SHY)
+                shrink = STEEPEST / np.maximum(np.abs(weight) * self._steepest, STEEPEST)
                 weight, offset = weight * shrink, offset * shrink
             least = weight * weight * self._curved
             size = np.abs(weight) * _products(np.abs(x), self._sizes) + np.abs(offset) + least
             error = gamma(self._rows.shape[1] + 12) * size + TINY
-            # what overflows is not a number in the end, and proves nothing.
+            # terms that overflow make a NaN, which proves nothing
             bound = weight * _products(x, self._rows) - least - offset - error
             return np.fmax(bound, 0.0)
 
     def bound_within(
         self, cases: Batch, weight: FloatArray, offset: FloatArray, row: IntArray | int = 0
     ) -> FloatArray | None:
-        """(n,) `Duality.bound` within bounds, by weights >= 0 of one row, or one in each, (n,).
+        """Return `Duality.bound` (n,) within bounds, by weights >= 0 (n,) of a row.
 
-        None if a point is outside of its bounds, or a column free of charge. Under an absolute cost
-        only columns count of which the row takes more than they cost: few, for most rows.
+        The row is one for all, or of each case, (n,). None if a factual point is outside of its
+        bounds, or a column costs nothing. Only columns are looked at whose slope may exceed their
+        absolute cost, for all others stay: those that do are few, for most rows.
         """
         x, low, high = cases.x, cases.low, cases.high
         if low.strides[0] == 0 and high.strides[0] == 0:  # one row that is repeated
             low, high = low[:1], high[:1]
-        charged = self._is_absolute or self._cost.quadratic.all()
-        if not (charged and ((x >= low) & (x <= high)).all()):
+        is_costly = self._is_absolute or self._cost.quadratic.all()
+        if not (is_costly and ((x >= low) & (x <= high)).all()):
             return None
         rows, sizes = np.atleast_2d(self._rows[row]), np.atleast_2d(self._sizes[row])
         absolute, quadratic = self._cost.absolute, self._cost.quadratic
@@ -273,35 +278,35 @@ class LinearRows:
             value = weight * _along(x, rows) - offset
             terms = weight * _along(np.abs(x), sizes) + np.abs(offset)
             steepest = sizes.max(axis=0) * weight.max(initial=0.0)
-            columns = np.flatnonzero(steepest > SHY * SHY * absolute)
+            columns = np.flatnonzero(steepest > STEEPEST * STEEPEST * absolute)
             absolute, quadratic = absolute[columns], quadratic[columns]
             pull = weight[:, None] * sizes[:, columns]
             reach = np.abs(x[:, columns] - np.where(rows > 0.0, low, high)[:, columns])
             if self._is_absolute:
-                paying = pull > SHY * absolute
-                unlimited = paying & np.isinf(reach)
-                if unlimited.any():
-                    steep = np.where(unlimited, pull / absolute, 0.0).max(axis=1)
-                    shrink = SHY / np.maximum(steep, SHY)
+                pays = pull > STEEPEST * absolute
+                is_endless = pays & np.isinf(reach)
+                if is_endless.any():  # as in `Duality.shrinking`
+                    steep = np.where(is_endless, pull / absolute, 0.0).max(axis=1)
+                    shrink = STEEPEST / np.maximum(steep, STEEPEST)
                     value, terms, pull = value * shrink, terms * shrink, pull * shrink[:, None]
-                reach = np.where(paying & ~unlimited, reach, 0.0)
+                reach = np.where(pays & ~is_endless, reach, 0.0)
                 value -= (np.maximum(pull - absolute, 0.0) * reach).sum(axis=1)
             else:
                 reach = np.minimum(pull / (2.0 * quadratic), reach)
                 value -= (reach * (pull - quadratic * reach)).sum(axis=1)
             terms += (reach * (pull + absolute)).sum(axis=1)
-            # what overflows is not a number in the end, and proves nothing
+            # terms that overflow make a NaN, which proves nothing
             return np.fmax(value - self._rounding * terms - TINY, 0.0)
 
 
 def _along(values: FloatArray, rows: FloatArray) -> FloatArray:
-    """(n,) the products of (n, d) values with rows, which may be (1, d) for all."""
+    """Return the products (n,) of values (n, d) with rows (n, d), or one row (1, d) for all."""
     return values @ rows[0] if len(rows) == 1 else np.einsum("ij,ij->i", values, rows)
 
 
 @final
 class LossBound:
-    """What shares of a log-loss prove of a separable quadratic cost over columns without bounds.
+    """`Duality.bound` for a log-loss and a separable quadratic cost over columns without bounds.
 
     The answer moves by −P⁻¹Aᵀv / 2w in the rows A of the loss, so that G = A P⁻¹ Aᵀ is all that
     the least objective needs: it is found in as many dimensions as the loss has, not columns.
@@ -314,7 +319,7 @@ class LossBound:
         self._steepest = float((self._unit * self._unit / quadratic).sum())
 
     def bound(self, cases: Batch, multipliers: FloatArray) -> FloatArray:
-        """(n,) `Duality.bound` by (n, m) multipliers, without an (n, d) array."""
+        """Return `Duality.bound` (n,) by multipliers (n, m), without an (n, d) array."""
         shares, entropy = self._loss.shares(multipliers)
         x, weights, total = cases.x, cases.weights, shares.sum(axis=1)
         fall = np.einsum("ij,ij->i", shares @ self._gram, shares) / (4.0 * weights)
@@ -327,21 +332,26 @@ class LossBound:
 
 
 def _products(x: FloatArray, rows: FloatArray) -> FloatArray:
-    """(n, s) the products of points and rows."""
+    """Return the products (n, s) of points and rows."""
     return dots(x, rows[0])[:, None] if len(rows) == 1 else np.asarray(x @ rows.T)
 
 
 def _without_faint(cut: Cut, columns: BoolArray, cases: Batch) -> tuple[FloatArray, Sizes]:
-    """(n, d) normals without what is faint on some columns, and the sizes of what is left."""
+    """Return normals (n, d) with 0 where they are faint on some columns, and their sizes.
+
+    An entry is faint if it may be the rounding of a sum that cancels, and the column lacks a bound:
+    there it would make the least −∞.
+    """
     terms = cut.weights @ cut.normals
-    open_ = columns & (np.isinf(cases.low) | np.isinf(cases.high))
-    faint = open_ & (np.abs(cut.normal) <= max(CANCELLED, gamma(cut.roundings)) * terms)
+    is_open = columns & (np.isinf(cases.low) | np.isinf(cases.high))
+    # 128 u: what solvers' multipliers leave of a sum that cancels, beyond its own rounding
+    faint = is_open & (np.abs(cut.normal) <= max(128 * UNIT, gamma(cut.roundings)) * terms)
     sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
     return np.where(faint, 0.0, cut.normal), sizes
 
 
 def _largest(cases: Batch) -> FloatArray:
-    """(n, d) the largest finite bound of each column."""
+    """Return the size of the larger finite bound of each column, (n, d); 0 if there is none."""
     low = np.where(np.isfinite(cases.low), np.abs(cases.low), 0.0)
     high = np.where(np.isfinite(cases.high), np.abs(cases.high), 0.0)
     return np.maximum(low, high)

@@ -22,7 +22,7 @@ class LogSumExp(Coupling):
 
     matrix: FloatArray  # (m, d) differences of score rows
     offset: FloatArray  # (m,)
-    limit: float  # A number
+    limit: float
 
     @property
     def normals(self) -> FloatArray:
@@ -34,13 +34,13 @@ class LogSumExp(Coupling):
         share = v / np.maximum(total, TINY)
         entropy = -(share * np.log(np.maximum(share, TINY))).sum(axis=1)
         offset = total[:, 0] * (self.limit - entropy) - v @ self.offset
-        # A logarithm is off by what its argument is off by, relative: hence the 1.
+        # A relative error of its argument is an absolute error of a logarithm: hence the 1.
         size = total[:, 0] * (abs(self.limit) + entropy + 1.0) + v @ np.abs(self.offset)
         doubt = gamma(3 * m + LIBRARY + 8) * size
         return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
 
     def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
+        """Return by how much points miss it, in score units, (n,); negative where they do not."""
         z = y @ self.matrix.T + self.offset
         top = z.max(axis=1)
         return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - self.limit)
@@ -68,12 +68,12 @@ class LogLoss(Coupling):
         return self.matrix
 
     def amount(self, y: FloatArray) -> FloatArray:
-        """(n,): its values at points, at least 0."""
+        """Return its values at points, (n,), at least 0."""
         return self.of(y @ self.matrix.T + self.offset)
 
     @staticmethod
     def of(z: FloatArray) -> FloatArray:
-        """(n, m) score differences → (n,) values."""
+        """Return its values (n,) at score differences (n, m)."""
         top = np.maximum(z.max(axis=1), 0.0)
         total = np.exp(z - top[:, None]).sum(axis=1)
         return np.where(top == 0.0, np.log1p(total), top + np.log(total + np.exp(-top)))
@@ -86,10 +86,10 @@ class LogLoss(Coupling):
         return Cut(v @ self.matrix, offset, v, self.sizes, self.size + 1, doubt)
 
     def entropy_error(self, total: FloatArray, entropy: FloatArray) -> FloatArray:
-        """(n,) by how much the entropy of shares with some totals may be off.
+        """Return by how much the `entropy` of shares v with ``total`` Σ v may be off, (n,).
 
-        Of −r log r, r = 1 − Σ v: Σ v is off by some γ Σ v, and r log r changes by no more than
-        1 + |log r| times as much.
+        Its last term is −r log r with r = 1 − Σ v. Σ v is off by some γ Σ v, and r log r changes by
+        no more than 1 + |log r| times as much.
         """
         remainder = total * (4.0 - 3.0 * np.log(np.maximum(1.0 - total, gamma(self.size + 2))))
         return gamma(self.size + LIBRARY + 8) * (entropy + remainder)
@@ -99,7 +99,11 @@ class LogLoss(Coupling):
 
     @staticmethod
     def shares(multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, m) v >= 0 with Σ v <= 1, exactly, and (n,) the entropy of v and 1 − Σ v."""
+        """Return shares v (n, m) and the entropy of v and 1 − Σ v, (n,).
+
+        They are the multipliers >= 0, scaled down where they add up to more than 1: Σ v <= 1 holds
+        exactly.
+        """
         v = np.minimum(np.fmax(multipliers, 0.0), LARGEST)  # NaN counts as 0
         total = v.sum(axis=1) * (1.0 + gamma(v.shape[1] + 4))
         v = v / np.maximum(total, 1.0)[:, None]

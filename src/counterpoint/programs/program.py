@@ -1,11 +1,11 @@
-"""Programs: one cost over one region, without the row in it, and what bounds them.
+"""Programs: one cost over one region, without the row in it, and their lower bounds.
 
-A program is minimise cost(y, x) over y in the region. Its region is a *domain* D (intervals,
-whole steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear
-rows, cones). For any multipliers, each coupling gives a linear inequality that its points meet, and
-their sum bounds every feasible cost from below, whoever found the multipliers and however wrong
-they are: see `counterpoint.programs.duality`. A condition that is not convex has no such
-inequality; what its multipliers prove it says itself, see `NonConvexDuality`.
+A program is: minimise cost(y, x) over y in the region. Its region is a *domain* (intervals, whole
+steps, categories, the number of changes: one feature at a time) cut by *couplings* (linear rows,
+cones). For any multipliers, each coupling gives a linear inequality that its points meet, and their
+sum bounds every feasible cost from below, whoever found the multipliers and however wrong they are:
+see `counterpoint.programs.duality`. Conditions that are not convex have no such inequality; they
+bring a `NonConvexDuality` of their own.
 A *term of the objective*, such as −log of a probability, adds to the weighted cost; its multipliers
 bound it from below by normal · y − offset, and the same sum bounds the objective.
 """
@@ -40,7 +40,10 @@ from counterpoint.rows.features import Categorical, Features, Integer
 
 
 def kinds_region(features: Features) -> Region:
-    """Whole steps for integers; one-hot groups for categories, none of them a stand-in anew."""
+    """Return the region of the features' kinds: whole steps, one-hot groups.
+
+    A category that stands in for others stays, but none becomes one.
+    """
     conditions: list[Condition] = []
     whole = [(features.columns(f.name).start, f.step) for f in features if isinstance(f, Integer)]
     if whole:
@@ -50,15 +53,15 @@ def kinds_region(features: Features) -> Region:
         if isinstance(feature, Categorical):
             conditions.append(OneOf(block))
             if feature.stand_in is not None:
-                already_satisfied = np.eye(len(feature.categories), dtype=bool)
-                conditions.append(Transitions(block, already_satisfied | ~feature.is_stand_in))
+                stays = np.eye(len(feature.categories), dtype=bool)
+                conditions.append(Transitions(block, stays | ~feature.is_stand_in))
     return Region(tuple(conditions))
 
 
 def relaxed(program: Program, *dropped: type) -> Program:
-    """The program with conditions of some types dropped; a one-hot group becomes a simplex.
+    """Return the program without conditions of some types.
 
-    The rows of the simplices come after the program's own.
+    Without `OneOf` a one-hot group becomes a simplex, whose linear row comes after the program's.
     """
     conditions = [c for c in program.region if type(c) not in dropped]
     added: list[Condition] = []
@@ -72,14 +75,13 @@ def relaxed(program: Program, *dropped: type) -> Program:
 
 
 def own_multipliers(program: Program, multipliers: FloatArray) -> FloatArray:
-    """(n, size) a program's multipliers among those of a program that `relaxed` made of it."""
-    rows = program.affine.size
-    added = multipliers.shape[1] - program.size
+    """Return a program's multipliers (n, size) from those of what `relaxed` made of it."""
+    rows, added = program.affine.size, multipliers.shape[1] - program.size
     return np.hstack([multipliers[:, :rows], multipliers[:, rows + added :]])
 
 
 def tightened(program: Program, margin: FloatArray) -> Region:
-    """The demands of the target closed in by a (1, 2) margin, and all linear rows."""
+    """Return the region of the target's demands, closed in by a (1, 2) margin, and linear rows."""
     cones = (
         c
         for c in program.region
@@ -93,10 +95,14 @@ def tightened(program: Program, margin: FloatArray) -> Region:
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Minimise cost(y − x) over y in a region."""
+    """Minimise the cost of y − x over y in a region that may depend on x.
 
-    encoded_cost: EncodedCost  # what a change costs
-    region: Region  # where y may be, relative to x
+    Multipliers (size,) are those of linear rows, then of other couplings, then of what is not
+    convex.
+    """
+
+    encoded_cost: EncodedCost
+    region: Region
 
     @cached_property
     def width(self) -> int:
@@ -105,7 +111,7 @@ class Program:
 
     @cached_property
     def condition_types(self) -> frozenset[type]:
-        """The kinds of its cost and the types of its conditions: what a solver must take."""
+        """The kinds of its cost and the types of its conditions, which a solver must accept."""
         return self.region.condition_types | self.encoded_cost.condition_types | {Box}
 
     @cached_property
@@ -122,16 +128,16 @@ class Program:
     @cached_property
     def couplings(self) -> tuple[Coupling, ...]:
         """The couplings beyond linear rows, terms of the objective last."""
-        curved = (
+        beyond_rows = (
             c
             for c in self.region
             if isinstance(c, Coupling) and not isinstance(c, LinearBounds | LogLoss)
         )
-        return (*curved, *self._objective_terms)
+        return (*beyond_rows, *self._objective_terms)
 
     @cached_property
     def _objective_terms(self) -> tuple[LogLoss, ...]:
-        """What is added to the weighted cost."""
+        """The terms that are added to the weighted cost."""
         return tuple(c for c in self.region if isinstance(c, LogLoss))
 
     @cached_property
@@ -141,7 +147,7 @@ class Program:
 
     @cached_property
     def size(self) -> int:
-        """The number of multipliers: of linear rows, couplings, and what is not convex."""
+        """The number of multipliers."""
         nonconvex = self.duality.nonconvex
         return len(self._normals) + (0 if nonconvex is None else nonconvex.size)
 
@@ -158,14 +164,14 @@ class Program:
         numeric = np.ones(self.width, dtype=bool)
         for group in groups:
             numeric[group], box.low[group], box.high[group] = False, 0.0, 1.0
-            box.least[group], box.most[group] = -np.inf, np.inf
+            box.least[group], box.most[group] = -np.inf, np.inf  # of no use within [0, 1]
         limits = [c for c in self.region if isinstance(c, AtMost)]
         at_most = min(limits, key=lambda c: c.count) if limits else None
         return SeparableDomain(box, numeric, steps, groups, at_most)
 
     @cached_property
     def duality(self) -> Duality:
-        """What inequalities prove."""
+        """The bounds and refutations by inequalities."""
         nonconvex = self.nonconvex[0].duality(self) if self.nonconvex else None
         return Duality(self.encoded_cost, self.domain, bool(self._objective_terms), nonconvex)
 
@@ -174,7 +180,7 @@ class Program:
         return tuple(c for c in self.region if isinstance(c, Transitions))
 
     def cases(self, x: FloatArray, margin: FloatArray | None = None) -> Batch:
-        """What the program knows of these rows: their points and bounds; margins, if given."""
+        """Return rows x (n, d) with their bounds, as a batch; margins (n, 2) are 0 by default."""
         low, high = self.domain.box.bounds(x)
         if self._transitions:
             high = np.array(high)
@@ -192,20 +198,19 @@ class Program:
     def _on_steps(
         self, x: FloatArray, low: FloatArray, high: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Bounds of whole columns moved inwards to x + a whole number of steps."""
+        """Return bounds, those of whole columns moved inwards to x + a whole number of steps."""
         whole = np.flatnonzero(self.domain.steps)
         whole = whole[(np.isfinite(low[:, whole]) | np.isfinite(high[:, whole])).any(axis=0)]
         if not len(whole):
             return low, high
         low, high = np.array(low), np.array(high)
-        at, step = x[:, whole], self.domain.steps[whole]
         low[:, whole], high[:, whole] = lattice.within_bounds(
-            at, low[:, whole], high[:, whole], step
+            x[:, whole], low[:, whole], high[:, whole], self.domain.steps[whole]
         )
         return low, high
 
     def objective(self, y: FloatArray, cases: Batch, cost: FloatArray | None = None) -> FloatArray:
-        """(n,) what is minimised: the cost, or the weighted cost and the terms beside it."""
+        """Return the objective (n,): the cost, or the weighted cost and the terms added to it."""
         cost = self.encoded_cost(y, cases.x) if cost is None else cost
         if not self._objective_terms:
             return cost
@@ -213,7 +218,7 @@ class Program:
 
     @cached_property
     def _merged(self) -> Region:
-        """The same region with one box, and one stack of rows; without groups."""
+        """The same region with one box and one stack of linear rows, and without groups."""
         further = [
             c for c in self.region if not isinstance(c, Box | LinearBounds | ChangeBounds | OneOf)
         ]
@@ -223,7 +228,7 @@ class Program:
         return Region((*first, *further))
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,) the largest violation of any condition, relative to the size of its terms."""
+        """Return the largest violation of any condition, relative to its terms, (n,)."""
         worst = self._merged.violation(y, x)
         return np.maximum(worst, self.domain.hot.violation(y)) if self.domain.groups else worst
 
@@ -239,29 +244,32 @@ class Program:
 
     @cached_property
     def _cut_parts(self) -> tuple[Coupling, ...]:
-        """What `cut` adds up: linear rows, if there are any or nothing else, and all beyond."""
-        beyond = self.couplings
-        return (self.affine, *beyond) if self.affine.size or not beyond else beyond
+        """The couplings that `cut` adds up: linear rows, if there are any or nothing else."""
+        beyond_rows = self.couplings
+        return (self.affine, *beyond_rows) if self.affine.size or not beyond_rows else beyond_rows
 
     @cached_property
     def _sizes(self) -> FloatArray:
-        """(m, d) the sizes of the numbers in `_normals`."""
+        """The sizes of the entries of `_normals`, (m, d)."""
         return np.abs(self._normals)
 
     @cached_property
     def _units(self) -> tuple[FloatArray, FloatArray]:
-        """Sizes of rows (m,) and columns (d,): no number of `_normals` exceeds their product."""
+        """Sizes of rows (m,) and columns (d,): no entry of `_normals` exceeds their product.
+
+        A bound of the sizes of n sums in O(n (m + d)) instead of O(n m d).
+        """
         sizes = self._sizes
-        column = sizes.max(axis=0, initial=0.0)
-        used = column > 0.0
-        height = (sizes[:, used] / column[used]).max(axis=1, initial=0.0)
-        unit = np.zeros(self.width)
-        rows = height > 0.0
-        unit[used] = (sizes[np.ix_(rows, used)] / height[rows, None]).max(axis=0, initial=0.0)
-        return height, unit * (1.0 + 8.0 * UNIT)
+        largest = sizes.max(axis=0, initial=0.0)
+        columns = largest > 0.0
+        row_size = (sizes[:, columns] / largest[columns]).max(axis=1, initial=0.0)
+        rows, column_size = row_size > 0.0, np.zeros(self.width)
+        shares = sizes[np.ix_(rows, columns)] / row_size[rows, None]
+        column_size[columns] = shares.max(axis=0, initial=0.0)
+        return row_size, column_size * (1.0 + 8.0 * UNIT)  # more than rounding took off
 
     def cut(self, multipliers: FloatArray, x: FloatArray) -> Cut:
-        """What the couplings add up to, for rows x (n, d), or (1, d) for all.
+        """Return the sum of the couplings' cuts, for rows x (n, d), or one (1, d) for all.
 
         The multipliers of conditions that are not convex have no part in it.
         """
@@ -286,14 +294,13 @@ class Program:
 
     @cached_property
     def _shortcut(self) -> LinearRows | LossBound | None:
-        """What its only row proves of a separable cost, or its log-loss without bounds."""
+        """The quicker bound of a single linear row, or of a single log-loss; None for others."""
         if self.condition_types <= {Manhattan, SquaredEuclidean, Box, LinearBounds, LogLoss}:
             if self.size == self.affine.size == 1:
                 return LinearRows(self.encoded_cost, self.affine.matrix)
-            (*further, last) = self._objective_terms or (None,)
-            quadratic = self.encoded_cost.quadratic.all() and not further
-            if last is not None and quadratic and self.size == last.size:
-                return LossBound(self.encoded_cost, last)
+            if len(self._objective_terms) == 1 and self.encoded_cost.quadratic.all():
+                (loss,) = self._objective_terms
+                return LossBound(self.encoded_cost, loss) if self.size == loss.size else None
         return None
 
     def bound(
@@ -329,19 +336,21 @@ class Program:
         return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at))
 
     def refutes(self, cases: Batch, multipliers: FloatArray) -> BoolArray:
-        """(n,): whether the multipliers prove that no point of the region exists (Farkas).
+        """Return whether the multipliers prove that no point of the region exists (Farkas), (n,).
 
-        On a column without bounds, an entry of the normal that is no more than what rounding leaves
-        of a sum that cancels counts as 0. That is a proof for all points but those some 1e12 times
-        as far away as the factual one. All other rounding is allowed for.
+        On a column without bounds, an entry of the normal that may be the rounding of a sum that
+        cancels counts as 0. That is a proof for all points but those some 1e12 times as far away
+        as the factual one. All other rounding is allowed for.
         """
-        if self._objective_terms:  # these exclude nothing
+        if self._objective_terms:  # they exclude no point, so their multipliers count as 0
             end, count = len(self._normals), sum(term.size for term in self._objective_terms)
             multipliers = np.array(multipliers)
             multipliers[:, end - count : end] = 0.0
-        cut, further = self.cut(multipliers, cases.x), multipliers[:, len(self._normals) :]
-        refuted, beyond = self.duality.refutes(cases, cut), self.duality.nonconvex
-        return refuted if beyond is None else refuted | beyond.refutes(cases, further, cut)
+        cut, nonconvex = self.cut(multipliers, cases.x), self.duality.nonconvex
+        refuted = self.duality.refutes(cases, cut)
+        if nonconvex is None:
+            return refuted
+        return refuted | nonconvex.refutes(cases, multipliers[:, len(self._normals) :], cut)
 
 
 class NonConvex(Condition):
@@ -349,8 +358,8 @@ class NonConvex(Condition):
 
     @abstractmethod
     def excess(self, y: FloatArray) -> FloatArray:
-        """(n,) by how much points miss it, in score units; negative where they do not."""
+        """Return by how much points miss it, in score units, (n,); negative where they do not."""
 
     @abstractmethod
     def duality(self, program: Program) -> NonConvexDuality | None:
-        """What multipliers of such conditions prove of a program; None if there are none."""
+        """Return the duality of all such conditions of a program; None if they prove nothing."""

@@ -17,16 +17,16 @@ from counterpoint.numerics import BoolArray, FloatArray, IntArray
 @final
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows as a program sees them: where they are, their bounds and margins."""
+    """n rows as a program sees them: their points, bounds and margins."""
 
     x: FloatArray  # (n, d) factual points
     # low, high: (n, d) bounds on y; a row with low > high somewhere has no feasible point
     low: FloatArray
     high: FloatArray
-    # (n, 2) how much the target's rows are tightened, in score units: all of them, and besides
-    # those at which a tie is lost. (n,) for all of them
+    # (n, 2) by how much the target's rows are tightened, in score units: all of them, and besides
+    # those at which a tie is lost; (n,) is taken as the first alone
     margin: FloatArray
-    # (n,) how much the price counts against what is charged; None for 1
+    # (n,) the weight of the cost where a log-loss is added to it; None for 1
     weight: FloatArray | None = None
     # (n, d): features that count as changed whether they are or not, by their first columns; None
     # for none
@@ -71,7 +71,7 @@ class Batch:
         return np.ones(len(self)) if self.weight is None else self.weight
 
     def weighing(self, weight: FloatArray) -> Batch:
-        """The same rows with a weight of the price."""
+        """The same rows with weights of the cost."""
         return replace(self, weight=weight)
 
     def with_margin(self, margin: FloatArray) -> Batch:
@@ -79,7 +79,7 @@ class Batch:
         return replace(self, margin=margin)
 
     def holding(self, held: BoolArray, y: FloatArray) -> Batch:
-        """The same rows of which (n, d) entries are those of points."""
+        """The same rows with the ``held`` entries (n, d) fixed at points y."""
         return self.within(np.where(held, y, -np.inf), np.where(held, y, np.inf))
 
     def within(self, low: FloatArray, high: FloatArray) -> Batch:
@@ -92,7 +92,7 @@ class Batch:
 
 
 def _rows_of(bounds: FloatArray, rows: NDArray[np.intp] | BoolArray | slice) -> FloatArray:
-    """Rows of an array that may be one row repeated, without repeating it in memory."""
+    """Return rows of bounds; those that are one row repeated stay a view of it."""
     if bounds.strides[0] == 0 and len(bounds):
         count = len(np.empty(len(bounds), dtype=np.int8)[rows])
         return np.broadcast_to(bounds[0], (count, bounds.shape[1]))
@@ -101,7 +101,7 @@ def _rows_of(bounds: FloatArray, rows: NDArray[np.intp] | BoolArray | slice) -> 
 
 @final
 class Cut(NamedTuple):
-    """Inequalities normal · y <= offset, and how large the terms are of which they were summed."""
+    """n inequalities normal · y <= offset, with the sizes of the terms that they are sums of."""
 
     # normal, offset: (n, d) and (n,)
     normal: FloatArray
@@ -110,7 +110,7 @@ class Cut(NamedTuple):
     # up to at most ``weights @ normals``
     weights: FloatArray
     normals: FloatArray
-    roundings: int  # how many of them each entry of a normal is worth, see `counterpoint.numerics`
+    roundings: int  # of each entry of a normal, see `counterpoint.numerics`
     doubt: FloatArray  # (n,) by how much the offsets may be off
 
     @classmethod
@@ -141,7 +141,7 @@ class Condition(ABC):
 
     @abstractmethod
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,): by how much y fails, relative to the size of what is compared; 0 if it does not."""
+        """Return by how much y fails, relative to the size of what is compared, (n,); else 0."""
 
 
 class Domain(Condition):
@@ -149,7 +149,7 @@ class Domain(Condition):
 
 
 class Coupling(Condition):
-    """A convex condition that ties features together, or charges points for how they miss it."""
+    """A convex condition that ties features together, or a convex term of the objective."""
 
     @property
     @abstractmethod
@@ -168,11 +168,11 @@ class Coupling(Condition):
 
     @abstractmethod
     def cut(self, multipliers: FloatArray) -> Cut:
-        """(n, m) multipliers → normals (n, d) and offsets (n,).
+        """Return the inequalities that multipliers (n, m) make of it.
 
-        Whatever the multipliers, every y that meets a coupling meets ``normals · y <= offsets``; a
-        charge takes ``normals · y − offsets`` or more (0 where all of them are 0). With t >= 0
-        times the multipliers, the cut of a coupling is t times as large.
+        Whatever the multipliers, every y that meets the coupling meets normal · y <= offset; a
+        term of the objective is at least normal · y − offset (0 if all multipliers are 0). The cut
+        of a coupling with t >= 0 times the multipliers is t times as large.
         """
 
 
@@ -195,7 +195,7 @@ class Region:
         return frozenset(type(condition) for condition in self.conditions)
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:
-        """(n,): the largest violation of any condition; 0 inside."""
+        """Return the largest violation of any condition, (n,); 0 inside."""
         worst = np.zeros(len(y))
         for condition in self.conditions:
             worst = np.maximum(worst, condition.violation(y, x))
@@ -203,17 +203,17 @@ class Region:
 
 
 class LazyUnion(Sequence[Region]):
-    """Regions whose union is a target, each made when it is asked for."""
+    """Regions whose union is a target, each written down only when it is indexed."""
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many rows all regions have."""
+        """The number of linear rows of all regions together."""
 
     @property
     @abstractmethod
     def has_ties(self) -> bool:
-        """Whether some tie may be lost."""
+        """Whether some region excludes points at a tie."""
 
     @property
     @abstractmethod

@@ -1,8 +1,8 @@
-"""Wide programs at a Manhattan cost: at the optimum only a few columns move.
+"""Solve wide programs at a Manhattan cost by column generation: few columns move at the optimum.
 
-So the program is solved over a few columns, all others held where they are. Multipliers of that are
-multipliers of the whole: where their slope on a column that is held exceeds its cost, it pays to
-move it, and it joins them (column generation). If there is none, the optimum is that of the whole.
+The program is solved over a few columns, with all others held where they are. Its multipliers are
+multipliers of the whole program: where their slope on a held column exceeds its cost, to move it
+pays, and it is added. If there is no such column, the optimum is that of the whole program.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from counterpoint.solvers.base import Outcome
 from counterpoint.solvers.duals import normals
 
 Answer = tuple[Outcome, FloatArray, FloatArray]
-"""Of one row: the point, NaN where there is none, and the multipliers."""
-
-FEW = 4
-"""To begin with, so many columns for each row of the program: those that buy the most."""
+"""Of one row: the outcome, the point (d,), NaN if there is none, and the multipliers (size,)."""
 
 
 def is_wide(program: Program) -> bool:
-    """Whether a program has so many columns, each with a cost, that a few at a time are faster."""
+    """Return whether a program has so many columns that a few at a time are faster.
+
+    Each needs a cost, or it would pay to move all.
+    """
     accepts = frozenset({Manhattan, Box, LinearBounds, LogLoss, LogSumExp})
     return (
         program.condition_types <= accepts
@@ -39,21 +39,22 @@ def is_wide(program: Program) -> bool:
 
 
 def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], Answer]) -> Answer:
-    """Solve a wide program for one row on few of its columns, and add those that it pays to move.
+    """Solve a wide program for one row over few of its columns; add columns while they pay.
 
-    The other columns stay. It ends where the multipliers show that no other column pays.
+    ``solve`` solves a program over some columns. The others stay where they are.
     """
     unit_costs = program.encoded_cost.absolute
     weight = float(case.weights[0]) if LogLoss in program.condition_types else 1.0
     fixed_values = np.minimum(np.maximum(case.x, case.low), case.high)[0]
     free = case.low[0] < case.high[0]
 
-    def narrow(columns: BoolArray) -> Answer:
-        few = Batch(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
-        return solve(_restricted(program, fixed_values, columns), replace(few, weight=case.weight))
+    def solved(columns: BoolArray) -> Answer:
+        """Return the answer over some of the columns."""
+        part = Batch(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
+        return solve(_restricted(program, fixed_values, columns), replace(part, weight=case.weight))
 
     def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:
-        """The columns with those that it pays to move; None if there are none."""
+        """Return the columns with more that pay; None if the answer is that of all columns."""
         outcome, _, multipliers = answer
         refuted = outcome is Outcome.INFEASIBLE
         is_proved = refuted and program.refutes(case, multipliers[None, :])[0]
@@ -62,23 +63,25 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
         normal = program.cut(multipliers[None, :], case.x).normal[0]
         room = np.where(normal > 0.0, fixed_values > case.low[0], fixed_values < case.high[0])
         gain = np.where(room & free & ~columns, np.abs(normal) / unit_costs, 0.0)
-        better = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # more is no rounding
-        if outcome is Outcome.NOTHING or (refuted and not better.any()):
-            return free  # all of them may tell more
-        if not better.any():
+        # a refutation has no cost to exceed: any slope may end it
+        pays = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # by more than rounding
+        if outcome is Outcome.NOTHING or (refuted and not pays.any()):
+            return free  # with all columns there may be an answer
+        if not pays.any():
             return None
-        best = np.argsort(gain)[-max(int(columns.sum()) // 2, FEW) :]
+        best = np.argsort(gain)[-max(int(columns.sum()) // 2, first_count) :]
         larger = np.array(columns)
-        larger[best[better[best]]] = True
+        larger[best[pays[best]]] = True
         return larger
 
+    first_count = 4  # columns for each row of the program: those that buy the most of it
     rates = np.where(free, np.abs(normals(program)) / unit_costs, 0.0)
     columns = np.zeros(program.width, dtype=bool)
-    columns[np.argsort(rates, axis=1)[:, -FEW:]] = True
+    columns[np.argsort(rates, axis=1)[:, -first_count:]] = True
     columns &= free
-    answer = narrow(columns)
+    answer = solved(columns)
     while (larger := extended(columns, answer)) is not None:
-        columns, answer = larger, narrow(larger)
+        columns, answer = larger, solved(larger)
     outcome, point, multipliers = answer
     if outcome is not Outcome.FOUND:
         return outcome, np.full(program.width, np.nan), multipliers
@@ -87,7 +90,7 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
 
 
 def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Program:
-    """The program over some columns, the others held at a point."""
+    """Return the program over some columns, with the others held at a point (d,)."""
     fixed = np.where(columns, 0.0, held)
     conditions: list[Condition] = []
     for coupling in program.couplings:

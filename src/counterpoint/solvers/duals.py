@@ -1,10 +1,10 @@
-"""Duals without the noise of an interior point.
+"""Change multipliers of an interior-point method slightly, so that its noise spoils no bound.
 
-An interior-point method stops at slopes of about 1e-10 where the exact slope is 0, or a cost. In a
-column without bounds an excess makes the bound −∞, unless all multipliers are shrunk until there is
-none, which costs most of the bound if costs are small. Here the multipliers are changed very little
-so that no slope is too steep. The program bounds and refutes with any multipliers, so nothing has
-to be proved of how these were computed.
+Such a method stops at slopes that are off by about 1e-10 where the exact slope is 0, or a cost. In
+a column without bounds a slope beyond the cost makes the bound −∞, unless all multipliers are
+shrunk, which takes most of the bound if costs are small. Here the multipliers are changed very
+little so that no slope is too steep. The program bounds and refutes with any multipliers, so that
+nothing has to be proved of how these were computed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from counterpoint.programs.region import Batch
 
 
 def normals(program: Program) -> FloatArray:
-    """(m, d) the normal that each multiplier of what is convex weighs."""
+    """Return the normal that each multiplier weighs, (m, d), of linear rows and couplings."""
     return np.vstack([c.normals for c in (program.affine, *program.couplings)])
 
 
 def cost_limited(program: Program, case: Batch, multipliers: FloatArray) -> FloatArray:
-    """Return multipliers (size,) whose slopes the costs outweigh, if they bound the cost better."""
+    """Return multipliers (size,) whose slopes are within the absolute costs, if they prove more.
+
+    Else the given ones.
+    """
     encoded_cost = program.encoded_cost
     flat = program.domain.numeric & (encoded_cost.absolute > 0.0)
     if encoded_cost.quadratic.ndim == 2 or not flat.any():
@@ -39,10 +42,10 @@ def cost_limited(program: Program, case: Batch, multipliers: FloatArray) -> Floa
 
 
 def purified(program: Program, case: Batch, ray: FloatArray) -> FloatArray:
-    """Return a ray (size,) without its noise, if that refutes the row; else the ray as it is."""
+    """Return a ray of multipliers (size,) without noise, if that refutes the row; else the ray."""
     size = np.abs(ray) * _row_sizes(program)
-    for faint in (1e-7, 1e-5, 1e-3):  # so small beside the largest, they may be noise
-        pure = np.where(size > faint * size.max(initial=0.0), ray, 0.0)
+    for share in (1e-7, 1e-5, 1e-3):  # of the largest: smaller multipliers may be noise
+        pure = np.where(size > share * size.max(initial=0.0), ray, 0.0)
         pure = _with_slopes_within(program, case, pure, np.zeros(program.width))
         if program.refutes(case, pure[None, :])[0]:
             return pure
@@ -50,9 +53,10 @@ def purified(program: Program, case: Batch, ray: FloatArray) -> FloatArray:
 
 
 def _row_sizes(program: Program) -> FloatArray:
-    """(size,) the largest entry of what each multiplier weighs; beyond rows, of its condition.
+    """Return the largest entry of each multiplier's normal, (m,), or of its condition's normals.
 
-    A rival with the label's own score row weighs nothing by itself, and yet it may count most.
+    The normal of a rival with the label's own score row is 0, and yet its multiplier may matter
+    most: so the multipliers of a coupling share one size.
     """
     size = np.abs(normals(program)).max(axis=1, initial=0.0)
     start = program.affine.size
@@ -69,7 +73,8 @@ def _with_slopes_within(
     """Return the nearest multipliers whose slopes are at most the ``steepest`` (d,) in size.
 
     Only the slopes of columns without a bound in the direction of descent matter. Distances are
-    relative to each multiplier, and what is 0 stays 0. The very same array means no change.
+    relative to each multiplier, so that those that are 0 stay 0. Return the same array if nothing
+    is too steep.
     """
     weights, size = normals(program), np.abs(multipliers)
     unit = np.abs(weights).max(axis=0, initial=0.0)
@@ -86,7 +91,8 @@ def _with_slopes_within(
         held |= too_steep
         change = (np.clip(normal, -allowed, allowed) - normal)[held] * unit[held]
         rows = weights[:, held].T * unit[held, None] * size
-        # Equations that differ by less than the error of an interior point, 1e-10, count as one:
-        # to satisfy both exactly would change the multipliers a lot, down to all 0.
+        # The least relative change of multipliers that moves the slopes as far as they are too
+        # steep. Equations that differ by less than the error of an interior point, 1e-10, count as
+        # one: to satisfy both exactly would change the multipliers a lot, down to all 0.
         multipliers = multipliers + size * np.linalg.lstsq(rows, change, rcond=1e-10)[0]
     return multipliers

@@ -1,14 +1,14 @@
-"""One half-space at a time, in closed form, for whole batches.
+"""Solve for one half-space at a time, in closed form, for whole batches.
 
-For each case the most expensive single row of the program is met at the least cost, within the
-box. That is a relaxation, so its cost is a lower bound; where the point happens to meet the other
-rows too, it is the optimum. With weighted Manhattan cost the one-row problem is a continuous
+For each case the single row of the program that costs most is met at the least cost, within the
+box. That is a relaxation, so its cost is a lower bound; where the point meets the other rows too,
+it is the optimum. With weighted Manhattan cost the one-row problem is a continuous
 knapsack (fill the features in the order of score gained for a unit of cost); with squared Euclidean
 cost, a root of a monotone function of one multiplier; with Mahalanobis cost, one division.
 A program with anything integral is a knapsack, see `counterpoint.families.additive`.
 
-Where any one of many half-spaces will do (no longer the own class, of many), `NearestHalfSpace`
-bounds each by its distance without the box, and meets those that may be the nearest.
+Where any one of many half-spaces will do (any class but the row's own), `NearestHalfSpace` bounds
+each by its distance without the box, and meets those that may be the nearest.
 """
 
 from __future__ import annotations
@@ -38,12 +38,10 @@ from counterpoint.programs.region import Batch, Cut, Region
 from counterpoint.solvers.base import LINEAR, Effort, Outcome, Solution, Solver
 
 ROUNDED = 4.0 * UNIT
-"""What a sum may be off by, relative to it, that counts as met."""
-CELLS = 1 << 18
-"""Numbers that are held at once for pairs of a row and a half-space: they fit into the cache."""
+"""A demand that is missed by so little, relative to it, counts as met."""
 Moves = tuple[FloatArray, FloatArray]
-"""(n, d) where moves lead that meet one demand at the least cost, NaN where the box leaves no way
-to meet it; (n,) the multipliers of its row."""
+"""The cheapest points (n, d) that meet one demand a row, NaN where the box has none, and the
+multipliers (n,) of the demands."""
 
 
 @final
@@ -62,14 +60,14 @@ class HalfSpace(Solver):
 
     @cached_property
     def _rows(self) -> tuple[IntArray, FloatArray]:
-        """(s,) the row of each demand a·y >= b, and +1 for its lower bound, −1 for its upper."""
+        """The row of each demand a·y >= b, (s,), and +1 if it is a lower bound, −1 if an upper."""
         affine = self.program.affine
         lower, upper = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
         return np.append(lower, upper), np.repeat([1.0, -1.0], [len(lower), len(upper)])
 
     @cached_property
     def normals(self) -> FloatArray:
-        """(s, d) the normals a of the demands."""
+        """The normals a of the demands, (s, d)."""
         rows, signs = self._rows
         return self.program.affine.matrix[rows] * signs[:, None]
 
@@ -80,7 +78,10 @@ class HalfSpace(Solver):
 
     @cached_property
     def _effect(self) -> FloatArray:
-        """(s,) how much score one unit of (the root of) cost buys at best, without a box."""
+        """How much score one unit of cost buys at best, without the box, (s,).
+
+        Of a quadratic cost, one unit of its root.
+        """
         encoded_cost = self.program.encoded_cost
         demands = np.abs(self.normals)
         if encoded_cost.kind is Manhattan:
@@ -91,12 +92,12 @@ class HalfSpace(Solver):
 
     @cached_property
     def _directions(self) -> FloatArray:
-        """(s, d) the rows of (quadratic⁻¹ a)."""
+        """The vectors quadratic⁻¹ a of the demands, (s, d)."""
         return np.asarray(np.linalg.solve(self.program.encoded_cost.quadratic, self.normals.T).T)
 
     @cached_property
     def _buys(self) -> tuple[FloatArray, IntArray]:
-        """(s, d) the cost of a unit of score in each column, and the columns, best first."""
+        """The cost of a unit of score in each column, and the columns, cheapest first, (s, d)."""
         gains = np.abs(self.normals)
         weights = np.broadcast_to(self.program.encoded_cost.absolute, gains.shape)
         costs = np.divide(weights, gains, out=np.full(gains.shape, np.inf), where=gains > 0.0)
@@ -108,27 +109,27 @@ class HalfSpace(Solver):
         The point is an answer only if it meets the other conditions as well, see `_judge`.
         """
         start = cases.x if cases.unbounded else np.clip(cases.x, cases.low, cases.high)
-        short = self.shortfall(start, cases)
+        short = self.shortfall(start, cases)  # (n, s)
         optimal = (short <= 0.0).all(axis=1)
         if self.program.encoded_cost.quadratic.ndim == 2:
             # Under a full quadratic cost the cheapest point of a box is not x clipped to it.
             optimal &= (start == cases.x).all(axis=1)
-        demand, n = self._most_expensive(short), len(start)
+        dearest, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
         constraint, sign = self._rows
         meet = self._meet_full if self.program.encoded_cost.kind is Mahalanobis else self.meet_each
-        for side in np.flatnonzero(np.bincount(demand[~optimal])).tolist():
-            rows, weights = np.flatnonzero(~optimal & (demand == side)), np.ones(1)
-            sides = slice(side, side + 1)
-            if not self.normals[side].any():
+        for demand in np.flatnonzero(np.bincount(dearest[~optimal])).tolist():
+            rows, weights = np.flatnonzero(~optimal & (dearest == demand)), np.ones(1)
+            this = slice(demand, demand + 1)
+            if not self.normals[demand].any():  # no point meets it
                 points[rows] = np.nan
             elif len(rows) == n:  # nothing is copied
-                points, weights = meet(sides, start, short[:, side], cases)
+                points, weights = meet(this, start, short[:, demand], cases)
             else:
                 points[rows], weights = meet(
-                    sides, start[rows], short[rows, side], cases.take(rows)
+                    this, start[rows], short[rows, demand], cases.take(rows)
                 )
-            multipliers[rows, constraint[side]] = -sign[side] * weights
+            multipliers[rows, constraint[demand]] = -sign[demand] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))
@@ -136,7 +137,7 @@ class HalfSpace(Solver):
         return out
 
     def _judge(self, out: Solution, cases: Batch) -> None:
-        """Keep the points that meet every condition; name the rows that cannot be met."""
+        """Drop points that miss a demand, and mark refuted rows as infeasible, in place."""
         blocked = np.isnan(out.points[:, 0])
         satisfied = ~blocked
         if len(self.normals) > 1:
@@ -150,7 +151,7 @@ class HalfSpace(Solver):
             out.outcomes[np.flatnonzero(blocked)[refuted]] = Outcome.INFEASIBLE
 
     def shortfall(self, y: FloatArray, cases: Batch) -> FloatArray:
-        """(n, s) by how much each demand is missed, in score units."""
+        """Return by how much each demand is missed, in score units, (n, s); negative if met."""
         rows, _ = self._rows
         short = self._limits - y @ self.normals.T
         if self.program.affine.of_change.any():
@@ -160,7 +161,7 @@ class HalfSpace(Solver):
         return np.asarray(short)
 
     def _most_expensive(self, short: FloatArray) -> IntArray:
-        """Return the demand (n,) that costs each row most, if the others and bounds are ignored."""
+        """Return the demand (n,) that by itself costs each row most, without bounds."""
         if short.shape[1] == 1:
             return np.zeros(len(short), dtype=np.intp)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -168,21 +169,28 @@ class HalfSpace(Solver):
         return np.asarray(np.nan_to_num(cost, posinf=np.inf).argmax(axis=1))
 
     def meet_each(
-        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
+        self, demands: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
     ) -> Moves:
-        """Meet one demand in all rows, or one of (n,) in each, none of them without an effect."""
-        demand, encoded_cost = self.normals[sides], self.program.encoded_cost
+        """Meet a demand at the least separable cost: one for all rows, or of each row, (n,).
+
+        ``start`` (n, d) are the rows moved into their bounds, ``short`` (n,) is by how much they
+        miss their demands. No demand's normal is 0.
+        """
+        normal, encoded_cost = self.normals[demands], self.program.encoded_cost
         if encoded_cost.kind is Manhattan:
             costs, order = self._buys
-            return _filled(costs[sides], order[sides], demand, start, short, cases)
-        return _meet_diagonal(demand, encoded_cost.quadratic, start, short, cases)
+            return _filled(costs[demands], order[demands], normal, start, short, cases)
+        return _meet_diagonal(normal, encoded_cost.quadratic, start, short, cases)
 
     def _meet_full(
-        self, sides: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
+        self, demand: slice | IntArray, start: FloatArray, short: FloatArray, cases: Batch
     ) -> Moves:
-        """The unconstrained optimum, where it lies in the box."""
-        (demand,), (direction,) = self.normals[sides], self._directions[sides]
-        length = short / float(demand @ direction)
+        """Meet one demand at the least full quadratic cost, where that point lies in the box.
+
+        Elsewhere NaN: which columns end at a bound is left to a quadratic program.
+        """
+        (normal,), (direction,) = self.normals[demand], self._directions[demand]
+        length = short / float(normal @ direction)
         points = start + length[:, None] * direction
         inside = np.all((points >= cases.low) & (points <= cases.high), axis=1)
         inside &= (start == cases.x).all(axis=1)
@@ -206,33 +214,34 @@ class NearestHalfSpace:
 
     @classmethod
     def of(cls, program: Program, rows: LinearBounds) -> NearestHalfSpace | None:
-        """A search for what is possible beyond any of some rows; None if it needs another solver.
+        """Return a search for the nearest point of a program that meets any of some rows.
 
-        It takes boxes and upper limits of rows.
+        None unless the program has only boxes, the rows only upper limits, and each column a cost.
         """
         encoded_cost = program.encoded_cost
-        linear = encoded_cost.kind is Manhattan
-        costly = (encoded_cost.absolute if linear else encoded_cost.diagonal).all()
-        plain = program.condition_types <= {Manhattan, SquaredEuclidean, Box}
-        limited = np.isneginf(rows.low) & np.isfinite(rows.high)
-        return cls(program, rows) if costly and plain and limited.all() else None
+        weights = encoded_cost.absolute if encoded_cost.kind is Manhattan else encoded_cost.diagonal
+        has_boxes_alone = program.condition_types <= {Manhattan, SquaredEuclidean, Box}
+        is_upper = np.isneginf(rows.low) & np.isfinite(rows.high)
+        return cls(program, rows) if weights.all() and has_boxes_alone and is_upper.all() else None
 
     def solve(
         self, cases: Batch, gap: float
     ) -> tuple[FloatArray, FloatArray, IntArray, HalfSpaceEvidence]:
-        """The nearest points, what they cost, their half-spaces, and what bounds all others.
+        """Return the nearest points, their costs, their half-spaces, and the bounds of all.
 
-        Where there is no point, it is NaN, its cost infinite, and its half-space −1.
-        A half-space that is nearer by no more than a relative ``gap`` is not looked at.
+        Where there is no point, it is NaN, its cost infinite, and its half-space −1. Half-spaces
+        that may be nearer by no more than a relative ``gap`` are not tried.
         """
         start, n = np.clip(cases.x, cases.low, cases.high), len(cases)
         missed = self.solver.shortfall(cases.x, cases)
+        # bounds without the box, (n, s); those of half-spaces that are met become exact
         multipliers, proved = self.distance.nearest(cases.x, missed, self.program.affine.high)
         points, cost, piece = np.full(start.shape, np.nan), np.full(n, np.inf), np.full(n, -1)
         unsolved = np.ones(proved.shape, dtype=bool)
         rows, sides = np.arange(n), np.where(self.distance.moves, proved, np.inf).argmin(axis=1)
+        # pairs of a row and a half-space that are met at once: their arrays fit into the cache
+        size = max(1, (1 << 18) // max(self.program.size, start.shape[1]))
         for _ in range(2):  # first the one that seems nearest, then all that may be nearer still
-            size = max(1, CELLS // max(self.program.size, start.shape[1]))
             for first in range(0, len(rows), size):
                 i, s = rows[first : first + size], sides[first : first + size]
                 y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], missed[i, s], s)
@@ -256,7 +265,7 @@ class NearestHalfSpace:
         ``start`` (n, d) are the rows moved into their bounds. The bound is infinite where the
         multiplier refutes the half-space.
         """
-        short, normals = missed, self.solver.normals[sides]
+        short, normals = missed, self.solver.normals[sides]  # from the points of start
         if not cases.unbounded:
             short = self.solver.shortfall(start, cases)[np.arange(len(start)), sides]
         y, weights = np.array(start), np.where(short > 0.0, 1.0, 0.0)
@@ -286,9 +295,9 @@ class NearestHalfSpace:
 def _meet_diagonal(
     demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Batch
 ) -> Moves:
-    """min Σ q δ² s.t. a·δ >= short: δ(λ) = clip(λ a / 2q) with λ the root of a·δ(λ) = short.
+    """Meet demands a·δ >= short under a cost Σ q δ²: δ(λ) = clip(λ a / 2q), a·δ(λ) = short.
 
-    The demands a are (n, d), or (1, d) for all rows.
+    The demands' normals a are (n, d), or (1, d) for all rows.
     """
     direction = demand / (2.0 * quadratic)
     x, low, high = cases.x, cases.low, cases.high
@@ -307,7 +316,7 @@ def _meet_diagonal(
 
 
 def _along(values: FloatArray, demand: FloatArray) -> FloatArray:
-    """(n,) the products of (n, d) values with demands, which may be (1, d) for all rows."""
+    """Return the products (n,) of values (n, d) with demands (n, d), or one (1, d) for all."""
     return np.asarray(values @ demand[0]) if len(demand) == 1 else dots(values, demand)
 
 
@@ -319,9 +328,10 @@ def _root(
     high: FloatArray,
     guess: FloatArray,
 ) -> FloatArray:
-    """(n,) λ >= 0 with demand · clip(λ direction, low, high) = total: Newton kept in a bracket.
+    """Return λ >= 0 with demand · clip(λ direction, low, high) = total, (n,).
 
-    Each row is iterated until it meets its total, whatever the others are.
+    The left side rises in λ, piecewise linearly: Newton's method, kept in a bracket. Each row is
+    iterated until it meets its total, whatever the others are, so that batches answer as rows do.
     """
     lower, upper = np.zeros(len(total)), np.full(len(total), np.inf)
     root, open_, alike = np.array(guess), np.arange(len(total)), len(demand) == 1
@@ -362,43 +372,44 @@ def _filled(
 ) -> Moves:
     """Meet demands under weighted Manhattan cost: a knapsack, filled with the best buys first.
 
-    A column gives the score that its interval leaves room for, in the demand's direction. The
-    demands, what a unit of score costs in each column, and the columns from the best are (n, d), or
-    (1, d) for all rows.
+    Each column gives as much score as its interval leaves room for, until the demand is met. The
+    normals, the costs of a unit of score in each column, and the columns in the order of these are
+    (n, d), or (1, d) for all rows. The multiplier is the cost of the last unit of score.
     """
-    alike, points, everyone = len(demand) == 1, np.array(start), np.arange(len(start))
-    if cases.unbounded:  # then the best column gives all
-        rows, best = (0 if alike else everyone), order[:, 0]
-        points[everyone, best] += np.maximum(short, 0.0) / demand[rows, best]
-        return points, np.broadcast_to(costs[rows, best], short.shape)
-    worths, open_, width = np.ones(len(start)), everyone, 1
-    used = int(np.isfinite(costs).sum(axis=1).max())
-    while len(open_):  # most rows need the first few columns only
-        width = min(width, used)
-        which: int | IntArray = 0 if alike else open_[:, None]
-        ways = order[0, :width] if alike else order[open_, :width]
-        unit, unit_cost = demand[which, ways], costs[which, ways]
-        remaining = cases if len(open_) == len(start) else cases.take(open_)
-        indices = np.arange(len(open_))
-        current = start[open_[:, None], ways]
-        low = remaining.low[indices[:, None], ways]
-        high = remaining.high[indices[:, None], ways]
-        room = np.where(unit > 0.0, high - current, current - low)
-        room = np.where(unit == 0.0, 0.0, np.maximum(room, 0.0)) * np.abs(unit)
-        so_far = np.cumsum(room, axis=1)
-        last = np.count_nonzero(so_far < short[open_, None] * (1.0 - ROUNDED), axis=1)
-        satisfied, last = last < width, np.minimum(last, width - 1)
+    is_shared, points, every_row = len(demand) == 1, np.array(start), np.arange(len(start))
+    if cases.unbounded:  # then the cheapest column gives all
+        best = order[:, 0]
+        of_row = (0 if is_shared else every_row), best
+        points[every_row, best] += np.maximum(short, 0.0) / demand[of_row]
+        return points, np.broadcast_to(costs[of_row], short.shape)
+    multipliers, unmet, width = np.ones(len(start)), every_row, 1
+    useful = int(np.isfinite(costs).sum(axis=1).max())
+    while len(unmet):  # with four times as many columns each time: most rows need the first few
+        width = min(width, useful)
+        own: int | IntArray = 0 if is_shared else unmet[:, None]
+        columns = order[0, :width] if is_shared else order[unmet, :width]
+        slope, unit_cost = demand[own, columns], costs[own, columns]
+        remaining = cases if len(unmet) == len(start) else cases.take(unmet)
+        indices = np.arange(len(unmet))
+        current = start[unmet[:, None], columns]
+        low = remaining.low[indices[:, None], columns]
+        high = remaining.high[indices[:, None], columns]
+        room = np.where(slope > 0.0, high - current, current - low)
+        room = np.where(slope == 0.0, 0.0, np.maximum(room, 0.0)) * np.abs(slope)  # in score
+        filled = np.cumsum(room, axis=1)
+        last = np.count_nonzero(filled < short[unmet, None] * (1.0 - ROUNDED), axis=1)
+        is_met, last = last < width, np.minimum(last, width - 1)  # the last gives the remainder
         amount = np.where(np.arange(width) < last[:, None], room, 0.0)
-        before = np.where(last > 0, so_far[indices, last - 1], 0.0)
-        amount[indices, last] = np.maximum(short[open_] - before, 0.0)
-        change = np.divide(amount, unit, out=np.zeros(amount.shape), where=unit != 0.0)
+        before_last = np.where(last > 0, filled[indices, last - 1], 0.0)
+        amount[indices, last] = np.maximum(short[unmet] - before_last, 0.0)
+        change = np.divide(amount, slope, out=np.zeros(amount.shape), where=slope != 0.0)
         moved = np.minimum(np.maximum(current + change, low), high)
-        filled = open_[satisfied]
-        points[filled[:, None], np.broadcast_to(ways, moved.shape)[satisfied]] = moved[satisfied]
-        worths[filled] = np.broadcast_to(unit_cost, moved.shape)[indices, last][satisfied]
-        open_ = open_[~satisfied]
-        if width == used:
-            points[open_] = np.nan
+        met = unmet[is_met]
+        points[met[:, None], np.broadcast_to(columns, moved.shape)[is_met]] = moved[is_met]
+        multipliers[met] = np.broadcast_to(unit_cost, moved.shape)[indices, last][is_met]
+        unmet = unmet[~is_met]
+        if width == useful:
+            points[unmet] = np.nan
             break
         width *= 4
-    return points, worths
+    return points, multipliers

@@ -1,10 +1,11 @@
-"""One softmax probability, traded off or demanded, for whole batches: closed forms and Newton.
+"""Solve for one softmax probability, traded off or demanded: closed forms and Newton, in batches.
 
-With two classes all that a log-loss says to the columns is one number, v = 1 − p at the optimum:
-each column then settles by itself, and the score z falls as v grows. Under squared costs the
-columns that do not end at a bound give the equation v = 1 / (1 + exp(αv + β)), whose root is known;
-which do is found by trying. Under absolute costs one column after the other is used up, in the
-order of score gained for a unit of cost, until the next one is not worth its cost.
+With two classes, with p the label's probability, the log-loss has one multiplier, v = 1 − p at the
+optimum: given v, the best change of each column is known, and the score z of the other class falls
+as v grows. Under squared costs the columns that do not end at a bound give the equation v = 1 / (1
++ exp(αv + β)), whose root is known; which columns do is found by iteration. Under absolute costs
+one column after the other is used up, in the order of score gained for a unit of cost, until the
+next one costs more than it gains.
 
 With more classes, or where the probability is demanded, the answer under a quadratic cost moves
 within the span of the score rows: Newton's method in as many dimensions as there are classes, see
@@ -43,17 +44,15 @@ class Logistic(Solver):
     @classmethod
     def takes(cls, program: Program) -> bool:
         encoded_cost = program.encoded_cost
-        alike = bool(
-            encoded_cost.absolute.all()
-            or (encoded_cost.quadratic.ndim == 1 and encoded_cost.quadratic.all())
-        )
+        is_diagonal = encoded_cost.quadratic.ndim == 1
+        is_one_kind = encoded_cost.absolute.all() or (is_diagonal and encoded_cost.quadratic.all())
         terms = program.couplings
-        alone = len(terms) == 1 and isinstance(terms[0], LogLoss) and terms[0].size == 1
-        return program.condition_types <= cls.accepts and alike and alone
+        is_single = len(terms) == 1 and isinstance(terms[0], LogLoss) and terms[0].size == 1
+        return program.condition_types <= cls.accepts and bool(is_one_kind) and is_single
 
     @cached_property
     def _score(self) -> tuple[FloatArray, float]:
-        """Row and offset of the only score."""
+        """Row and offset of the score of the other class, relative to the label's."""
         (loss,) = (c for c in self.program.couplings if isinstance(c, LogLoss))
         return loss.matrix[0], float(loss.offset[0])
 
@@ -62,13 +61,12 @@ class Logistic(Solver):
         score = cases.x @ row + offset
         meet = self._absolute if self.program.encoded_cost.absolute.any() else self._squared
         points, share = meet(cases, score)
-        empty = cases.empty
-        points[empty] = np.nan
-        outcomes = np.where(empty, Outcome.INFEASIBLE, Outcome.FOUND).astype(np.int8)
+        points[cases.empty] = np.nan
+        outcomes = np.where(cases.empty, Outcome.INFEASIBLE, Outcome.FOUND).astype(np.int8)
         return Solution(points, share[:, None], outcomes, np.zeros(len(points)))
 
     def _squared(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) points and (n,) v under a squared cost."""
+        """Return the optima (n, d) and v (n,) under a squared cost: δ = v direction / weight."""
         row, _ = self._score
         direction = -0.5 * row / self.program.encoded_cost.quadratic
         pull = -float(row @ direction)
@@ -84,59 +82,60 @@ class Logistic(Solver):
     def _within(
         self, direction: FloatArray, cases: Batch, score: FloatArray, share: FloatArray
     ) -> FloatArray:
-        """(n,) v with bounds: exact for the columns that are free, until these stay the same.
+        """Return v (n,) with bounds, starting from ``share`` (n,), the v without.
 
-        What v would have to be falls as v grows, so each try also narrows where v is.
+        For the columns that are within their bounds at a try of v, the equation has a root; if the
+        same columns are within their bounds there, it is v. The root falls as the try grows, so
+        each try also bounds v from one side; a root beyond the bounds is replaced by their middle.
         """
         row, _ = self._score
         rates, low, high = -row * direction, cases.low - cases.x, cases.high - cases.x
         least, most = np.zeros(len(share)), np.ones(len(share))
-        open_ = np.flatnonzero(~cases.empty)
-        for _ in range(100):  # each halves where v is at least
-            if not len(open_):
+        unsolved = np.flatnonzero(~cases.empty)
+        for _ in range(100):  # some 5 do
+            if not len(unsolved):
                 break
-            weight = cases.weights[open_]
-            move = (share[open_] / weight)[:, None] * direction
-            held = np.minimum(np.maximum(move, low[open_]), high[open_])
-            free = held == move
+            weight = cases.weights[unsolved]
+            move = (share[unsolved] / weight)[:, None] * direction
+            change = np.minimum(np.maximum(move, low[unsolved]), high[unsolved])
+            free = change == move
             pull = free @ rates
-            level = score[open_] + np.where(free, 0.0, held) @ row
-            root = logistic_root(pull / weight, -level)[0]
-            before = share[open_]
-            least[open_] = np.where(root >= before, before, least[open_])
-            most[open_] = np.where(root <= before, before, most[open_])
-            inside = (root >= least[open_]) & (root <= most[open_])
-            middle = np.sqrt(np.maximum(least[open_], TINY) * most[open_])
-            share[open_] = np.where(inside, root, middle)
-            open_ = open_[np.abs(share[open_] - before) > 1e-16 * before]
+            bounded_score = score[unsolved] + np.where(free, 0.0, change) @ row
+            root = logistic_root(pull / weight, -bounded_score)[0]
+            before = share[unsolved]
+            least[unsolved] = np.where(root >= before, before, least[unsolved])
+            most[unsolved] = np.where(root <= before, before, most[unsolved])
+            inside = (root >= least[unsolved]) & (root <= most[unsolved])
+            middle = np.sqrt(np.maximum(least[unsolved], TINY) * most[unsolved])
+            share[unsolved] = np.where(inside, root, middle)
+            unsolved = unsolved[np.abs(share[unsolved] - before) > 1e-16 * before]
         return share
 
     def _absolute(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n, d) points and (n,) v under an absolute cost."""
-        (row, offset), encoded_cost = self._score, self.program.encoded_cost.absolute
+        """Return the optima (n, d) and v (n,) under an absolute cost.
+
+        A unit of score gains v, so a column is moved while weight · cost / gain < v, which means
+        that the score is above its floor, the logit of that; the score falls as columns are moved.
+        """
+        (row, offset), unit_cost = self._score, self.program.encoded_cost.absolute
         start = np.minimum(np.maximum(cases.x, cases.low), cases.high)
-        used = np.flatnonzero(row)
-        order = used[np.argsort(encoded_cost[used] / np.abs(row[used]), kind="stable")]
-        gain = np.abs(row[order])
+        useful = np.flatnonzero(row)
+        order = useful[np.argsort(unit_cost[useful] / np.abs(row[useful]), kind="stable")]
+        gain = np.abs(row[order])  # of score by a unit of change, cheapest score first
         up, down = cases.high[:, order] - start[:, order], start[:, order] - cases.low[:, order]
         room = np.where(row[order] < 0.0, up, down)
-        before = (score + (start - cases.x) @ row)[:, None] - _sums_before(gain * room)
-        cost_cutoff = np.multiply.outer(cases.weights, encoded_cost[order] / gain)
+        # (n, columns) the score before each column is moved, once all before it are used up
+        used_up = np.cumsum(gain * room, axis=1)
+        used_up = np.hstack([np.zeros((len(room), 1)), used_up[:, :-1]])
+        before = (score + (start - cases.x) @ row)[:, None] - used_up
+        price = np.multiply.outer(cases.weights, unit_cost[order] / gain)
         with np.errstate(divide="ignore", invalid="ignore"):
-            floor = np.where(
-                cost_cutoff < 1.0, np.log(cost_cutoff) - np.log1p(-cost_cutoff), np.inf
-            )
+            floor = np.where(price < 1.0, np.log(price) - np.log1p(-price), np.inf)
             amount = np.minimum(np.maximum((before - floor) / gain, 0.0), room)
         points = np.array(start)
         points[:, order] -= np.sign(row[order]) * amount
-        last = points @ row + offset
         with np.errstate(over="ignore"):
-            return points, 1.0 / (1.0 + np.exp(-last))
-
-
-def _sums_before(values: FloatArray) -> FloatArray:
-    sums = np.cumsum(values, axis=1)
-    return np.hstack([np.zeros((len(values), 1)), sums[:, :-1]])
+            return points, 1.0 / (1.0 + np.exp(-(points @ row + offset)))
 
 
 @final
@@ -169,7 +168,7 @@ class Newton(Solver):
 
     @cached_property
     def _directions(self) -> FloatArray:
-        """(m, d) the rows times the inverse of the cost: 0 in columns that may not change."""
+        """The rows times the inverse of the quadratic cost, (m, d); 0 in immutable columns."""
         matrix, quadratic = self._condition.matrix, self.program.encoded_cost.quadratic
         if quadratic.ndim == 1:
             return np.where(self._free, matrix / quadratic, 0.0)
@@ -180,7 +179,7 @@ class Newton(Solver):
 
     @cached_property
     def _gram(self) -> FloatArray:
-        """(m + 1, m + 1) products of the rows in the metric of the cost; the label is last, 0."""
+        """Products of the rows in the metric of the cost, (m + 1, m + 1); the label's are 0."""
         m = self._condition.size
         gram = np.zeros((m + 1, m + 1))
         gram[:m, :m] = self._directions @ self._condition.matrix.T
@@ -202,13 +201,13 @@ class Newton(Solver):
 
     @staticmethod
     def _is_inside(points: FloatArray, cases: Batch) -> BoolArray:
-        """(n,): whether points keep the bounds; not where there is none."""
+        """Return whether points keep the bounds, (n,); NaN does not."""
         if cases.unbounded:
             return ~np.isnan(points[:, 0])
         return np.asarray(((points >= cases.low) & (points <= cases.high)).all(axis=1))
 
     def _unbounded(self, cases: Batch) -> Solution:
-        """As if only immutable columns were bounded."""
+        """Solve as if only immutable columns were bounded."""
         condition, x = self._condition, cases.x
         scores = np.zeros((len(x), condition.size + 1))
         np.matmul(x, condition.matrix.T, out=scores[:, :-1])
@@ -228,25 +227,35 @@ class Newton(Solver):
         cases: Batch,
         shares: FloatArray | None = None,
     ) -> Reduced:
-        """The solution in as many dimensions as there are classes."""
+        """Return the solution in as many dimensions as there are classes.
+
+        ``scores`` (n, m + 1) are those at x, the label's last; ``shares`` are a start.
+        """
         condition = self._condition
         if isinstance(condition, LogLoss):
             return minimise(scores, gram, condition.size, 2.0 * cases.weights, shares=shares)
         return reach(scores, gram, condition.size, cases.margin[:, 0] - condition.limit)
 
     def _multipliers(self, reduced: Reduced) -> FloatArray:
-        """(n, m) shares; for a demand times its multiplier."""
+        """Return multipliers (n, m): the shares of the classes; for a demand, times its own.
+
+        Where no point meets the demand, shares alone may refute it.
+        """
         shares = reduced.shares[:, :-1]
         if isinstance(self._condition, LogLoss):
             return shares
-        weighed = reduced.settled & (reduced.weight > 0.0)
-        return shares * np.where(weighed, 2.0 / reduced.weight, 1.0)[:, None]  # or they may refute
+        is_met = reduced.settled & (reduced.weight > 0.0)
+        return shares * np.where(is_met, 2.0 / reduced.weight, 1.0)[:, None]
 
     def _within(self, case: Batch, out: Solution, i: int) -> None:
-        """One row with bounds: exact for the columns that are free, until these stay the same."""
+        """Solve one row with bounds, and write it into row i of the solution if that succeeds.
+
+        The columns that end at a bound are held there, and the others solved for, until the columns
+        that end at each side are the same twice; then that is the optimum.
+        """
         condition, directions, x = self._condition, self._directions, case.x[0]
         low, high = case.low[0] - x, case.high[0] - x
-        start = condition.matrix @ x + condition.offset
+        scores_at_x = condition.matrix @ x + condition.offset
         gram = np.zeros_like(self._gram)
         change = np.clip(np.nan_to_num(out.points[i] - x), low, high)
         free = (low < change) & (change < high)
@@ -255,7 +264,7 @@ class Newton(Solver):
         shares[0, :-1] = out.multipliers[i]  # those without bounds are near
         for _ in range(40):  # some 5 do
             gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
-            scores[0, :-1] = start + condition.matrix @ np.where(free, 0.0, change)
+            scores[0, :-1] = scores_at_x + condition.matrix @ np.where(free, 0.0, change)
             reduced = self._reduced(scores, gram, case, shares)
             shares = reduced.shares
             if not isinstance(condition, LogLoss) and not reduced.settled[0]:
@@ -270,6 +279,6 @@ class Newton(Solver):
                 return
 
     def _moved(self, x: FloatArray, reduced: Reduced) -> FloatArray:
-        """(n, d) x − P⁻¹Aᵀu."""
+        """Return the points x − Q⁻¹Aᵀu (n, d), with Q the cost, A the rows, u the coefficients."""
         points = reduced.coefficients[:, :-1] @ self._directions
         return np.subtract(x, points, out=points)

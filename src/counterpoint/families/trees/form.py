@@ -25,7 +25,7 @@ from counterpoint.numerics import (
     relative,
 )
 from counterpoint.problem.targets import Requirement, Target
-from counterpoint.programs.conditions import FINE
+from counterpoint.programs.conditions import BINARY_PLACES
 from counterpoint.programs.program import NonConvex
 from counterpoint.programs.region import Region
 
@@ -121,7 +121,7 @@ class TreeScores(Form):
 
         They are binary fractions then, and few enough; so the order does not matter.
         """
-        fine = np.ldexp(np.vstack([values, self.base]), FINE)
+        fine = np.ldexp(np.vstack([values, self.base]), BINARY_PLACES)
         largest = np.abs(fine).max() * (len(self.trees.roots) + 1)
         return bool((fine == np.rint(fine)).all() and largest <= 2.0 / max(self.eps, EPS))
 

@@ -215,11 +215,8 @@ class MinimumChange(Domain):
             raise ValueError("The thresholds are not known; see Form.placed.")
         columns, threshold, doubt = self.thresholds
         with_margin = self.margins[columns] > 0.0
-        columns, threshold, doubt = (
-            columns[with_margin],
-            threshold[with_margin],
-            doubt[with_margin],
-        )
+        columns, threshold = columns[with_margin], threshold[with_margin]
+        doubt = doubt[with_margin]
         before, after, margins = x[:, columns], y[:, columns], self.margins[columns]
         rises = (after > before) & (before <= threshold) & (after > threshold - doubt)
         falls = (after < before) & (before > threshold)

@@ -1,4 +1,4 @@
-"""What a search leaves behind, and how it bounds what it did not find; no solver is asked."""
+"""Keep what a search leaves behind, and bound all other answers by it, without a solver."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def has_tangents(program: Program) -> bool:
-    """Whether a point sharpens the bound: a full quadratic cost, or what is not convex."""
+    """Return whether points sharpen bounds: of a full quadratic cost, or what is not convex."""
     return program.encoded_cost.quadratic.ndim == 2 or program.duality.nonconvex is not None
 
 
 def proof_size(program: Program) -> int:
-    """How many numbers prove a bound: the multipliers and, if any, how far the point is."""
+    """Return how many numbers prove a bound: multipliers, and how far a tangent's point is."""
     return program.size + has_tangents(program) * program.width
 
 
 @final
 class BoundProof(NamedTuple):
-    """What proves bounds on one piece of a target, for n rows."""
+    """The proofs of bounds on one piece of a target, for n rows."""
 
     # (n, proof_size) and, with tangents, how far their points are from the row: not where they are,
     # which would tell the row
@@ -57,18 +57,18 @@ class BoundProof(NamedTuple):
             raise ValueError(OLD)
 
     def take(self, rows: IntArray) -> BoundProof:
-        """Of some rows, in order."""
-        taken = (trees.take(rows) for trees in self.trees)
-        trees = [trees for trees in taken if len(trees.row)]
-        family_proofs = (
-            None if self.family_proofs is None else [self.family_proofs[i] for i in rows.tolist()]
-        )
-        boxed = None if self.boxed is None else self.boxed.take(rows)
+        """Return the proofs of some rows, in order."""
+        all_trees = (trees.take(rows) for trees in self.trees)
+        trees = [trees for trees in all_trees if len(trees.row)]
+        family_proofs, boxed = self.family_proofs, self.boxed
+        if family_proofs is not None:
+            family_proofs = [family_proofs[i] for i in rows.tolist()]
+        boxed = None if boxed is None else boxed.take(rows)
         return BoundProof(self.multipliers[rows], trees, family_proofs, boxed)
 
     @classmethod
     def joined(cls, proofs: Sequence[BoundProof]) -> BoundProof:
-        """Those of the rows of several batches, one after the other; none of them is boxed."""
+        """Return the proofs of several batches, one after the other; none of them is boxed."""
         counts = [len(proof.multipliers) for proof in proofs]
         starts = np.cumsum([0, *counts[:-1]]).tolist()
         trees = [
@@ -85,17 +85,17 @@ class BoundProof(NamedTuple):
 
 @final
 class BoxedProof(NamedTuple):
-    """Boxes that cover the domains of some rows, and what proves bounds in them.
+    """Boxes that cover the domains of some rows, and the proofs of bounds in them.
 
-    Nothing has to be proved of a box that is empty, or excluded by a forbidden combination.
+    A box that is empty, or excluded by a forbidden combination, needs no proof.
     """
 
     splits: ProofTrees  # whose leaves are the boxes; without multipliers
-    row: IntArray  # (L,) whose boxes the others are, in the order of the leaves of a row
-    leaves: BoundProof  # (L,) of these boxes
+    row: IntArray  # (L,) the row of each box that has a proof, in the order of the row's leaves
+    leaves: BoundProof  # of these L boxes
 
     def take(self, rows: IntArray) -> BoxedProof | None:
-        """Of some rows, in order; None if none of these was branched."""
+        """Return the proofs of some rows, in order; None if none of these was branched."""
         splits, new_row = self.splits.take(rows), places(rows, self.row)
         if not len(splits.row):
             return None
@@ -104,51 +104,53 @@ class BoxedProof(NamedTuple):
 
 
 class Bounding(ABC):
-    """What bounds the objectives of some rows from below, however it was found."""
+    """Lower bounds on the objectives of n rows, and their proofs, however they were found."""
 
     @property
     @abstractmethod
     def is_local(self) -> bool:
-        """Whether the search looks for local optima, so that a gap may remain."""
+        """Whether the search looks for local optima only, so that a gap may remain."""
 
     @abstractmethod
     def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(n,) bounds that are proved, and those with what was reported; infinite if refuted.
+        """Return proved bounds (n,), and bounds with what solvers report; infinite if refuted.
 
-        Only where a bound is below what was ``reached`` does a row need to be refuted.
+        ``reached`` (n,) are the objectives of the best points: to refute a row is tried only where
+        its bound is below.
         """
 
     @property
     @abstractmethod
     def bound_proofs(self) -> Sequence[BoundProof]:
-        """What proves its bounds, one for each piece, for a record; empty if nothing does."""
+        """The proofs of the bounds for a record, one for each piece; empty if there are none."""
 
 
 @final
 @dataclass(eq=False)
 class Evidence(Bounding):
-    """What a search leaves behind of one piece, for each row as the piece sees it."""
+    """The multipliers and proof trees of a search over one piece, for n rows."""
 
     program: Program
     cases: Batch
     multipliers: FloatArray  # (n, size), any
-    at: FloatArray | None  # (n, d) where bounds are sharpest, see `Program.bound`, if any are used
+    # (n, d) points of tangents, see `Program.bound`; None unless the program `has_tangents`
+    at: FloatArray | None
     # (n,) bounds that a branch and bound reported; infinite if it refuted every leaf
     reported: FloatArray
-    proofs: list[ProofTrees] = field(default_factory=list)  # which prove some of it
-    # (n,) what the multipliers prove; NaN where it has not been computed
+    proofs: list[ProofTrees] = field(default_factory=list)  # of some rows
+    # (n,) the bounds of the multipliers; NaN where they have not been computed
     proved: FloatArray | None = None
 
     @classmethod
     def blank(cls, program: Program, cases: Batch) -> Evidence:
-        """Nothing, to be filled in."""
+        """Return evidence that proves nothing, to be filled in."""
         n, at = len(cases.x), np.array(cases.x) if has_tangents(program) else None
         multipliers, unknown = np.zeros((n, program.size)), np.full(n, np.nan)
         return cls(program, cases, multipliers, at, np.zeros(n), proved=unknown)
 
     @classmethod
     def of_proof(cls, program: Program, cases: Batch, proofs: BoundProof) -> Evidence:
-        """What a proof says of the same program and rows."""
+        """Return the evidence of a recorded proof for the same program and rows."""
         multipliers, away = np.split(proofs.multipliers, [program.size], axis=1)
         at = cases.x + away if has_tangents(program) else None
         return cls(program, cases, multipliers, at, np.zeros(len(cases)), [*proofs.trees])
@@ -180,7 +182,7 @@ class Evidence(Bounding):
     def learn(
         self, rows: IntArray, multipliers: FloatArray, at: FloatArray | None, proved: FloatArray
     ) -> None:
-        """Take other multipliers of some rows, and what `Program.bound` says that they prove."""
+        """Replace the multipliers of some rows, and the bounds that `Program.bound` gives them."""
         self.multipliers[rows] = multipliers
         if self.at is not None and at is not None:
             self.at[rows] = at
@@ -189,7 +191,7 @@ class Evidence(Bounding):
 
     @cached_property
     def _proved_by_trees(self) -> FloatArray:
-        """(n,) what the trees prove; 0 where there are none."""
+        """The bounds of the trees, (n,); 0 for rows without one."""
         bound = np.zeros(len(self.cases))
         for trees in self.proofs:
             bound = np.maximum(bound, proved(self.program, self.cases, trees))
@@ -199,10 +201,10 @@ class Evidence(Bounding):
 @final
 @dataclass(frozen=True, eq=False)
 class HalfSpaceEvidence(Bounding):
-    """What bounds many pieces at once, each of one linear row within a box."""
+    """The bounds of many pieces at once, each of one linear row within a box."""
 
-    multipliers: FloatArray  # (n, pieces) of each row
-    proved: FloatArray  # (n, pieces) what they prove; infinite where they refute the piece
+    multipliers: FloatArray  # (n, pieces)
+    proved: FloatArray  # (n, pieces) their bounds; infinite where they refute the piece
 
     @property
     def is_local(self) -> bool:
@@ -221,17 +223,17 @@ class HalfSpaceEvidence(Bounding):
 class SearchedNodes(NamedTuple):
     """Boxes that were searched together."""
 
-    row: IntArray  # (m,) whose they are
-    is_leaf: BoolArray  # (m,): whether they were not split further
-    evidence: Sequence[Bounding]  # what bounds each piece within them
+    row: IntArray  # (m,) the row of each
+    is_leaf: BoolArray  # (m,): whether it was not split further
+    evidence: Sequence[Bounding]  # of each piece, within the m boxes
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class BoxedEvidence(Bounding):
-    """What bounds rows in boxes that cover their domains, but for what is forbidden or empty."""
+    """The bounds of n rows in boxes that cover their domains, but for forbidden and empty ones."""
 
-    whole: Sequence[Bounding]  # of each piece, for n rows: whatever is forbidden
+    whole: Sequence[Bounding]  # of each piece, for n rows, without forbidden combinations
     splits: ProofTrees  # of the rows that were branched; without multipliers
     batches: Sequence[SearchedNodes]
     order: IntArray  # the leaves of all batches, by row and by their order in its tree
@@ -280,7 +282,7 @@ class BoxedEvidence(Bounding):
 @final
 @dataclass(frozen=True, eq=False)
 class RowEvidence(Bounding):
-    """What is known of each row by itself: for each, what bounds each of its pieces."""
+    """The bounds of rows that were searched one by one: for each row, those of its pieces."""
 
     rows: Sequence[Sequence[Bounding]]
 

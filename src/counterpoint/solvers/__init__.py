@@ -48,7 +48,7 @@ __all__ = [
 
 
 def applicable(program: Program) -> tuple[type[Solver], ...]:
-    """The solvers that take a program, in the order in which to try them.
+    """Return the solvers that take a program, in the order in which to try them.
 
     Raises
     ------
@@ -62,7 +62,10 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
 
 
 def lack(program: Program) -> str:
-    """A sentence on why no solver takes a program."""
+    """Return a sentence on why no solver takes a program, and what to leave out.
+
+    One part is left out, or if that does not do, two; each way that does is named.
+    """
     if program.encoded_cost.tables:
         return (
             "Costs by pair of categories and percentile shifts are taken for the labels of linear, "
@@ -71,10 +74,9 @@ def lack(program: Program) -> str:
         )
 
     for count in (1, 2):
-        combined = combinations(_simpler(program), count)
         ways = [
             way
-            for way in combined
+            for way in combinations(_simpler(program), count)
             if _is_taken(reduce(lambda simpler, step: step[2](simpler), way, program))
         ]
         if ways:
@@ -91,7 +93,7 @@ def lack(program: Program) -> str:
 
 
 Simpler = tuple[str, str, Callable[[Program], Program]]
-"""A part of a question, what to do about it, and what then becomes of its program."""
+"""A part of a query, what to do about it, and a function that takes it out of a program."""
 
 DISPENSABLE: dict[type, tuple[str, str]] = {
     LinearBounds: ("constraints that relate columns", "leave out these constraints"),
@@ -103,11 +105,11 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
     LogLoss: ("a probability", "ask for the label"),
     LogSumExp: ("a probability", "ask for the label"),
 }
-"""Conditions that a question can do without: what they are called, and what to do about them."""
+"""The names of conditions that a query can do without, and what to do about them."""
 
 
 def _simpler(program: Program) -> Iterator[Simpler]:
-    """The ways in which a user can make a program simpler by one part."""
+    """Yield the ways in which a user can make a program simpler by one part."""
     cost, kinds = program.encoded_cost, program.region.condition_types
     square = EncodedCost(cost.absolute, cost.diagonal)
     linear = EncodedCost(cost.absolute + np.sqrt(cost.diagonal), np.zeros(program.width))
@@ -128,7 +130,7 @@ def _without(kind: type, program: Program) -> Program:
 
 
 def _dispensable(kind: type) -> tuple[str, str]:
-    """What a type of condition is called, and what to do about it."""
+    """Return the name of a type of condition, and what to do about it."""
     return DISPENSABLE.get(kind, (kind.__name__, f"leave out {kind.__name__}"))
 
 
@@ -147,7 +149,7 @@ def _is_taken(program: Program) -> bool:
 
 @cache
 def all_solvers() -> tuple[type[Solver], ...]:
-    """All solvers, in the order of preference: first those that settle whole batches.
+    """Return all solvers, in the order of preference: first those that settle whole batches.
 
     Each is imported when the first program is to be solved, with the library that it calls.
     """

@@ -1,4 +1,4 @@
-"""What a solver is: a method for one family of programs. It proposes; others judge."""
+"""Define what solvers share: they propose points and multipliers, which programs judge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from counterpoint.programs.region import Batch
 
 LINEAR = frozenset({Box, ChangeBounds, LinearBounds, Transitions})
-"""What every solver of linear rows takes."""
+"""The types of conditions that every solver of linear rows accepts."""
 FEASIBILITY = 1e-9
 """By how much points may miss rows and bounds, relative or in units of change: a tenth of what the
 certificate lets pass (`VIOLATION`)."""
@@ -32,7 +32,7 @@ DEFAULT_GAP = 1e-6
 
 
 class Outcome(IntEnum):
-    """What a solver says of one row."""
+    """What a solver reports about one row."""
 
     FOUND = 0
     """A point, which the solver holds to be feasible."""
@@ -65,7 +65,7 @@ class Effort:
 
     @classmethod
     def asked(cls, gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
-        """Check what a user asks for, the limit in seconds; nonsense is an `InvalidInput`."""
+        """Return the effort that a user asks for, the limit in seconds; check the numbers."""
         check_number("gap", gap)
         if not 0 <= gap < np.inf:
             raise InvalidInput(f"Expected a finite gap of at least 0; got {shown(gap)}.")
@@ -83,18 +83,18 @@ class Effort:
             ) from None
 
     def shared(self, count: int) -> Effort:
-        """The same, with the time shared evenly among some parts."""
+        """Return the effort for each of some parts, which share the time evenly."""
         return self if self.seconds is None else replace(self, seconds=self.seconds / count)
 
     def until(self, end: float) -> Effort:
-        """The same, with what is left of the time until an end, by `time.perf_counter`."""
+        """Return the effort with the time that remains until an end, by `time.perf_counter`."""
         return self if end == np.inf else replace(self, seconds=max(end - perf_counter(), 1e-3))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver proposes for each row of a batch."""
+    """The points and multipliers that a solver proposes for n rows."""
 
     points: FloatArray  # (n, d); NaN where there is none
     multipliers: FloatArray  # (n, size); they bound the cost, or refute the row, by weak duality
@@ -106,7 +106,7 @@ class Solution:
 
     @classmethod
     def blank(cls, n: int, program: Program) -> Solution:
-        """Nothing for any of n rows, to be filled in."""
+        """Return a solution without points for n rows, to be filled in."""
         return cls(
             np.full((n, program.width), np.nan),
             np.zeros((n, program.size)),
@@ -115,13 +115,13 @@ class Solution:
         )
 
     def put(self, rows: IntArray | slice, other: Solution) -> None:
-        """Replace what is proposed for some rows by what another solution proposes."""
+        """Replace some rows by those of another solution."""
         self.points[rows], self.multipliers[rows] = other.points, other.multipliers
         self.outcomes[rows], self.reported[rows] = other.outcomes, other.reported
 
     @property
     def unverified(self) -> FloatArray:
-        """(n,) the bounds that are `reported`, 0 for rows with a proof, which says itself how much.
+        """The `reported` bounds, (n,), but 0 for rows with a proof, which has its own.
 
         A search looks for points that lead by a safety margin, so it may report more than is true
         of points without one, such as those at a tie; its proof is checked without the margin.
@@ -133,13 +133,13 @@ class Solution:
 
     @property
     def found(self) -> NDArray[np.bool_]:
-        """(n,): whether there is a point."""
+        """Which rows have a point, (n,)."""
         return np.isfinite(self.points[:, 0]) if len(self.points) else np.zeros(0, dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Solver(ABC):
-    """A method for one family of programs: what it did on one of them that depends on no row."""
+    """A method for a family of programs, prepared for one of them: all that depends on no row."""
 
     program: Program
 
@@ -157,7 +157,7 @@ class Solver(ABC):
     @classmethod
     @abstractmethod
     def takes(cls, program: Program) -> bool:
-        """Whether the solver is of use: the program holds nothing outside ``accepts``."""
+        """Return whether to use it: the program has no types outside of ``accepts``, and so on."""
 
     @abstractmethod
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
@@ -170,13 +170,13 @@ class Solver(ABC):
         effort
             When to stop.
         cutoff
-            (n,) costs that are already reached: a point that is not cheaper is of no use.
+            (n,) costs of the best points so far: only cheaper ones are of use.
         """
 
 
 @contextmanager
 def translated(backend: str) -> Iterator[None]:
-    """What a backend raises, as `SolverFailure`."""
+    """Turn errors that a backend raises into `SolverFailure`."""
     try:
         yield
     except (RuntimeError, TypeError, ValueError, IndexError) as error:

@@ -1,9 +1,9 @@
-"""Clarabel: any convex program here, cones and log-sum-exp included.
+"""Solve convex programs with Clarabel, cones and log-sum-exp included.
 
 The variables of a conic program are the change of each column; for each absolute cost a bound on
 the size of a change; for each log-sum-exp a share for each of its terms; for a log-loss its value
-besides. Interior-point answers are followed by their multipliers, from which the program recomputes
-its bound; and, where features ought to stay, by a second run that holds them still.
+besides. From the multipliers of an interior-point answer the program recomputes its bound; where
+features ought to stay that moved by traces, a second run holds them still.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from counterpoint.numerics import LEAST, TINY, FloatArray, IntArray
+from counterpoint.numerics import LEAST, TINY, VIOLATION, FloatArray, IntArray
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Cone
 from counterpoint.programs.losses import LogLoss, LogSumExp
@@ -30,15 +30,16 @@ from counterpoint.solvers.duals import cost_limited, purified
 from counterpoint.solvers.standard_form import StandardForm
 
 Run = tuple[Any, FloatArray, FloatArray]
-"""Clarabel's status, its point, and the multipliers."""
+"""Clarabel's status, its point (d,), and the program's multipliers (size,)."""
 Sizes = tuple[float, float]
-"""Of an answer, in units of change, and of its objective: what Clarabel's tolerances are of."""
+"""About the size of an answer, in units of change, and of its objective: Clarabel's tolerances are
+relative to these."""
 Entries = tuple[IntArray, IntArray, FloatArray]
 """Rows, columns and values of a sparse matrix."""
 
 STATUS = clarabel.SolverStatus
 TRACE = 1e-7
-"""A share of the cost that is noise of the interior point."""
+"""A share of the cost, or of the objective, that is noise of the interior point."""
 INFEASIBLE = (STATUS.PrimalInfeasible, STATUS.AlmostPrimalInfeasible)
 
 
@@ -67,7 +68,7 @@ class Clarabel(Solver):
         return StandardForm(self.program, 1.0 / np.where(size > 0, size, 1.0))
 
     def steepest(self, coupling: Coupling) -> FloatArray:
-        """(size,) the largest entry of what each multiplier weighs, in units of change; or 1."""
+        """Return the largest entry of each normal, in units of change, (size,); 1 if it is 0."""
         size = np.abs(coupling.normals * self.form.unit).max(axis=1, initial=0.0)
         return np.where(size > 0.0, size, 1.0)
 
@@ -92,15 +93,15 @@ class Clarabel(Solver):
         return out
 
     def _solved(self, case: Batch, effort: Effort) -> Answer:
-        """One row; a few columns at a time if there are very many."""
+        """Solve one row; over a few columns at a time if there are very many."""
         if not is_wide(self.program):
             return self._solved_whole(case, effort)
         end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
 
-        def narrow(program: Program, case: Batch) -> Answer:
+        def solve(program: Program, case: Batch) -> Answer:
             return Clarabel(program)._solved_whole(case, effort.until(end))  # noqa: SLF001 (its own)
 
-        return by_columns(self.program, case, narrow)
+        return by_columns(self.program, case, solve)
 
     def _solved_whole(self, case: Batch, effort: Effort) -> Answer:
         """Solve one row with all columns at once.
@@ -147,7 +148,7 @@ class Clarabel(Solver):
         self, case: Batch, effort: Effort, sizes: Sizes | None = None, model: Model | None = None,
         tolerance: float = 1e-10,
     ) -> Run:  # fmt: skip
-        """What Clarabel says of one row, if need be in other units, or with a model of the loss."""
+        """Run Clarabel for one row, with these sizes, and a model in place of the log-loss."""
         conic = ConicProgram(self, case, sizes, model)
         hessian, linear = conic.objective()
         result = clarabel.DefaultSolver(
@@ -159,7 +160,7 @@ class Clarabel(Solver):
     def _solved_near_row(self, case: Batch, effort: Effort) -> Answer | None:
         """Solve by Newton's method from the row itself; None unless the optimum is close to it.
 
-        So small a change is below the accuracy of an interior point.
+        A change so small is below the accuracy of an interior point.
         """
         x = np.clip(case.x, case.low, case.high)
         if self.program.violation(x, case.x)[0] > 0.0:
@@ -195,27 +196,27 @@ class Clarabel(Solver):
     def _sharpened(
         self, case: Batch, effort: Effort, point: FloatArray, multipliers: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Improve a point and multipliers by Newton's method; a step is a quadratic program.
+        """Improve a point and multipliers by Newton's method; each step is a quadratic program.
 
-        It is in units of the answer. An exponential cone holds 1 − p and p alike, so a probability
-        near 1 leaves it few digits of the loss; the model of the loss has them all.
+        An exponential cone holds 1 − p and p to the same absolute accuracy, so that of a loss near
+        0 it has few digits; a quadratic model of the loss, in units of the answer, has them all.
         """
         value, bound = self._value(case, point, multipliers)
         for _ in range(12):  # each doubles the digits, once the point is near
             if _gap(value, bound) <= 1e-10:
                 break
-            about = self._sizes(case, point), self._model(case, point)
-            status, goal, duals = self.run(case, effort, *about)
+            sizes, model = self._sizes(case, point), self._model(case, point)
+            status, goal, duals = self.run(case, effort, sizes, model)
             if status not in self.USABLE:
                 break
             duals = cost_limited(self.program, case, duals)
             gap = value - bound
             # the step is halved until the objective falls
             halved = (point + 0.5**k * (goal - point) for k in range(20))
-            candidate = next((y for y in halved if self._reached(case, y) < value), point)
-            reached, proved = self._value(case, candidate, duals)
-            if reached < value:
-                point, value = candidate, reached
+            candidate = next((y for y in halved if self._objective(case, y) < value), point)
+            candidate_value, proved = self._value(case, candidate, duals)
+            if candidate_value < value:
+                point, value = candidate, candidate_value
             if proved > bound:
                 multipliers, bound = duals, proved
             if not value - bound < gap:
@@ -223,38 +224,38 @@ class Clarabel(Solver):
         return point, multipliers
 
     def _model(self, case: Batch, point: FloatArray) -> Model:
-        """The log-loss about a point."""
+        """Return the log-loss to the second order about a point."""
         z = self.loss.matrix @ point + self.loss.offset
         shares = np.exp(z - self.loss.of(z[None, :])[0])
         return Model(shares, self.loss.matrix @ (point - case.x[0]))
 
     def _sizes(self, case: Batch, point: FloatArray) -> Sizes:
-        """About how large the change is, in units of change, and the objective."""
+        """Return the sizes of the change to a point and of its objective."""
         size = float((np.abs(point - case.x[0]) / self.form.unit).max())
-        cost_cutoff = float(self.program.objective(point[None, :], case)[0])
-        return max(size, 1e-12), max(cost_cutoff, LEAST)
+        objective = float(self.program.objective(point[None, :], case)[0])
+        return max(size, 1e-12), max(objective, LEAST)
 
     def _value(
         self, case: Batch, point: FloatArray, multipliers: FloatArray
     ) -> tuple[float, float]:
-        """The objective at a point, and the bound by multipliers."""
+        """Return the objective at a point, and the bound by multipliers."""
         bound = self.program.bound(case, multipliers[None, :], point[None, :])[0]
-        return self._reached(case, point), float(bound)
+        return self._objective(case, point), float(bound)
 
-    def _reached(self, case: Batch, point: FloatArray) -> float:
-        """The objective at a point; infinite where it is no answer, however cheap it looks."""
-        if self.program.violation(point[None, :], case.x)[0] > 1e-8:  # what answers may miss
+    def _objective(self, case: Batch, point: FloatArray) -> float:
+        """Return the objective at a point; infinite if it is no answer, however cheap it looks."""
+        if self.program.violation(point[None, :], case.x)[0] > VIOLATION:
             return np.inf
         return float(self.program.objective(point[None, :], case)[0])
 
     def _sparse(self, case: Batch, point: FloatArray, effort: Effort) -> FloatArray:
-        """The point without the traces that an interior point leaves on features that stay.
+        """Return the point without the traces that an interior point leaves on features that stay.
 
         Under an absolute cost most features do not move at the optimum. The program is solved
-        again with the ones that hardly moved held still, if that costs no more.
+        again with those held that hardly moved, and that point is taken if it costs no more.
         """
-        paid = self.program.encoded_cost.absolute * np.abs(point - case.x[0])
-        traces = (paid > 0) & (paid <= TRACE * paid.sum())
+        costs = self.program.encoded_cost.absolute * np.abs(point - case.x[0])
+        traces = (costs > 0) & (costs <= TRACE * costs.sum())
         held = traces & (case.low[0] <= case.x[0]) & (case.x[0] <= case.high[0])
         if not held.any():
             return point
@@ -267,7 +268,7 @@ class Clarabel(Solver):
 
 
 def _gap(value: float, bound: float) -> float:
-    """Relative; infinite without a value."""
+    """Return the gap relative to the value; infinite without a value."""
     return (value - bound) / max(value, TINY) if value < np.inf else np.inf
 
 
@@ -275,11 +276,14 @@ def _gap(value: float, bound: float) -> float:
 class Model(NamedTuple):
     """A log-loss to the second order about a point: a quadratic function of s = M (y − x)."""
 
-    shares: FloatArray  # (m,) its gradient p there
-    at: FloatArray  # (m,) s there
+    shares: FloatArray  # (m,) its gradient p at the point
+    at: FloatArray  # (m,) s at the point
 
     def form(self, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(m, m) and (m,) its quadratic and linear parts about s = 0, for s in some units."""
+        """Return its quadratic (m, m) and linear (m,) parts about s = 0, for s in units (m,).
+
+        The Hessian is H = diag(p) − ppᵀ, so the slope at 0 is p − H s.
+        """
         curvature = np.diag(self.shares) - np.outer(self.shares, self.shares)
         slope = self.shares - curvature @ self.at
         return curvature * np.outer(unit, unit), slope * unit
@@ -287,11 +291,12 @@ class Model(NamedTuple):
 
 @final
 class ConicProgram:
-    """The conic program of one row, and the way back from its duals.
+    """The conic program of one row, built when it is made, and the way back from its duals.
 
     All changes are divided by ``scale``, about the size of the answer, and the objective by
-    ``cost_cutoff``, about its cost, so that tolerances mean the same for small and large answers.
-    With a ``model``, that stands for the log-loss.
+    ``value``, about its size, so that tolerances mean the same for small and large answers. A
+    ``model`` takes the place of the log-loss. Blocks of rows are appended one after the other; what
+    each returns finds its duals again.
     """
 
     def __init__(
@@ -299,7 +304,7 @@ class ConicProgram:
     ) -> None:
         self.owner, self.case, self.model = owner, case, model
         self.program, self.form = owner.program, owner.form
-        self.scale, self.cost_cutoff = sizes or self._sizes()
+        self.scale, self.value = sizes or self._sizes()
         self.entries: list[Entries] = []
         self.rights: list[FloatArray] = []
         self.cones: list[Any] = []
@@ -320,12 +325,12 @@ class ConicProgram:
         self.readers = [self._add_coupling(coupling) for coupling in self.program.couplings]
 
     def constraints(self) -> tuple[sparse.csc_matrix, FloatArray, list[Any]]:
-        """Matrix, right side and cones: right − matrix · variables is in the cones."""
+        """Return matrix, right side and cones: right − matrix · variables lies in the cones."""
         matrix = _matrix(self.entries, (self.count, self.width))
         return matrix, np.concatenate(self.rights), self.cones
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        """Half a quadratic form (its upper triangle) and a linear one."""
+        """Return the upper triangle of P and q of the objective ½ vᵀPv + qᵀv of variables v."""
         d, hessian = self.program.width, self.form.hessian
         weight = float(self.case.weights[0]) if self.owner.has_loss else 1.0
         if hessian.ndim == 2:
@@ -333,45 +338,46 @@ class ConicProgram:
         else:
             i = j = np.flatnonzero(hessian)
             values = hessian[i]
-        entries = [(i, j, values * (weight * self.scale**2 / self.cost_cutoff))]
+        entries = [(i, j, values * (weight * self.scale**2 / self.value))]
         linear = np.zeros(self.width)
         costs = self.form.absolute[self.absolute]
-        linear[d : d + len(costs)] = costs * (weight * self.scale / self.cost_cutoff)
+        linear[d : d + len(costs)] = costs * (weight * self.scale / self.value)
         if self.model is not None:
             curvature, slope = self.model.form(self._score_unit)
-            curvature, slope = curvature / self.cost_cutoff, slope / self.cost_cutoff
+            curvature, slope = curvature / self.value, slope / self.value
             first = self.width - len(slope)
             linear[first:] = slope
             i, j, values = _entries_of(np.triu(curvature))
             entries.append((i + first, j + first, values))
         elif self.owner.has_loss:
-            linear[-1] = 1.0 / self.cost_cutoff
+            linear[-1] = 1.0 / self.value
         return _matrix(entries, (self.width, self.width)), linear
 
     def point(self, variables: FloatArray) -> FloatArray:
-        """(d,) the point that variables stand for."""
+        """Return the point (d,) that variables stand for."""
         change = variables[None, : self.program.width]
         return self.form.points(change, self.case, np.full(1, self.scale))[0]
 
     def multipliers(self, duals: FloatArray) -> FloatArray:
-        """(size,) the program's multipliers."""
+        """Return the program's multipliers (size,)."""
         first, rows, signs = self.sides
         of_rows = np.zeros((1, len(self.form.matrix)))
         np.add.at(of_rows[0], rows, signs * duals[first : first + len(rows)])
         out = self.form.multipliers(of_rows, self.scale)[0]
         of_couplings = [read(duals) for read in self.readers]
         out[self.program.affine.size :] = np.concatenate([*of_couplings, np.zeros(0)])
-        return out * self.cost_cutoff
+        return out * self.value
 
     @cached_property
     def _score_unit(self) -> FloatArray:
-        """(m,) how far the scores of a model may move: the largest entries of its rows."""
+        """Units of the scores' changes in a model, (m,): the largest that one column makes."""
         return self.owner.steepest(self.owner.loss) * self.scale
 
     def _sizes(self) -> Sizes:
-        """About the size of the answer, in units of change, and about its objective.
+        """Return the sizes by which to scale, before there is an answer.
 
-        The size is what the worst condition is missed by if nothing changes.
+        That of the change is by how much the worst condition is missed if nothing changes; with a
+        log-loss, the change that lowers it by all it can, if that is more.
         """
         x, limits, steepest = self.case.x, self.form.limits(self.case), self.owner.steepest
         worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
@@ -386,7 +392,7 @@ class ConicProgram:
         return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
 
     def _variables(self, count: int) -> IntArray:
-        """Positions of so many further variables."""
+        """Append variables; return their positions."""
         self.width += count
         return np.arange(self.width - count, self.width)
 
@@ -402,9 +408,9 @@ class ConicProgram:
     def _add_between(
         self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, FloatArray], Entries]
     ) -> tuple[int, IntArray, FloatArray]:
-        """Append low <= rows <= high, given the entries of rows times signs.
+        """Append low <= rows <= high by sides, whose entries ``block`` makes of rows and signs.
 
-        Return the position of the first side, and the row and sign of each.
+        Return the position of the first side, and the row and sign (+1 for an upper side) of each.
         """
         equal = low == high
         masks = equal, np.isfinite(high) & ~equal, np.isfinite(low) & ~equal
@@ -435,7 +441,7 @@ class ConicProgram:
         return lambda duals: np.maximum(-duals[first : first + 3 * coupling.size : 3], 0.0)
 
     def _add_cone(self, cone: Cone) -> Callable[[FloatArray], FloatArray]:
-        """(slope · y + radius, M y + c) in the second-order cone."""
+        """Append that (slope · y + radius, M y + c) is in the second-order cone."""
         x, size = self.case.x[0], self.owner.steepest(cone).max()
         radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
         block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
@@ -448,9 +454,9 @@ class ConicProgram:
     def _add_exponentials(
         self, matrix: FloatArray, scores: FloatArray, *, is_above: bool = False
     ) -> int:
-        """exp(matrix · change + scores − value) <= shares that add up to 1 at most.
+        """Append exp(matrix · change + scores − value) <= shares, which add up to at most 1.
 
-        The value is one more variable, which ``is_above`` a log-loss; else it is 0.
+        So value >= log Σ exp(…). It is one more variable if it ``is_above`` a log-loss, else 0.
         """
         m = len(matrix)
         rows, shares = 3 * np.arange(m), self._variables(m)
@@ -465,7 +471,7 @@ class ConicProgram:
         return first
 
     def _add_scores(self, loss: LogLoss) -> Callable[[FloatArray], FloatArray]:
-        """Append the changes of a log-loss's scores, as the last variables."""
+        """Append the changes of a log-loss's scores as variables: a model is in terms of these."""
         m, unit = loss.size, self._score_unit
         block = _entries_of(loss.matrix * (self.scale / unit)[:, None] * self.form.unit)
         changes = _picked(self._variables(m), -1.0)
@@ -474,17 +480,17 @@ class ConicProgram:
 
 
 def _entries_of(block: FloatArray) -> Entries:
-    """The entries of a matrix that are not 0."""
+    """Return the entries of a matrix that are not 0."""
     i, j = np.nonzero(block)
     return i, j, block[i, j]
 
 
 def _picked(columns: IntArray, value: FloatArray | float) -> Entries:
-    """One column a row."""
+    """Return the entries of a matrix whose row k has one value, in column ``columns[k]``."""
     return np.arange(len(columns)), columns, np.full(len(columns), value)
 
 
 def _matrix(entries: list[Entries], shape: tuple[int, int]) -> sparse.csc_matrix:
-    """The matrix with these entries, none of them twice."""
+    """Return the matrix with these entries, none of them twice."""
     rows, columns, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
     return sparse.csc_matrix((values, (rows, columns)), shape=shape)

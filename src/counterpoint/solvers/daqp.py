@@ -1,7 +1,7 @@
-"""DAQP: small dense quadratic programs.
+"""Solve small dense quadratic programs with DAQP.
 
-Changes are measured in units in which the cost has a unit diagonal. Of relaxed categories, a
-column's share of the weight, w/2 |δ|, enters as w/2 δ²: the same at 0 and ±1, and less between.
+Changes are in units in which the cost has a unit diagonal. For relaxed categories the cost w/2 |δ|
+of a one-hot column becomes w/2 δ²: the same at 0 and ±1, and less between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OUTCOMES = {
 """By DAQP's exit flags."""
 TOLERANCES = {"primal_tol": 1e-10, "dual_tol": 1e-12, "iter_limit": 100_000}
 """In units in which a change is about 1 long: well within what counts as rounding (1e-8 of a row's
-terms). The limit of iterations ends what cycles."""
+terms). The limit of iterations ends a search that cycles."""
 
 
 @final
@@ -57,7 +57,7 @@ class Daqp(Solver):
 
     @cached_property
     def _hessian(self) -> FloatArray:
-        """(d, d) with a unit diagonal, one-hot columns included."""
+        """The matrix of the cost, (d, d), with a unit diagonal, one-hot columns included."""
         if self.form.hessian.ndim == 1:
             return np.eye(self.program.width)
         return self.form.hessian + np.diag(2.0 * self.form.absolute * self.form.unit)
@@ -72,7 +72,7 @@ class Daqp(Solver):
         """Solve the rows for their changes in units of ``lengths`` (n,), by default the shortfalls.
 
         Columns that cannot move are left out of DAQP's program; rows that leave out the same
-        columns share their matrices.
+        columns share their matrices. Linear rows are divided by their lengths over the others.
         """
         limits, duals = self.form.limits(cases), np.zeros((len(cases), len(self.form.matrix)))
         # Bounds that cross by 1e-12 of the row's value do so by rounding: the column is held.
@@ -81,8 +81,8 @@ class Daqp(Solver):
         flags = np.where(blocked, INFEASIBLE, 0)
         free = limits.low < limits.high
         change = np.where(free, 0.0, limits.low)
-        shift, size = change @ self.form.matrix.T, self._sizes(free)
-        row_low, row_high = (limits.row_low - shift) / size, (limits.row_high - shift) / size
+        fixed_part, size = change @ self.form.matrix.T, self._sizes(free)
+        row_low, row_high = ((v - fixed_part) / size for v in (limits.row_low, limits.row_high))
         limits = limits._replace(row_low=row_low, row_high=row_high)
         if lengths is None:
             lengths = limits.shortfall(columns=True)
@@ -106,16 +106,17 @@ class Daqp(Solver):
     def _run(
         self, mask: bytes, held: FloatArray, limits: BatchBounds, seconds: dict[str, float]
     ) -> tuple[FloatArray, IntArray, FloatArray]:
-        """(n, free columns) changes, (n,) flags and (n, rows) multipliers, 0 where none is found.
+        """Run DAQP for n rows with the same free columns, given by a mask.
 
-        Of rows with the same free columns, whose others are held at some changes.
+        The other columns are ``held`` at changes (n, d). Return the changes of the free columns,
+        DAQP's exit flags (n,), and the duals of the linear rows; 0 where nothing is found.
         """
         movable = np.frombuffer(mask, dtype=bool)
         low, high, n = limits.low[:, movable], limits.high[:, movable], len(held)
         linear = held @ self._hessian[:, movable]
         hessian, matrix = self._restrictions.made(mask, lambda: self._restricted(mask))
-        first = low.shape[1]  # the first row, after the bounds
-        # DAQP reads the numbers of a row one after the other, wherever the row lies.
+        first = low.shape[1]  # the position of the first linear row, after the bounds
+        # DAQP ignores strides: it reads the numbers of a row one after the other.
         low = np.ascontiguousarray(np.hstack([low, limits.row_low]))
         high = np.ascontiguousarray(np.hstack([high, limits.row_high]))
         linear = np.ascontiguousarray(linear)
@@ -131,43 +132,44 @@ class Daqp(Solver):
         return out, flags, duals
 
     def _doubted(self, cases: Batch, effort: Effort, solution: Solution) -> None:
-        """Rows that DAQP holds to be infeasible: refuted, or solved in units of a feasible point.
+        """Refute rows that DAQP holds to be infeasible, or solve them in other units, in place.
 
-        Where its tolerances are below the rounding of large changes it finds nothing; a feasible
-        point of the linear relaxation says how large they are, and is kept if all else fails.
+        Where its tolerances are below the rounding of large changes it finds nothing. A feasible
+        point of the linear relaxation tells how large they are, and is kept if all else fails.
         """
         rows = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if not len(rows):
             return
-        blocked = cases.take(rows)
-        linear = self._refuter.solve(blocked, Effort())
+        doubtful = cases.take(rows)
+        linear = self._refuter.solve(doubtful, Effort())
         solution.multipliers[rows] = linear.multipliers
-        change = np.abs((linear.points - blocked.x) / self.form.unit).max(axis=1)
-        for i in np.flatnonzero(linear.found & (change > 0.0)).tolist():
+        length = np.abs((linear.points - doubtful.x) / self.form.unit).max(axis=1)
+        for i in np.flatnonzero(linear.found & (length > 0.0)).tolist():
             row = slice(i, i + 1)
-            other = self._solved(blocked.take(row), effort, change[row])
+            other = self._solved(doubtful.take(row), effort, length[row])
             if not other.found[0]:
                 other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
             solution.put(rows[row], other)
 
     def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
-        """Hessian and unit rows over the free columns."""
+        """Return the matrix of the cost and unit linear rows over the free columns."""
         mask = np.frombuffer(free, dtype=bool)
         size = self._sizes(mask[None, :])[0]
         matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
         return self._hessian[np.ix_(mask, mask)], matrix
 
     def _sizes(self, free: BoolArray) -> FloatArray:
-        """(n, rows) what is left of each row's length over the free columns.
+        """Return the length of each linear row over the free columns, (n, rows); 1 if it is 0.
 
-        A row whose large entries are all fixed would be met by any point, as far as DAQP can see.
+        With tolerances relative to the whole row, one whose large entries are all fixed would be
+        met by any point.
         """
         size = np.sqrt(free @ (self.form.matrix**2).T)
         return np.where(size > 0.0, size, 1.0)
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
-        return Memo()  # rows often share what is fixed
+        return Memo()  # by the mask of free columns, which rows often share
 
     @cached_property
     def _refuter(self) -> Highs:

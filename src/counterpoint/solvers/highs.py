@@ -1,9 +1,9 @@
-"""HiGHS: linear and mixed-integer linear programs (weighted Manhattan cost).
+"""Solve linear and mixed-integer linear programs (weighted Manhattan cost) with HiGHS.
 
 Each change is a rise less a fall, both at least 0, so that costs are linear; under a bound on the
 number of changes each feature has a 0–1 switch, and ``rise + fall <= cap · switch``. The model is
-passed once; from row to row only bounds and caps change. Every row starts from nothing (what HiGHS
-remembers of the last one is cleared), so that an answer does not depend on the rows before.
+passed once; from row to row only bounds and caps change. HiGHS forgets each row before the next, so
+that an answer does not depend on the rows before.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ OPTIONS = {
 
 @final
 class Data:
-    """The numbers of a batch: bounds of columns and rows, caps of switches, lengths of changes.
+    """The numbers of a batch that differ between rows, in the columns and rows of HiGHS's model.
 
-    A change is its rise less its fall: the first half of the columns are rises, the second falls.
+    The columns are rises, falls, and switches; changes are divided by ``lengths`` (n,). The bounds
+    are ``low`` and ``high`` of columns, ``row_low`` and ``row_high`` of rows, and ``caps`` (n, d)
+    of the changes of features that have a switch. In ``empty`` rows (n,) some bounds cross.
     """
 
     def __init__(self, model: Highs, cases: Batch, cutoff: FloatArray | None) -> None:
@@ -67,21 +69,19 @@ class Data:
         self.empty: BoolArray = np.asarray((largest_rise + largest_fall < -FEASIBILITY).any(axis=1))
         self.lengths = np.ones(n) if model.integer.any() else limits.shortfall()
         unit = self.lengths[:, None]
-        unchosen = np.zeros((n, switches))
-        self.low, self.high = (
-            np.hstack([low / unit, unchosen]),
-            np.hstack([high / unit, unchosen + 1.0]),
-        )
+        self.low = np.hstack([low / unit, np.zeros((n, switches))])
+        self.high = np.hstack([high / unit, np.ones((n, switches))])
         self.row_low, self.row_high = limits.row_low / unit, limits.row_high / unit
         at_most = form.program.domain.at_most
-        if at_most is not None:
+        if at_most is not None:  # rise + fall − cap · switch <= 0, and the sum of the switches
             unlimited = np.full((n, form.program.width + 1), -np.inf)
             self.row_low = np.hstack([self.row_low, unlimited])
             self.row_high = np.hstack([self.row_high, np.zeros(unlimited.shape)])
             self.row_high[:, -1] = at_most.count
-        reach = np.full(n, np.inf) if cutoff is None or not switches else cutoff
+        # no answer of use changes a column by more than the cutoff pays for
+        most_cost = np.full(n, np.inf) if cutoff is None or not switches else cutoff
         with np.errstate(divide="ignore", invalid="ignore"):
-            caps = np.where(form.absolute > 0.0, reach[:, None] / form.absolute, np.inf)
+            caps = np.where(form.absolute > 0.0, most_cost[:, None] / form.absolute, np.inf)
         self.caps = np.minimum(np.maximum(largest_rise, largest_fall), caps)
 
 
@@ -93,7 +93,8 @@ class Highs(Solver):
     accepts: ClassVar[frozenset[type]] = frozenset(LINEAR | {Manhattan, *INTEGRAL})
     accuracy: ClassVar[float] = 1e-9
 
-    units: FloatArray | None = None  # (d,) for one row for which the usual ones did not do
+    # (d,) units of changes, for a row that is not solved in units of cost
+    units: FloatArray | None = None
 
     @classmethod
     def takes(cls, program: Program) -> bool:
@@ -115,7 +116,7 @@ class Highs(Solver):
 
     @cached_property
     def owner(self) -> IntArray:
-        """(d,) the switch of each column."""
+        """The switch of each column, (d,), if there are switches."""
         return np.repeat(np.arange(len(self.switches)), [b.stop - b.start for b in self.switches])
 
     @cached_property
@@ -126,7 +127,7 @@ class Highs(Solver):
 
     @cached_property
     def normal(self) -> float:
-        """The unit of cost."""
+        """The unit of cost in the model: the median cost of a column."""
         encoded_cost = self.form.absolute
         return float(np.median(encoded_cost[encoded_cost > 0.0])) if encoded_cost.any() else 1.0
 
@@ -138,7 +139,7 @@ class Highs(Solver):
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """The model's rows; caps stand at 1 here."""
+        """The model's rows, with caps of 1, which each row of a batch replaces by its own."""
         block, d, s = self.form.matrix, self.program.width, len(self.switches)
         rows = np.hstack([block, -block, np.zeros((len(block), s))])
         if not s:
@@ -163,7 +164,7 @@ class Highs(Solver):
         return solution
 
     def _doubtful(self, cases: Batch, solution: Solution) -> IntArray:
-        """The rows whose points miss the program, and those with neither point nor refutation."""
+        """Return rows whose points miss the program, and rows with neither point nor refutation."""
         solved, missed = solution.found, solution.outcomes == Outcome.NOTHING
         if solved.any():
             points, x = solution.points[solved], cases.x[solved]
@@ -175,13 +176,13 @@ class Highs(Solver):
         return np.flatnonzero(missed)
 
     def _solved(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        """Solve each row in units of its length, see `Data`; a change is a rise less a fall."""
+        """Solve each row in units of its length; a change is a rise less a fall."""
         data, d = Data(self, cases, cutoff), self.program.width
         out = Solution.blank(len(cases), self.program)
         out.outcomes[data.empty] = Outcome.INFEASIBLE
         change, duals = np.full((len(cases), d), np.nan), np.zeros((len(cases), len(self.matrix)))
         possible = ~data.empty
-        if self.switches:  # one without a cap could not be switched off
+        if self.switches:  # without a cap a change could not be switched off
             possible &= np.isfinite(data.caps).all(axis=1)
         run = self._branch_and_bound if self.integer.any() else self._simplex
         with translated("HiGHS"):
@@ -197,7 +198,7 @@ class Highs(Solver):
         return out
 
     def _sign_rays(self, out: Solution, cases: Batch) -> None:
-        """HiGHS does not say in which sense a ray refutes its row; the program does."""
+        """Turn rays that do not refute their rows around, in place: HiGHS leaves the sign open."""
         rows = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
         if len(rows):
             wrong = rows[~self.program.refutes(cases.take(rows), out.multipliers[rows])]
@@ -206,7 +207,11 @@ class Highs(Solver):
     def _simplex(
         self, data: Data, i: int, _: Effort
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
-        """Outcome, values of columns, duals of rows (>= 0 for a lower bound), reported bound."""
+        """Solve row i of a linear program.
+
+        Return the outcome, the values of the columns, the duals of the rows, >= 0 at a lower bound
+        (or a ray that refutes), and the reported bound.
+        """
         with self._engines[0].lease() as engine:
             status = engine.run(data, i)
             if status == STATUS.kOptimal:
@@ -218,7 +223,7 @@ class Highs(Solver):
     def _branch_and_bound(
         self, data: Data, i: int, effort: Effort
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
-        """The same of an integer program, whose duals refute it if they are not 0."""
+        """Solve row i of an integer program, and return the same; only a ray has duals beside 0."""
         with self._engines[1].lease() as engine:
             status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
             bound, solution = engine.highs.getInfo().mip_dual_bound, engine.highs.getSolution()
@@ -236,7 +241,10 @@ class Highs(Solver):
         return Outcome.LIMIT if limited else outcome, values, none, reported
 
     def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
-        """Integers rounded for good and the rest solved anew, so that nothing is off by 1e-6."""
+        """Round the integers and solve for the others again, so that nothing is off by 1e-6.
+
+        None if that fails.
+        """
         whole = self.integer
         values = np.where(whole, np.round(values), values)
         if whole.all():
@@ -250,7 +258,7 @@ class Highs(Solver):
 
 @final
 class Engine:
-    """One model inside HiGHS, of which rows change the numbers."""
+    """One model inside HiGHS, whose numbers are those of the row that was run last."""
 
     def __init__(self, model: Highs, *, integral: bool) -> None:
         self.highs, self.integral = highspy.Highs(), integral
@@ -264,10 +272,10 @@ class Engine:
                 )
         rows, columns = model.matrix.shape
         self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
-        # the changes of categories are capped by 1 for everybody.
+        # (column, row, switch) of numbers; the changes of categories have the same cap, 1, always
         numbers = np.flatnonzero(model.program.domain.numeric & bool(model.switches)).tolist()
-        first, at = len(model.form.matrix), 2 * model.program.width
-        self._capped = [(j, first + j, at + int(model.owner[j])) for j in numbers]
+        first_row, first_switch = len(model.form.matrix), 2 * model.program.width
+        self._capped = [(j, first_row + j, first_switch + int(model.owner[j])) for j in numbers]
 
     def run(
         self,
@@ -299,18 +307,18 @@ class Engine:
         return highs.getModelStatus()
 
     def solution(self) -> tuple[FloatArray, FloatArray]:
-        """Values of the columns, and duals of the rows."""
+        """Return the values of the columns, and the duals of the rows."""
         solution = self.highs.getSolution()
         return np.asarray(solution.col_value), np.asarray(solution.row_dual)
 
     def dual_ray(self) -> FloatArray:
-        """A ray of the dual that shows the rows to be contradictory, up to its sign; else zeros."""
+        """Return a dual ray that refutes the rows, up to its sign; zeros if there is none."""
         _, exists, ray = self.highs.getDualRay()
         return np.asarray(ray) if exists else np.zeros(len(self._rows))
 
 
 def _model(model: Highs, *, integral: bool) -> Any:
-    """The model as HiGHS takes it; bounds are those of no row yet."""
+    """Return the model as HiGHS takes it, with the bounds of no row yet."""
     (rows, columns), used = model.matrix.shape, model.matrix != 0.0
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = columns, rows
@@ -329,10 +337,9 @@ def _model(model: Highs, *, integral: bool) -> Any:
 
 @final
 class Pool(Generic[V]):
-    """Things with a state, such as engines, each lent to one borrower at a time.
+    """Objects with a state, such as engines, each leased to one thread at a time.
 
-    As many are made as are out at once. What is lent may have been used for anything before, so a
-    borrower must not let its answer depend on that.
+    As many are made as are leased at once. An answer must not depend on what an object did before.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -341,7 +348,7 @@ class Pool(Generic[V]):
 
     @contextmanager
     def lease(self) -> Iterator[V]:
-        """One that none else has until the end of the block; it is dropped after an error."""
+        """Lease an object until the end of the block; after an error it is dropped."""
         try:
             item = self._idle.pop()  # atomic: no other thread gets the same
         except IndexError:

@@ -1,11 +1,11 @@
-"""The standard form of programs, which each backend translates.
+"""Put programs into a standard form of arrays, which each backend translates.
 
     minimise    Σ_j absolute_j |v_j| + ½ vᵀ hessian v
     subject to  low <= v <= high  and  row_low <= matrix v <= row_high
 
-v is the change of each column, (y − x) / unit. The rows are the program's own, then one for each
-one-hot group, whose changes add up to 0; each is divided by its size. Bounds differ from row to row
-of a batch, everything else is the program's. Cones are known to Clarabel alone.
+v is the change of each column, (y − x) / unit. The linear rows are the program's own, then one for
+each one-hot group, whose changes add up to 0; each is divided by its size. Only the bounds depend
+on the row of a batch. Cones are not part of the form: only Clarabel takes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from counterpoint.programs.region import Batch
 
 @final
 class BatchBounds(NamedTuple):
-    """What differs between the rows of a batch: (n, d) and (n, rows) bounds."""
+    """The bounds of columns, (n, d), and of linear rows, (n, rows), of n rows of a batch."""
 
     low: FloatArray
     high: FloatArray
@@ -31,9 +31,10 @@ class BatchBounds(NamedTuple):
     row_high: FloatArray
 
     def shortfall(self, *, columns: bool = False) -> FloatArray:
-        """(n,) about the size of the answer: what the worst row is missed by if nothing changes.
+        """Return about the size of the answer, (n,), for which to scale; 1 if it is unknown.
 
-        Or the worst column.
+        It is by how much the worst linear row, or with ``columns`` the worst column, is missed if
+        nothing changes.
         """
         short = np.maximum(self.row_low, -self.row_high).max(axis=1, initial=0.0)
         if columns:
@@ -52,22 +53,23 @@ class StandardForm:
 
     @cached_property
     def absolute(self) -> FloatArray:
-        """(d,) the cost of |v|."""
+        """The cost of |v|, (d,)."""
         return np.asarray(self.program.encoded_cost.absolute * self.unit)
 
     @cached_property
     def hessian(self) -> FloatArray:
-        """(d,), or (d, d) for a full matrix."""
+        """The second derivative of the cost by v: a diagonal (d,), or a full matrix (d, d)."""
         quadratic = 2.0 * self.program.encoded_cost.quadratic
         return quadratic * (self.unit**2 if quadratic.ndim == 1 else np.outer(self.unit, self.unit))
 
     @cached_property
     def integral(self) -> BoolArray:
-        """(d,) the columns whose changes are whole numbers, in units in which these have steps."""
+        """The columns whose changes are whole numbers, (d,), if the unit of each is its step."""
         return (self.program.domain.steps > 0.0) | ~self.program.domain.numeric
 
     @cached_property
     def _unscaled(self) -> FloatArray:
+        """The linear rows, (rows, d), in feature units."""
         sums = np.zeros((len(self.program.domain.groups), self.program.width))
         for row, group in zip(sums, self.program.domain.groups, strict=True):
             row[group] = 1.0
@@ -75,7 +77,7 @@ class StandardForm:
 
     @cached_property
     def size(self) -> FloatArray:
-        """(rows,) what each row is divided by."""
+        """What each linear row is divided by, (rows,): its norm in units of changes."""
         if not self.program.width:
             return np.ones(len(self._unscaled))
         size = np.linalg.norm(self._unscaled * self.unit, self.norm, axis=1)
@@ -83,11 +85,11 @@ class StandardForm:
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """(rows, d)."""
+        """The linear rows, (rows, d), divided by their sizes."""
         return np.asarray(self._unscaled / self.size[:, None] * self.unit)
 
     def limits(self, cases: Batch, length: float = 1.0) -> BatchBounds:
-        """The bounds of a batch, for changes in units of a length."""
+        """Return the bounds of a batch, for changes in units of a length."""
         x, affine = cases.x, self.program.affine
         values, none = affine.start(x), np.zeros((len(cases), len(self.program.domain.groups)))
         low, high = (v - values for v in affine.limits(cases.margin))
@@ -97,12 +99,12 @@ class StandardForm:
         return BatchBounds((cases.low - x) / unit, (cases.high - x) / unit, low / size, high / size)
 
     def points(self, change: FloatArray, cases: Batch, lengths: FloatArray) -> FloatArray:
-        """(n, d) the points that changes in units of (n,) lengths lead to, inside their bounds."""
+        """Return the points (n, d) of changes in units of lengths (n,), moved into their bounds."""
         y = cases.x + change * self.unit * lengths[:, None]
         return np.minimum(np.maximum(y, cases.low), cases.high)
 
     def multipliers(self, duals: FloatArray, length: float = 1.0) -> FloatArray:
-        """(n, size) the program's multipliers from those of the rows, positive at upper bounds."""
+        """Return the program's multipliers (n, size) from the rows' duals, > 0 at upper bounds."""
         out = np.zeros((len(duals), self.program.size))
         rows = self.program.affine.size
         out[:, :rows] = duals[:, :rows] / (self.size[:rows] * length)
@@ -110,10 +112,11 @@ class StandardForm:
 
 
 def balanced_units(program: Program, case: Batch) -> FloatArray:
-    """(d,) units in which the demands of one row and its columns are of about one size.
+    """Return units (d,) in which a row's demands and its columns are of about one size.
 
-    Geometric equilibration of the linear rows and what they miss by. Units of cost, which are the
-    usual ones, can differ by so much that a solver takes the entries of some columns for nothing.
+    They equilibrate, in geometric means, the table of the linear rows and by how much these are
+    missed. Units of cost, which are the usual ones, can differ by so much that a solver takes the
+    entries of some columns for 0. Whole columns and categories keep their steps.
     """
     low, high = (limit[0] for limit in program.affine.limits(case.margin))
     values = program.affine.start(case.x)[0]
@@ -122,14 +125,15 @@ def balanced_units(program: Program, case: Batch) -> FloatArray:
     fixed = np.append((program.domain.steps > 0.0) | ~program.domain.numeric, True)
     units = np.append(np.where(program.domain.steps > 0.0, program.domain.steps, 1.0), 1.0)
     for _ in range(8):  # more change the units by less than a factor of 2
-        rows = _middle(table * units, axis=1)
-        units = np.where(fixed, units, 1.0 / _middle(table / rows[:, None], axis=0))
+        sizes = _middle(table * units, axis=1)
+        units = np.where(fixed, units, 1.0 / _middle(table / sizes[:, None], axis=0))
+    # no unit is larger than the room that the column has
     width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
     return np.where(fixed[:-1], units[:-1], np.minimum(units[:-1], width))
 
 
 def _middle(sizes: FloatArray, axis: int) -> FloatArray:
-    """The geometric mean of the largest and the least entry above 0; 1 where there is none."""
+    """Return the geometric mean of the largest and the least entry above 0; 1 if there is none."""
     least = np.where(sizes > 0, sizes, np.inf).min(axis=axis, initial=np.inf)
     most = sizes.max(axis=axis, initial=0.0)
     return np.where(most > 0, np.sqrt(np.where(most > 0, least, 1.0)) * np.sqrt(most), 1.0)

@@ -68,7 +68,7 @@ class Subproblem:
 
     @cached_property
     def supported(self) -> tuple[CutOracle, ...]:
-        """Conditions that no solver takes, for which half-spaces stand that contain them."""
+        """Conditions that no solver takes; half-spaces that contain them stand in their place."""
         return tuple(c for c in self.program.region if isinstance(c, CutOracle))
 
     def relaxed(self, cuts: LinearBounds) -> Subproblem:
@@ -125,7 +125,7 @@ class Subproblem:
         return bool(self.program.domain.steps.any() or self.program.domain.groups)
 
     def sees(self, cases: Batch) -> Batch:
-        """Return rows with the bounds that the piece itself has."""
+        """Narrow the bounds of rows to those of the piece."""
         if not self.narrows:
             return cases
         bounds = self.program.cases(cases.x)

@@ -472,13 +472,11 @@ def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumb
         solved = np.isfinite(solution.points[:, 0]) & (solution.outcomes != Outcome.LIMIT)
         if not piece.rounds and not iterated and solved.all():
             # all that there is to do for most rows; the objective is computed by `certify` alone
-            incumbent.points = solution.points
-            at = solution.points if has_tangents(program) else None
-            incumbent.piece[:] = 0
+            incumbent.points, incumbent.piece[:] = solution.points, 0
+            reported, multipliers = solution.unverified, solution.multipliers
             trees = [] if solution.proof is None else [solution.proof]
-            incumbent.evidence = [
-                Evidence(program, cases, solution.multipliers, at, solution.unverified, trees)
-            ]
+            at = solution.points if has_tangents(program) else None
+            incumbent.evidence = [Evidence(program, cases, multipliers, at, reported, trees)]
             return incumbent
     listed = _ListedSearch(incumbent, pieces)
     for s in range(len(pieces)):

@@ -317,8 +317,8 @@ class FeasibilityOracle:
     ) -> None:
         """Keep the inequalities of a search that excluded every answer of some rows.
 
-        They rest on the constraints that have multipliers. So do those of the target's own rows
-        alone, on no constraint, which are kept besides.
+        They rest on the constraints that have multipliers. With the multipliers of the target's own
+        rows alone they are others, which rest on no constraint, and are kept besides.
         """
         if self.is_by_price or union.lazy is not None:
             return

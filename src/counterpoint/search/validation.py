@@ -173,7 +173,7 @@ class AnswerSearch:
             positions = positions[~query.model.overflows(points[positions], query.eps)]
         if not len(positions):
             return positions, np.empty((0, len(query.features)))
-        iterated = positions[~solution.closed[positions]]
+        iterated = positions[~solution.closed[positions]]  # closed forms round nothing on the way
         if len(iterated):
             points[iterated] = self._snapped(rows[iterated], points[iterated])
         y = points[positions]
@@ -269,8 +269,8 @@ class AnswerSearch:
             if not self.verdict.leads.all():
                 self._search_again()
         elif not self.verdict.valid.all():
-            # a trade-off accepts any point: only a form that is not the model's may be at fault,
-            # and `_ask` compares the two
+            # A trade-off demands nothing: a point of it is only invalid if the form weighs another
+            # probability than the model's. `_ask` compares their predictions, and raises.
             self._ask(self.positions, self.codes[self.positions])
         certificates = self._certified(self._answer_by_data())
         answered = certificates.holds
@@ -281,7 +281,7 @@ class AnswerSearch:
         limited = solution.limited & (effort.seconds is not None)
         status, proofs = judge(certificates, effort.gap, limited), solution.bound_proofs
         if len(proofs) != self.union.proof_count:
-            proofs = []
+            proofs = []  # a record needs one of each piece
         out.put(self.rows.index, self.codes, status, certificates, solution.closed, proofs)
 
     def _certified(self, by_data: list[int]) -> Certificates:

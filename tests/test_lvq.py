@@ -25,7 +25,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from counterpoint.errors import InvalidInput
 from counterpoint.lvq import GLVQ, GMLVQ, GRLVQ, LGMLVQ, LMRSLVQ, MRSLVQ, RSLVQ
-from counterpoint.lvq.training import Training, TrainingRows, centres, starting_prototypes, unit
+from counterpoint.lvq.training import (
+    Training,
+    TrainingRows,
+    centres,
+    starting_prototypes,
+    unit_trace,
+)
 
 RELATIVE = (GLVQ, GRLVQ, GMLVQ, LGMLVQ)
 LIKELIHOOD = (RSLVQ, MRSLVQ, LMRSLVQ)
@@ -94,7 +100,7 @@ def test_the_gradient_is_that_of_finite_differences(name: str, seed: int):
     random = np.random.default_rng(seed)
     X, y = data(seed)
     problem = training_of(model(name), X, y, random.uniform(0.1, 3.0, len(X)))
-    vector = problem.first + 0.3 * random.normal(size=problem.first.size)
+    vector = problem.start + 0.3 * random.normal(size=problem.start.size)
     _, gradient = problem.loss(vector)
     for i, step in enumerate(1e-6 * np.eye(vector.size)):
         slope = (problem.loss(vector + step)[0] - problem.loss(vector - step)[0]) / 2e-6
@@ -107,7 +113,7 @@ def test_the_gradient_is_finite_where_rows_and_prototypes_of_all_classes_coincid
     y = np.arange(9) % 3
     rows, owner = TrainingRows.of(X, y, np.ones(9)), np.array([0, 0, 1, 2, 2, 2])
     problem = model(name)._training(rows, np.zeros((6, 4)), owner)
-    value, gradient = problem.loss(problem.first)
+    value, gradient = problem.loss(problem.start)
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
@@ -256,7 +262,7 @@ def test_more_iterations_never_raise_the_loss(name: str):
     X, y = data()
     problem = training_of(model(name), X, y, np.ones(len(X)))
     reached = [problem.minimised(most, 1e-9).fun for most in (1, 2, 4, 8, 16, 32)]
-    losses = [problem.loss(problem.first)[0], *reached]
+    losses = [problem.loss(problem.start)[0], *reached]
     assert all(a >= b for a, b in pairwise(losses))
     assert losses[-1] < losses[0]
 
@@ -332,7 +338,7 @@ def test_a_rotation_of_the_features_rotates_the_model(cls: type):
     (places, raw), (moved, other_raw) = problem.split(one.x), other.split(two.x)
     assert np.allclose(moved, places @ rotation.T, atol=1e-5)
     if raw.size:
-        omega, turned_omega = unit(raw)[0], unit(other_raw)[0]
+        omega, turned_omega = unit_trace(raw)[0], unit_trace(other_raw)[0]
         assert np.allclose(turned_omega, rotation @ omega @ rotation.T, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The seven estimators: a metric and a cost each; what they share is in `quantizer`."""
+"""Define the seven estimators, a metric and a cost each; what they share is in `quantizer`."""
 
 from __future__ import annotations
 
@@ -76,9 +76,14 @@ True
 
 
 def documented(cls: Class) -> Class:
-    """Complete the docstring of an estimator: training, parameters, attributes, an example."""
+    """Complete the docstring of an estimator, before its references and after them.
+
+    The text of its base class on training, its parameters and its attributes come before; an
+    example comes after.
+    """
     kind = Likelihood if issubclass(cls, Likelihood) else Relative
-    learned = ["classes_", "prototypes_", "prototype_labels_", *filter(None, [cls._keeps])]
+    learned = ["classes_", "prototypes_", "prototype_labels_"]
+    learned += [cls._metric_attribute] if cls._metric_attribute else []
     learned += ["spread_"] if kind is Likelihood else []
     learned += ["loss_", "n_iter_", "n_features_in_, feature_names_in_"]
     parameters = inspect.signature(cls).parameters
@@ -135,7 +140,7 @@ class GRLVQ(Relative):
 
     """
 
-    _keeps = "relevances_"
+    _metric_attribute = "relevances_"
     regularization: float = 0.05
 
 
@@ -156,7 +161,7 @@ class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Relative):  # typ
 
     """
 
-    _keeps = "omega_"
+    _metric_attribute = "omega_"
     rank: int | None = None
     regularization: float = 0.05
 
@@ -180,7 +185,7 @@ class LGMLVQ(Relative):
 
     """
 
-    _keeps = "omegas_"
+    _metric_attribute = "omegas_"
     metric_per: Literal["prototype", "class"] = "prototype"
     rank: int | None = None
     regularization: float = 0.05
@@ -215,7 +220,7 @@ class MRSLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Likelihood):  # 
 
     """
 
-    _keeps = "omega_"
+    _metric_attribute = "omega_"
     rank: int | None = None
     regularization: float = 0.3
 
@@ -238,7 +243,7 @@ class LMRSLVQ(Likelihood):
 
     """
 
-    _keeps = "omegas_"
+    _metric_attribute = "omegas_"
     metric_per: Literal["prototype", "class"] = "prototype"
     rank: int | None = None
     regularization: float = 0.3

@@ -1,4 +1,4 @@
-"""What all estimators share: validation, training, and the label of the nearest prototype."""
+"""Fit prototypes and predict the label of the nearest one: what all estimators share."""
 
 from __future__ import annotations
 
@@ -24,43 +24,38 @@ from counterpoint.lvq.training import (
     Training,
     TrainingCost,
     TrainingRows,
-    directions,
+    discriminant_directions,
     likelihood_ratio,
     relative_distance,
     squared_distances,
     starting_prototypes,
-    unit,
+    unit_trace,
 )
 from counterpoint.numerics import FloatArray, IntArray
 
 Counts = int | Mapping[Any, int] | Sequence[int]
 Seed = int | np.random.RandomState | None
 
-AT_LEAST_0 = [Interval(Real, 0.0, None, closed="left")]
-ABOVE_0 = Interval(Real, 0.0, None, closed="neither")
-AT_LEAST_1 = Interval(Integral, 1, None, closed="left")
-
 
 class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier that answers with the label of the nearest prototype under its metric.
 
-    What training minimises is for those who implement it to say; the metric follows from the
-    attribute that keeps Ω.
+    A subclass says what training minimises, and by ``_metric_attribute`` what its metric is.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "max_iter": [AT_LEAST_1],
-        "tol": AT_LEAST_0,
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0.0, None, closed="left")],
         "random_state": ["random_state"],
         "transfer": [StrOptions(among("identity", "sigmoid"))],
-        "steepness": [ABOVE_0],
-        "spread": [ABOVE_0, None],
-        "anchor": AT_LEAST_0,
-        "regularization": AT_LEAST_0,
-        "rank": [AT_LEAST_1, None],
+        "steepness": [Interval(Real, 0.0, None, closed="neither")],
+        "spread": [Interval(Real, 0.0, None, closed="neither"), None],
+        "anchor": [Interval(Real, 0.0, None, closed="left")],
+        "regularization": [Interval(Real, 0.0, None, closed="left")],
+        "rank": [Interval(Integral, 1, None, closed="left"), None],
         "metric_per": [StrOptions(among("prototype", "class"))],
     }
-    _keeps: ClassVar[Literal["", "relevances_", "omega_", "omegas_"]] = ""
+    _metric_attribute: ClassVar[Literal["", "relevances_", "omega_", "omegas_"]] = ""
 
     prototypes_per_class: Counts
     metric_per: Literal["prototype", "class"] = "prototype"
@@ -73,7 +68,11 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
 
     @abstractmethod
     def _cost(self, unit_of_distances: float, nearness: float) -> TrainingCost:
-        """What training minimises, from the mean distance to own prototypes at the start."""
+        """Return what training minimises.
+
+        ``nearness`` is the mean squared distance of rows to the nearest prototype of their class at
+        the start, and ``unit_of_distances`` the unit of such distances, in feature units.
+        """
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Learn prototypes and metric.
@@ -109,11 +108,10 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         counts, random = self._counts(rows), check_random_state(self.random_state)
         training = self._training(rows, *starting_prototypes(rows, counts, random))
         result = training.minimised(int(self.max_iter), float(self.tol))
-        self._set(training, result.x)
+        self._set_fitted(training, result.x)
         self.loss_, self.n_iter_ = float(result.fun), max(int(result.nit), 1)
-        if (
-            result.status == 1
-        ):  # a line search that finds nothing better ends at a kink: an end, too
+        # Status 1 is a limit. A line search that finds nothing better, at a kink, is an end too.
+        if result.status == 1:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
                 f"the loss settled to tol={self.tol:g}: raise one of them, or scale the features.",
@@ -154,39 +152,40 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
         return nearest[:, 0] - nearest[:, 1] if len(starts) == 2 else -nearest
 
     def _training(self, rows: TrainingRows, prototypes: FloatArray, owner: IntArray) -> Training:
-        """Return what is minimised, starting at prototypes (P, d) of classes ``owner`` (P,)."""
-        width, matrix_of = prototypes.shape[1], self._which(owner)
+        """Return the training that starts at prototypes (P, d) of classes ``owner`` (P,)."""
+        width, matrix_of = prototypes.shape[1], self._matrix_of(owner)
         if self.rank is not None and self.rank > width:
             raise InvalidInput(
                 f"Expected rank to be at most the number of features, {width}; got "
                 f"{self.rank}: lower it, or pass None for a square matrix."
             )
         same = rows.label[:, None] == owner
-        omega = np.ones(width) if self._keeps == "relevances_" else np.empty(0)
-        if self._keeps in ("omega_", "omegas_"):
-            omega = directions(rows, prototypes, same, self.rank or width)
-        if self._keeps == "omegas_":
+        omega = np.ones(width) if self._metric_attribute == "relevances_" else np.empty(0)
+        if self._metric_attribute in ("omega_", "omegas_"):
+            omega = discriminant_directions(rows, prototypes, same, self.rank or width)
+        if self._metric_attribute == "omegas_":
             omega = np.repeat(omega[None], int(matrix_of.max()) + 1, axis=0)
-        distances, _ = squared_distances(rows.x, prototypes, unit(omega)[0], matrix_of)
+        distances, _ = squared_distances(rows.x, prototypes, unit_trace(omega)[0], matrix_of)
         nearest = np.where(same, distances, np.inf).min(axis=1)
         nearness = float(rows.weight @ nearest) or float(distances.mean()) or 1.0
         cost = self._cost(rows.scale**2, nearness)
         weights = self.regularization, self.anchor
         return Training(rows, prototypes, owner, same, omega, matrix_of, cost, *weights)
 
-    def _which(self, owner: IntArray) -> IntArray:
+    def _matrix_of(self, owner: IntArray) -> IntArray:
         """(P,) the matrix of each prototype, where there are several."""
         return owner if self.metric_per == "class" else np.arange(len(owner))
 
     def _distances(self, X: Any) -> FloatArray:
         """(n, P) the squared distances to the prototypes."""
         rows = self._rows(X)
-        metric = getattr(self, self._keeps) if self._keeps else np.empty(0)
-        omega = np.sqrt(metric) if self._keeps == "relevances_" else metric
-        which = self._which(np.searchsorted(self.classes_, self.prototype_labels_))
-        return squared_distances(rows, self.prototypes_, omega, which)[0]
+        metric = getattr(self, self._metric_attribute) if self._metric_attribute else np.empty(0)
+        omega = np.sqrt(metric) if self._metric_attribute == "relevances_" else metric
+        matrix_of = self._matrix_of(np.searchsorted(self.classes_, self.prototype_labels_))
+        return squared_distances(rows, self.prototypes_, omega, matrix_of)[0]
 
     def _rows(self, X: Any) -> FloatArray:
+        """(n, d) the rows, checked against those of `fit`."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
@@ -207,21 +206,25 @@ class VectorQuantizer(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc
             )
         return counts
 
-    def _set(self, training: Training, vector: FloatArray) -> None:
-        """Set prototypes and Ω, in feature units and in the order of ``classes_``."""
-        rows, (prototypes, raw) = training.rows, training.split(vector)
+    def _set_fitted(self, training: Training, vector: FloatArray) -> None:
+        """Set prototypes and metric, in feature units and in the order of ``classes_``.
+
+        Training has an order of classes of its own, see `TrainingRows`.
+        """
+        rows, (prototypes, unscaled) = training.rows, training.split(vector)
         owner = rows.classes[training.owner]
         order = np.argsort(owner, kind="stable")
         self.prototypes_ = (prototypes * rows.scale + rows.centre)[order]
         self.prototype_labels_ = self.classes_[owner[order]]
-        metric = unit(raw)[0]
-        if self._keeps == "relevances_":
+        metric = unit_trace(unscaled)[0]
+        if self._metric_attribute == "relevances_":
             metric = metric**2
-        if self._keeps == "omegas_":  # in the order in which the prototypes first need each
-            needed = training.which[order]
-            metric = metric[needed[np.sort(np.unique(needed, return_index=True)[1])]]
-        if self._keeps:
-            setattr(self, self._keeps, metric)
+        if self._metric_attribute == "omegas_":
+            # Matrices follow in the order in which the sorted prototypes first use them.
+            matrix_of = training.matrix_of[order]
+            metric = metric[matrix_of[np.sort(np.unique(matrix_of, return_index=True)[1])]]
+        if self._metric_attribute:
+            setattr(self, self._metric_attribute, metric)
 
 
 @dataclass(eq=False, repr=False)

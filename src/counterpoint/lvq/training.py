@@ -1,7 +1,7 @@
-"""Training: rows, where it starts, what it minimises, and how: L-BFGS on analytic gradients.
+"""Train prototypes and their metric jointly, by L-BFGS on analytic gradients.
 
-It starts at the centres of k-means within each class. Neither rows nor starts depend on the order
-of the rows or on how their labels are named. Prototypes and Ω move jointly.
+Training starts at the centres of k-means within each class. Neither rows nor starts depend on the
+order of the rows or on how their labels are named.
 
 The metric is the array Ω: empty for the Euclidean distance, (d,) if diagonal, (k, d) for one matrix
 and (M, k, d) for several. A cost is a function of the distances of rows to prototypes.
@@ -22,8 +22,8 @@ from sklearn.cluster import kmeans_plusplus
 
 from counterpoint.numerics import BoolArray, FloatArray, IntArray
 
-Pull = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
-"""From ∂loss/∂distances (n, P) to the gradients in the prototypes and in Ω."""
+ChainRule = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""From ∂loss/∂distances (n, P) to the gradients of the loss in the prototypes and in Ω."""
 TrainingCost = Callable[[FloatArray, BoolArray, FloatArray], tuple[float, FloatArray]]
 """From distances (n, P), whether a prototype has the row's label (n, P), and weights (n,) of sum 1
 to the cost and its slope ∂cost/∂distances."""
@@ -50,14 +50,16 @@ class TrainingRows:
         """
         order = np.lexsort((weight, label, *X.T[::-1]))
         X, label, weight = X[order], label[order], weight[order]
-        _, first, label = np.unique(label, return_index=True, return_inverse=True)
-        classes = np.argsort(first)
+        # Count the classes anew, in the order of their first rows.
+        _, first_rows, label = np.unique(label, return_index=True, return_inverse=True)
+        classes = np.argsort(first_rows)
         label = np.argsort(classes)[label]
         order = np.argsort(label, kind="stable")
         X, label, weight = X[order], label[order], weight[order]
-        new = np.ones(len(X), dtype=bool)
-        new[1:] = (X[1:] != X[:-1]).any(axis=1) | (label[1:] != label[:-1])
-        starts = np.flatnonzero(new)
+        # Equal rows of a class are neighbours now.
+        differs = np.ones(len(X), dtype=bool)
+        differs[1:] = (X[1:] != X[:-1]).any(axis=1) | (label[1:] != label[:-1])
+        starts = np.flatnonzero(differs)
         X, label, weight = X[starts], label[starts], np.add.reduceat(weight, starts)
         weight = weight / weight.sum()
         centre = weight @ X
@@ -69,7 +71,10 @@ class TrainingRows:
 def starting_prototypes(
     rows: TrainingRows, counts: IntArray, random: np.random.RandomState
 ) -> tuple[FloatArray, IntArray]:
-    """(P, d) k-means centres in each class, each from the same draws, and (P,) their classes."""
+    """Return the centres (P, d) of k-means in each class, and their classes (P,).
+
+    Each class gets the same random numbers, so that its start does not depend on other classes.
+    """
     seed = int(random.randint(np.iinfo(np.int32).max))
     ends = np.searchsorted(rows.label, np.arange(len(counts) + 1))
     starts = [
@@ -79,30 +84,32 @@ def starting_prototypes(
     return np.vstack(starts), np.repeat(np.arange(len(counts)), counts)
 
 
-def directions(
+def discriminant_directions(
     rows: TrainingRows, prototypes: FloatArray, same: BoolArray, rank: int
 ) -> FloatArray:
     """Return the directions (rank, d) that tell prototypes apart best (discriminant analysis).
 
+    Along them prototypes scatter most, relative to how rows scatter about their own prototype.
     ``same`` (n, P) is whether a row and a prototype are of one class.
     """
     width = prototypes.shape[1]
     if rank == width:
         return np.eye(width)
     nearest = np.where(same, cdist(rows.x, prototypes, "sqeuclidean"), np.inf).argmin(axis=1)
-    apart = rows.x - prototypes[nearest]
-    within = apart.T @ (rows.weight[:, None] * apart)
-    shrinkage = 0.1  # of the scatter around prototypes, to the same in all directions
-    floor = shrinkage * (within.trace() / width or 1.0)
-    within = (1.0 - shrinkage) * within + floor * np.eye(width)
-    _, vectors = eigh(prototypes.T @ prototypes / len(prototypes), within)
+    differences = rows.x - prototypes[nearest]
+    scatter = differences.T @ (rows.weight[:, None] * differences)
+    # Shrunk towards the same scatter in all directions, so that it has an inverse.
+    shrinkage = 0.1
+    floor = shrinkage * (scatter.trace() / width or 1.0)
+    scatter = (1.0 - shrinkage) * scatter + floor * np.eye(width)
+    _, vectors = eigh(prototypes.T @ prototypes / len(prototypes), scatter)
     return np.asarray(vectors[:, ::-1][:, :rank].T)
 
 
 def centres(
     x: FloatArray, weight: FloatArray, count: int, random: np.random.RandomState
 ) -> FloatArray:
-    """(count, d) centres of weighted k-means of distinct rows (n, d), n ≥ count."""
+    """Return the centres (count, d) of weighted k-means of distinct rows (n, d), n >= count."""
     # Not scikit-learn's `KMeans`: its sums depend on the order in which threads end.
     means, _ = kmeans_plusplus(x, count, sample_weight=weight, random_state=random)
     nearest = np.full(len(x), -1)
@@ -110,46 +117,50 @@ def centres(
         previous, nearest = nearest, cdist(x, means, "sqeuclidean").argmin(axis=1)
         if np.array_equal(previous, nearest):
             break
-        share = (nearest == np.arange(count)[:, None]) * weight
-        mass = share.sum(axis=1, keepdims=True)
-        means = np.where(mass > 0.0, share @ x / np.where(mass > 0.0, mass, 1.0), means)
+        member_weight = (nearest == np.arange(count)[:, None]) * weight  # (count, n)
+        mass = member_weight.sum(axis=1, keepdims=True)
+        new_means = member_weight @ x / np.where(mass > 0.0, mass, 1.0)
+        means = np.where(mass > 0.0, new_means, means)  # a mean without rows stays
     return means
 
 
 def squared_distances(
-    x: FloatArray, prototypes: FloatArray, omega: FloatArray, which: IntArray
-) -> tuple[FloatArray, Pull]:
-    """Return squared distances (n, P), (x − p)′ Ω′Ω (x − p), and what gives their gradients.
+    x: FloatArray, prototypes: FloatArray, omega: FloatArray, matrix_of: IntArray
+) -> tuple[FloatArray, ChainRule]:
+    """Return squared distances (n, P), (x − p)′ Ω′Ω (x − p), and their chain rule.
 
-    Of several matrices Ω, each prototype has the one at its position in ``which`` (P,).
+    Of several matrices Ω, each prototype has the one at its position in ``matrix_of`` (P,).
     """
     if omega.ndim < 3:
         z, q = _mapped(x, omega), _mapped(prototypes, omega)
-        return cdist(z, q, "sqeuclidean"), lambda slope: _pull(x, prototypes, z, q, omega, slope)
-    values = np.empty((len(x), len(prototypes)))
-    owned = [np.flatnonzero(which == m) for m in range(len(omega))]
-    for p, matrix in zip(owned, omega, strict=True):
-        values[:, p] = cdist(_mapped(x, matrix), _mapped(prototypes[p], matrix), "sqeuclidean")
+        distances = cdist(z, q, "sqeuclidean")
+        return distances, lambda slope: _gradients(x, prototypes, z, q, omega, slope)
+    distances = np.empty((len(x), len(prototypes)))
+    members = [np.flatnonzero(matrix_of == m) for m in range(len(omega))]
+    for p, matrix in zip(members, omega, strict=True):
+        distances[:, p] = cdist(_mapped(x, matrix), _mapped(prototypes[p], matrix), "sqeuclidean")
 
-    def pull(slope: FloatArray) -> tuple[FloatArray, FloatArray]:
-        places, matrices = np.empty_like(prototypes), np.empty_like(omega)
-        for m, (p, matrix) in enumerate(zip(owned, omega, strict=True)):
+    def chain_rule(slope: FloatArray) -> tuple[FloatArray, FloatArray]:
+        in_prototypes, in_omega = np.empty_like(prototypes), np.empty_like(omega)
+        for m, (p, matrix) in enumerate(zip(members, omega, strict=True)):
+            # With relative distances only rows to which one of these is nearest have a slope.
             rows = np.flatnonzero(slope[:, p].any(axis=1))
-            near, points = x[rows], prototypes[p]
-            z, q = _mapped(near, matrix), _mapped(points, matrix)
-            places[p], matrices[m] = _pull(near, points, z, q, matrix, slope[rows][:, p])
-        return places, matrices
+            z, q = _mapped(x[rows], matrix), _mapped(prototypes[p], matrix)
+            arrays = x[rows], prototypes[p], z, q, matrix, slope[rows][:, p]
+            in_prototypes[p], in_omega[m] = _gradients(*arrays)
+        return in_prototypes, in_omega
 
-    return values, pull
+    return distances, chain_rule
 
 
 def _mapped(x: FloatArray, omega: FloatArray) -> FloatArray:
+    """(n, k) Ω x for each row."""
     if not omega.size:
         return x
     return x * omega if omega.ndim == 1 else x @ omega.T
 
 
-def _pull(
+def _gradients(
     x: FloatArray,
     prototypes: FloatArray,
     z: FloatArray,
@@ -157,41 +168,49 @@ def _pull(
     omega: FloatArray,
     slope: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """The gradients in the prototypes and in one Ω; z = Ω x and q = Ω p."""
-    inward = slope.T @ z - slope.sum(axis=0)[:, None] * q
+    """Return the gradients in the prototypes p and in one Ω of Σ_ij slope_ij ‖z_i − q_j‖².
+
+    z = Ω x and q = Ω p. In units of 2, the gradient in z_i is Σ_j slope_ij (z_i − q_j), and that in
+    −q_j is Σ_i slope_ij (z_i − q_j).
+    """
+    minus_in_q = slope.T @ z - slope.sum(axis=0)[:, None] * q
     if not omega.size:
-        return -2.0 * inward, omega
-    outward = slope.sum(axis=1)[:, None] * z - slope @ q
+        return -2.0 * minus_in_q, omega
+    in_z = slope.sum(axis=1)[:, None] * z - slope @ q
     if omega.ndim == 1:
-        cost_inflation = (outward * x).sum(axis=0) - (inward * prototypes).sum(axis=0)
-        return -2.0 * inward * omega, 2.0 * cost_inflation
-    return -2.0 * inward @ omega, 2.0 * (outward.T @ x - inward.T @ prototypes)
+        in_omega = (in_z * x).sum(axis=0) - (minus_in_q * prototypes).sum(axis=0)
+        return -2.0 * minus_in_q * omega, 2.0 * in_omega
+    return -2.0 * minus_in_q @ omega, 2.0 * (in_z.T @ x - minus_in_q.T @ prototypes)
 
 
-def unit(omega: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
-    """Ω scaled so that trace(Ω′Ω) = 1; and how a gradient in it goes back to the unscaled."""
+def unit_trace(omega: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], FloatArray]]:
+    """Return Ω scaled so that trace(Ω′Ω) = 1, and its chain rule for gradients.
+
+    That turns a gradient in the scaled Ω into one in Ω: without its part along Ω, which changes
+    nothing.
+    """
     if not omega.size:
         return omega, lambda gradient: gradient
     axes = (-1,) if omega.ndim == 1 else (-2, -1)
     length = np.sqrt((omega * omega).sum(axis=axes, keepdims=True))
     scaled = omega / length
 
-    def back(gradient: FloatArray) -> FloatArray:
+    def chain_rule(gradient: FloatArray) -> FloatArray:
         along = (scaled * gradient).sum(axis=axes, keepdims=True)
         return (gradient - scaled * along) / length
 
-    return scaled, back
+    return scaled, chain_rule
 
 
 def degeneracy(omega: FloatArray) -> tuple[float, FloatArray]:
-    """−log det(k ΩΩ′) / k, from 0 to infinity, and its gradient; the mean of several Ω."""
+    """Return −log det(k ΩΩ′) / k, from 0 to infinity, and its gradient; the mean of several Ω."""
     if omega.ndim == 1:
         k = len(omega)
         return -float(np.log(k * omega * omega).mean()), -2.0 / (k * omega)
-    k, many = omega.shape[-2], int(np.prod(omega.shape[:-2]))
+    k, matrices = omega.shape[-2], int(np.prod(omega.shape[:-2]))
     gram = k * omega @ np.swapaxes(omega, -1, -2)
     value = -np.linalg.slogdet(gram)[1] / k
-    return float(np.mean(value)), -2.0 * np.linalg.solve(gram, omega) / many
+    return float(np.mean(value)), -2.0 * np.linalg.solve(gram, omega) / matrices
 
 
 def relative_distance(steepness: float | None) -> TrainingCost:
@@ -229,16 +248,22 @@ def relative_distance(steepness: float | None) -> TrainingCost:
 
 
 def likelihood_ratio(spread: float) -> TrainingCost:
-    """Mean of −log(p(x, y) / p(x)), p(x) = Σ_j exp(−d_j / (2 spread)) (Seo & Obermayer, 2003)."""
+    """Return the cost of robust soft learning vector quantization (Seo & Obermayer, 2003).
+
+    It is the weighted mean of −log(p(x, y) / p(x)), with p(x) the sum of exp(−d_j / (2 spread))
+    over all prototypes j, and p(x, y) that over the prototypes with the row's label.
+    """
 
     def cost(
         distances: FloatArray, same: BoolArray, weight: FloatArray
     ) -> tuple[float, FloatArray]:
-        exponent = distances / (-2.0 * spread)
-        own = np.where(same, exponent, -np.inf)
-        every, right = (np.logaddexp.reduce(e, axis=1, keepdims=True) for e in (exponent, own))
-        slope = np.exp(own - right) - np.exp(exponent - every)
-        return float(weight @ (every - right)[:, 0]), slope * (weight / (2.0 * spread))[:, None]
+        exponents = distances / (-2.0 * spread)
+        exponents_same = np.where(same, exponents, -np.inf)
+        log_all = np.logaddexp.reduce(exponents, axis=1, keepdims=True)
+        log_same = np.logaddexp.reduce(exponents_same, axis=1, keepdims=True)
+        slope = np.exp(exponents_same - log_same) - np.exp(exponents - log_all)
+        value = float(weight @ (log_all - log_same)[:, 0])
+        return value, slope * (weight / (2.0 * spread))[:, None]
 
     return cost
 
@@ -246,46 +271,50 @@ def likelihood_ratio(spread: float) -> TrainingCost:
 @final
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A function of one vector: the prototypes, and Ω up to a factor, both of order 1."""
+    """The loss as a function of one vector, and its minimisation.
+
+    The vector holds the prototypes, and Ω up to a factor; numbers of both are of order 1.
+    """
 
     rows: TrainingRows
     prototypes: FloatArray  # (P, d) to start from, class after class
     owner: IntArray  # (P,) the class of each
     same: BoolArray  # (n, P): whether the prototype has the label of the row
     omega: FloatArray  # Ω to start from
-    which: IntArray  # (P,) the matrix of each prototype, where there are several
+    matrix_of: IntArray  # (P,) the matrix of each prototype, where there are several
     cost: TrainingCost
     regularization: float = 0.0  # the weight of the degeneracy of Ω
-    anchor: float = 0.0  # that of ½ mean (p − start)², in units of the mean variance
+    anchor: float = 0.0  # the weight of ½ mean (p − start)², in units of the mean variance
 
     @property
-    def first(self) -> FloatArray:
+    def start(self) -> FloatArray:
         """(P d + size of Ω,) the vector to start from."""
         return np.concatenate([self.prototypes.ravel(), self.omega.ravel()])
 
     def split(self, vector: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The prototypes (P, d) and Ω, not yet scaled."""
+        """Return the prototypes (P, d) and Ω, not yet scaled, of a vector."""
         prototypes, omega = np.split(vector, [self.prototypes.size])
         return prototypes.reshape(self.prototypes.shape), omega.reshape(self.omega.shape)
 
     def loss(self, vector: FloatArray) -> tuple[float, FloatArray]:
-        """The loss and its gradient."""
-        prototypes, raw = self.split(vector)
-        omega, scaled_slope = unit(raw)
-        distances, pull = squared_distances(self.rows.x, prototypes, omega, self.which)
+        """Return the loss and its gradient at a vector."""
+        prototypes, unscaled = self.split(vector)
+        omega, unscaled_gradient = unit_trace(unscaled)
+        distances, chain_rule = squared_distances(self.rows.x, prototypes, omega, self.matrix_of)
         value, slope = self.cost(distances, self.same, self.rows.weight)
-        places, matrices = pull(slope)
+        in_prototypes, in_omega = chain_rule(slope)
         if self.regularization:
-            penalty, away = degeneracy(omega)
+            penalty, penalty_slope = degeneracy(omega)
             value += self.regularization * penalty
-            matrices = matrices + self.regularization * away
+            in_omega = in_omega + self.regularization * penalty_slope
         if self.anchor:
-            moved = prototypes - self.prototypes
-            value += 0.5 * self.anchor * float((moved * moved).mean())
-            places = places + self.anchor / moved.size * moved
-        return value, np.concatenate([places.ravel(), scaled_slope(matrices).ravel()])
+            moves = prototypes - self.prototypes
+            value += 0.5 * self.anchor * float((moves * moves).mean())
+            in_prototypes = in_prototypes + self.anchor / moves.size * moves
+        gradient = in_prototypes.ravel(), unscaled_gradient(in_omega).ravel()
+        return value, np.concatenate(gradient)
 
     def minimised(self, max_iter: int, tol: float) -> OptimizeResult:
-        """Where an iteration lowers the loss by less than ``tol``, or no slope is larger."""
+        """Minimise the loss until an iteration gains less than ``tol``, or no slope is larger."""
         limits = {"maxiter": max_iter, "maxfun": np.inf, "ftol": tol, "gtol": tol}
-        return minimize(self.loss, self.first, jac=True, method="L-BFGS-B", options=limits)
+        return minimize(self.loss, self.start, jac=True, method="L-BFGS-B", options=limits)

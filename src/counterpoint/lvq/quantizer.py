@@ -302,6 +302,7 @@ def _counts_of(requested: Any, labels: list[Any]) -> IntArray:
 
 
 def _weights(sample_weight: ArrayLike | None, n: int) -> FloatArray:
+    """Check the weights of n rows and return them, (n,); None is 1 each."""
     if sample_weight is None:
         return np.ones(n)
     weight = check_array(

@@ -133,6 +133,7 @@ def _(model: Any) -> Form:
 
 @read.register(KNeighborsClassifier)
 def _(model: Any) -> Form:
+    """Read the one nearest neighbour: every training point is a prototype."""
     classes = classes_of(model)
     if model.n_neighbors != 1:
         raise UnsupportedModel(
@@ -167,6 +168,7 @@ def _(model: Any) -> Form:
 
 @read.register(QuadraticDiscriminantAnalysis)
 def _(model: Any) -> Form:
+    """Read Gaussians with a covariance of its own for each class, which has to have an inverse."""
     classes, means = classes_of(model), dense(model.means_)
     priors = _log_priors(model, classes, dense(model.priors_))
     # One class's covariance is R diag(variances) Rᵀ, with a rotation R.
@@ -188,6 +190,7 @@ def _(model: Any) -> Form:
 
 @read.register(GaussianNB)
 def _(model: Any) -> Form:
+    """Read Gaussians with diagonal covariances; scores are linear if all classes have the same."""
     classes = classes_of(model)
     variance, means = dense(model.var_), dense(model.theta_)
     priors = _log_priors(model, classes, dense(model.class_prior_))
@@ -196,7 +199,6 @@ def _(model: Any) -> Form:
             f"GaussianNB saw one value alone of its input {j} in some class, so its variance there "
             "is 0. Fit it with var_smoothing above 0, or leave the input out."
         )
-    # Where all classes have the same variances, squares of the input cancel: scores are linear.
     if (np.ptp(variance, axis=0) > 1e-12 * variance.max(axis=0)).any():
         whitening = list(np.eye(len(means[0])) / np.sqrt(variance)[:, None, :])
         return _gaussians(classes, means, whitening, np.log(variance).sum(axis=1), priors)

@@ -135,7 +135,7 @@ class FourierScores(UncertainForm):
     classes: NDArray[Any]
     """(2,) labels."""
     law: NoiseLaw
-    """Of spherical noise, or independent and alike."""
+    """The law of the noise: spherical, or independent and alike in all weights."""
     epsilon: float | None = None
 
     @property
@@ -176,6 +176,7 @@ class FourierScores(UncertainForm):
         return (Region((FourierConstraint(self.phi, sign * self.weights, margin, law, p, tie),)),)
 
     def _sign_and_margin(self, target: Target) -> tuple[float, float]:
+        """Return 1 if the second class is wanted, else −1, and the margin in score units."""
         if target.requirement.probable:
             raise InvalidInput(
                 f"{type(target).__name__} needs class probabilities: a support vector machine has "
@@ -217,6 +218,7 @@ class FourierScores(UncertainForm):
 
 @by_name("counterpoint", "UncertainClassifier")
 def _(model: Any) -> Form:
+    """Read a binary linear classifier with noise on its weights and intercept."""
     form, name = read(fitted(model).estimator), type(model.estimator).__name__
     if isinstance(form, UncertainScores | FourierScores):
         raise UnsupportedModel(
@@ -247,6 +249,7 @@ def _(model: Any) -> Inputs | None:
 
 @by_name("counterpoint", "PrivateSVC")
 def _(model: Any) -> Form:
+    """Read its linear scores, of several classes without noise, or its random features."""
     low, high = (dense(bound) for bound in fitted(model).bounds_)
     half, weights = 0.5 * (high - low), dense(model.coef_)
     # The noise is in proportion to 1/ε, but for normal noise, and without privacy there is no ε.

@@ -30,7 +30,7 @@ from counterpoint.solvers.base import Effort, translated
 from counterpoint.solvers.clarabel import Clarabel
 
 ACCURACY = 1e-9
-"""That of a step, relative to the change. A gain of a smaller share of the cost counts as none."""
+"""The accuracy of a step, relative to the change. A smaller gain, relative to the cost, is none."""
 
 
 @final

@@ -95,8 +95,8 @@ class Quadric(Solver):
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = Solution.blank(len(cases.x), self.program)
         points, multipliers, empty = self.nearest(cases)
-        first = self.program.size - self.curvature.size
-        solution.multipliers[:, first : first + multipliers.shape[1]] = multipliers
+        position = self.program.size - self.curvature.size
+        solution.multipliers[:, position : position + multipliers.shape[1]] = multipliers
         satisfied = self.curvature.meets(points, cases)
         solution.points[satisfied] = points[satisfied]
         solution.outcomes[satisfied] = Outcome.FOUND
@@ -213,25 +213,26 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
     squares = beta * beta
     far_root = 2.0 * squares.sum(axis=2) / c  # that of ψ where all q are small next to μ
     low, high = np.log(CLOSEST * size), np.log(8.0 * (far_root + size))
-    closest, at = low, np.log(np.maximum(np.sqrt(0.5 * far_root * pole), far_root))
+    closest = low
+    log_distance = np.log(np.maximum(np.sqrt(0.5 * far_root * pole), far_root))
     converged = ~(c > 0.0)
     for _ in range(100):
-        at = np.where(converged, at, np.clip(at, low, high))
-        distance = np.exp(at)
+        log_distance = np.where(converged, log_distance, np.clip(log_distance, low, high))
+        distance = np.exp(log_distance)
         mu, mu_plus_q = pole + distance, distance[:, :, None] + (q + pole[:, :, None])
         terms = squares / (mu_plus_q * mu_plus_q)
         gain = (terms * (mu_plus_q + mu[:, :, None])).sum(axis=2)
-        low, high = np.where(gain > c, at, low), np.where(gain < c, at, high)
+        low, high = np.where(gain > c, log_distance, low), np.where(gain < c, log_distance, high)
         log_slope = 2.0 * mu * (terms / mu_plus_q).sum(axis=2) * distance / gain
-        newton = at + np.log(gain / c) / log_slope
+        newton = log_distance + np.log(gain / c) / log_slope
         fallback = np.where(newton <= closest, closest, 0.5 * (low + high))
         following = np.where((newton > low) & (newton < high), newton, fallback)
-        is_still = np.abs(following - at) <= 2.0 * EPS * np.abs(at)
-        converged |= is_still | (gain == c) | ((at == closest) & (gain < c))
+        is_still = np.abs(following - log_distance) <= 2.0 * EPS * np.abs(log_distance)
+        converged |= is_still | (gain == c) | ((log_distance == closest) & (gain < c))
         if converged.all():
             break
-        at = np.where(converged, at, following)
-    return np.asarray(at)
+        log_distance = np.where(converged, log_distance, following)
+    return np.asarray(log_distance)
 
 
 @final

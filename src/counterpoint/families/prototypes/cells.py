@@ -402,7 +402,7 @@ class CellSearch:
             if perf_counter() > self.end:
                 self.incumbents.limited[self.row] = True
                 break
-            # Without any point yet, no bound can exclude a cell.
+            # No bound excluded the cell, or none can, for there is no point yet.
             if compared[cell] == len(self.pool) or np.isinf(cutoff):
                 self._open(cell)
                 self.bounds[cell] = np.inf
@@ -435,6 +435,7 @@ class CellSearch:
             if point is None and np.isinf(self._cutoff()):
                 # As this cell is empty, others may be; those proved empty are not opened.
                 self.bounds = np.maximum(self.bounds, relaxation.cell_bounds())
+            # With a point the cell is not empty, so nothing has to be refuted.
             reached = incumbents.objective[row] if point is None else np.zeros(1)
             bound = float(evidence.bounds(reached)[1][0])
             if bound > best_bound:
@@ -455,6 +456,7 @@ class CellSearch:
         """Search a cell with the rows of some rivals; return what bounds it, and its point (1, d).
 
         There is no point if the cell is empty, or holds none that is cheaper than the best so far.
+        For a plain program that is one small quadratic program.
         """
         incumbents, row, rows = self.incumbents, self.row, self.cells.rows(cell, rivals)
         subproblem = Subproblem.of(self.program, Region((rows,)))
@@ -470,8 +472,8 @@ class CellSearch:
         effort = incumbents.effort
         if np.isfinite(self.end):  # half of the time that is left
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))
-        start = Incumbents(self.case, effort, incumbents.objective[row])
-        solution = search_listed(start, (subproblem,))
+        cell_incumbents = Incumbents(self.case, effort, incumbents.objective[row])
+        solution = search_listed(cell_incumbents, (subproblem,))
         incumbents.limited[row] |= solution.limited
         incumbents.closed[row] &= solution.closed
         (evidence,) = solution.evidence

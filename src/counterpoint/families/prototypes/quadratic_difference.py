@@ -121,7 +121,8 @@ class Quadrics:
         self.first_of = [keys.index(key) for key in prototypes]
         maps = [(conditions[j].matrix, conditions[j].offset) for j in self.first_of]
         maps += [(c.rival, c.rival_offset) for c in conditions]
-        self.signs = np.eye(len(maps))[self.prototype_of] - np.eye(len(maps))[len(prototypes) :]
+        of_rival = np.arange(len(prototypes), len(maps))
+        self.signs = np.eye(len(maps))[self.prototype_of] - np.eye(len(maps))[of_rival]
         self._absolute_signs = np.abs(self.signs)
         k = max((len(offset) for _, offset in maps), default=1)
         self.maps, self._offsets = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))
@@ -132,6 +133,8 @@ class Quadrics:
         rates = [[c.margin_coefficient, c.tie_coefficient] for c in conditions]
         self._margin_rates = np.array(rates).reshape(-1, 2)
         self._gamma = gamma(k + d + 2)  # of one entry of A y + a
+        # Sums over all rows of maps, over the terms of the two factors of a square, and twice over
+        # conditions; and a few products.
         self.roundings = len(maps) * k + 2 * (k + d) + 2 * len(conditions) + 12
 
     def __len__(self) -> int:
@@ -267,6 +270,7 @@ class Lagrangian:
                 step = np.linalg.solve(form, (slope * scale)[:, :, None])[:, :, 0] * scale
             except np.linalg.LinAlgError:
                 break
+            # Half of the step, for the second derivative is twice the form.
             delta = np.minimum(np.maximum(delta - 0.5 * np.nan_to_num(step), low), high)
             if stopped_before is not None and (stopped == stopped_before).all():
                 break

@@ -21,11 +21,11 @@ units. If the same draws did both, the order statistic would not be one of indep
 
 
 def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
-    """Return T (…, V) with all V numbers at most T at once, with a probability.
+    """Return bounds (…, V) that V random numbers all meet at once, with a probability.
 
     From N draws, (…, V, N). The first draws give each number a middle and a unit, its spread. In
-    these units T is the same for all numbers: an order statistic of the largest number of each of
-    the other draws.
+    these units the bound is the same for all numbers: an order statistic of the largest number of
+    each of the other draws.
 
     Raises
     ------

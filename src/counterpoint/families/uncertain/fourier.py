@@ -142,6 +142,7 @@ class CosineSums:
                 gain = (squares / (nu - curvatures)).sum(axis=1)
                 increase = np.minimum(increase, 0.5 * (nu * radii**2 + gain[:, None]))
         else:
+            # At the corners, δ = ± radius along one column.
             increase = np.zeros((len(b), len(radii)))
             diagonal = 0.5 * bend @ self.frequencies**2
             for linear, square in zip(np.abs(b).T[:, :, None], diagonal.T[:, :, None], strict=True):

@@ -211,15 +211,15 @@ class RowSearch:
         return y
 
     def _higher(self, y: FloatArray) -> FloatArray | None:
-        """Return the top of the parabola below the score that touches at y, or about it.
+        """Return the top (d,) of the parabola below the score that touches it at y.
 
-        With more constraints than bounds, that is the feasible point nearest to the top.
+        Within bounds it is clipped; within other constraints the cheapest point from it is taken.
         """
         score, free = self.constraint.score_about(y), np.flatnonzero(self.free)
         if not len(free):
             return None
         form, slope = score.curvatures_below[0][np.ix_(free, free)], score.slopes[0][free]
-        ridge = 1e-3 * max(float(np.trace(form)) / len(free), TINY)
+        ridge = 1e-3 * max(float(np.trace(form)) / len(free), TINY)  # the form may have no inverse
         top = np.array(y)
         top[free] += np.linalg.solve(form + ridge * np.eye(len(free)), slope)
         if self.has_bounds_only:

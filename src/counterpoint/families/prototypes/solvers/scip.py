@@ -271,7 +271,8 @@ class Translation:
     def _add_most_changes(self) -> None:
         """Add that only so many features change, with a switch for each: |δ| <= largest · switch.
 
-        Columns without a largest change are left out, for no switch could stop them.
+        Columns without a largest change are left out, for no switch could stop them: their changes
+        do not count, and the bound holds all the same.
         """
         at_most = self.program.domain.at_most
         if at_most is None:

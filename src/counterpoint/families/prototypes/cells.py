@@ -347,12 +347,12 @@ def evidence_of(
         for entry in proof["cells"]:
             if entry.keys() != {"cell", "rivals", "proof"}:
                 raise ValueError("a cell of a proof has rivals, and a proof")
-            (s,) = _positions([entry["cell"]], len(cells)).tolist()
-            rivals = _positions(entry["rivals"], len(cells.rivals))
-            piece = Subproblem.of(program, Region((cells.rows(s, rivals),)))
-            (cell_proof,) = proof_text.read_proofs([entry["proof"]], [piece.program])
-            evidence = Evidence.of_proof(piece.program, case, cell_proof)
-            relaxation.opened.append(OpenedCell(s, rivals, evidence))
+            (cell,) = _positions([entry["cell"]], len(cells)).tolist()
+            cell_rivals = _positions(entry["rivals"], len(cells.rivals))
+            subproblem = Subproblem.of(program, Region((cells.rows(cell, cell_rivals),)))
+            (cell_proof,) = proof_text.read_proofs([entry["proof"]], [subproblem.program])
+            evidence = Evidence.of_proof(subproblem.program, case, cell_proof)
+            relaxation.opened.append(OpenedCell(cell, cell_rivals, evidence))
         relaxations.append([relaxation])
     return RowEvidence(relaxations)
 

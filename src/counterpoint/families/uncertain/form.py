@@ -249,7 +249,7 @@ def _(model: Any) -> Inputs | None:
 
 @by_name("counterpoint", "PrivateSVC")
 def _(model: Any) -> Form:
-    """Read its linear scores, of several classes without noise, or its random features."""
+    """Read linear scores, with noise if there are two classes, or scores of random features."""
     low, high = (dense(bound) for bound in fitted(model).bounds_)
     half, weights = 0.5 * (high - low), dense(model.coef_)
     # The noise is in proportion to 1/ε, but for normal noise, and without privacy there is no ε.

@@ -223,6 +223,7 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
         terms = squares / (mu_plus_q * mu_plus_q)
         gain = (terms * (mu_plus_q + mu[:, :, None])).sum(axis=2)
         low, high = np.where(gain > c, log_distance, low), np.where(gain < c, log_distance, high)
+        # Minus the derivative of log(gain) by the logarithm of the distance.
         log_slope = 2.0 * mu * (terms / mu_plus_q).sum(axis=2) * distance / gain
         newton = log_distance + np.log(gain / c) / log_slope
         fallback = np.where(newton <= closest, closest, 0.5 * (low + high))

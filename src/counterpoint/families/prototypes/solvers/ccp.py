@@ -160,8 +160,8 @@ class LocalSearch:
         (nearest,), (weights,), (is_empty,) = self.solver.quadric.nearest(self.case)
         if is_empty:
             multipliers = np.zeros(self.program.size)
-            first = self.program.size - self.solver.quadric.curvature.size
-            multipliers[first : first + len(weights)] = weights
+            position = self.program.size - self.solver.quadric.curvature.size
+            multipliers[position : position + len(weights)] = weights
             self._learn(multipliers, refutes=True)
         movable = (self.case.low < self.case.high).sum()
         is_global = self.effort.optimality is Optimality.GLOBAL

@@ -64,7 +64,7 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
         closed = stationary and not task.gap(D, strength) > gap  # NaN if the task is not convex
         if closed or steps >= max_steps or task.by_tangents:
             break
-        if stationary:  # the gap is too wide, though no feature wants to join: more digits
+        if stationary:  # and yet the gap is too wide
             tolerance /= 10.0
     return _measured(task, strength, D, L, steps)
 

@@ -136,7 +136,7 @@ class Groups:
 
     @property
     def sizes(self) -> IntArray:
-        """(l,) the number of rows of each group."""
+        """The number of rows (l,) of each group."""
         return np.bincount(self.member[self.member >= 0], minlength=len(self.labels))
 
     def rows(self, group: int) -> IntArray:
@@ -160,7 +160,7 @@ class Groups:
                 f"Expected groups among {', '.join(map(repr, labels))}, those of the fit; got also "
                 f"{', '.join(map(repr, unknown))}. Leave their rows out, or fit with them."
             )
-        # The last position is that of rows without a group: of −1, as an index the last one.
+        # −1, of rows without a group, is the index of the last entry, and stays −1.
         position = np.array([labels.index(label) for label in self.labels] + [-1], dtype=np.intp)
         return Groups(labels, position[self.member])
 

@@ -46,7 +46,7 @@ class Fusion:
     monotone: IntArray  # (d,) 1: may only rise from each group to the next; −1: only fall; 0: both
 
     def of(self, columns: IntArray) -> Fusion:
-        """The penalty of some columns."""
+        """Return the penalty of some columns."""
         weight, reach, monotone = self.weight[columns], self.reach[columns], self.monotone[columns]
         return Fusion(self.groups, weight, reach, monotone)
 
@@ -72,7 +72,7 @@ class Fusion:
         return self.weight[:, None] * self._ranks
 
     def value(self, D: FloatArray) -> float:
-        """Σ_f w_f Σ_{i<j} |D_jf − D_if|."""
+        """Return Σ_f w_f Σ_{i<j} |D_jf − D_if|."""
         return float((self._ranks @ np.sort(D, axis=0)) @ self.weight)
 
     def prox(self, V: FloatArray, step: float, strength: float = 1.0) -> FloatArray:
@@ -108,12 +108,12 @@ class Fusion:
         return np.where(self.reach > 0.0, excess, -np.inf)
 
     def critical(self, G: FloatArray) -> float:
-        """The least λ at which no split gains more than it costs, so that D = 0 is the best."""
+        """Return the least λ at which no split gains more than it costs, so that D = 0 is best."""
         ratios = (self._gains(G) / self._pairs_split).max(axis=0) / self.weight
         return float(ratios[self.reach > 0.0].max(initial=0.0))
 
     def conjugate(self, G: FloatArray, strength: float) -> float:
-        """The largest ⟨G, D⟩ − λ value(D) over the D within their bounds; G has column sums 0."""
+        """Return the largest ⟨G, D⟩ − λ value(D) over D within the bounds; G has column sums 0."""
         # Linear in each order of a column, so largest at a split, its sides apart by the reach.
         excess = np.maximum(self.excess(G, strength), 0.0)
         positive = excess > 0.0
@@ -227,7 +227,7 @@ class Objective:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(l, d)."""
+        """The numbers of groups and of features, (l, d)."""
         return len(self.base), int(self.matrix.shape[0])
 
     @cached_property
@@ -245,17 +245,17 @@ class Objective:
         return replace(self, matrix=self.matrix[columns], fusion=self.fusion.of(columns))
 
     def value(self, D: FloatArray) -> float:
-        """The loss."""
+        """Return the loss."""
         residuals, _ = self._residuals(D @ self.matrix)
         return float(np.vdot(residuals, residuals)) / self._divisor
 
     def slope(self, D: FloatArray) -> tuple[float, FloatArray]:
-        """The loss and its gradient (l, d), whose columns add up to 0."""
+        """Return the loss and its gradient (l, d), whose columns add up to 0."""
         loss, slope = self._slope(D @ self.matrix)
         return loss, slope @ self.matrix.T
 
     def _slope(self, Q: FloatArray) -> tuple[float, FloatArray]:
-        """The loss and its gradient (l, h) by Q."""
+        """Return the loss and its gradient (l, h) by Q."""
         residuals, pull = self._residuals(Q)
         loss = float(np.vdot(residuals, residuals)) / self._divisor
         if pull is None:
@@ -455,20 +455,25 @@ def _by_tangents(
     repeated with a quarter of the steps; once there is one, with a larger curvature L. After seven
     rises in a row it ends, for the derivative may be a secant that leads nowhere.
     """
+    # x is the best point so far, ``tangent`` the task linearised about it.
     candidate, best, residual, length, steps, rises = x, np.inf, np.inf, 64, 0, 0
     while steps < max_iter and rises < 7:
         steps += 1
-        linearised = task.tangent(candidate)
+        linearised = task.tangent(candidate)  # whose loss at the candidate is that of the task
         objective = linearised.value(candidate) + strength * task.fusion.value(candidate)
         if objective <= best + options["rounding"]:
             stalls = best - objective < 1e9 * options["rounding"]  # about 1e-5 of the loss at zero
             x, best, tangent, rises = candidate, objective, linearised, 0
+            # a single step, for the residual at x
             _, residual, L, _ = descend(tangent, strength, x, L, tol=0.0, max_iter=1, **options)
             if residual <= tol or stalls:
                 break
         else:
             rises += 1
-            length, L = (length // 4, L) if length > 1 else (1, 4.0 * L)
+            if length > 1:
+                length //= 4
+            else:
+                L *= 4.0
         tolerance = 0.3 * residual
         candidate, _, L, _ = descend(
             tangent, strength, x, L, tol=tolerance, max_iter=length, **options

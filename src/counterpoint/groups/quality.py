@@ -200,7 +200,7 @@ class Points:
 
     @cached_property
     def values(self) -> FloatArray:
-        """(n, m) the representation of the rows."""
+        """The representation (n, m) of the rows."""
         return self.space.finish(self.hidden)
 
     @cached_property
@@ -224,7 +224,7 @@ class Points:
 
     @cached_property
     def radii(self) -> FloatArray:
-        """(l,) the least radius within which 95 % of each group are near another row of it."""
+        """The least radius (l,) within which 95 % of each group are near another row of it."""
         least = 1e-3 * float(np.ptp(self.values, axis=0).max())
         radii = np.full(len(self.groups), least)
         for j, values in enumerate(self.group_values):
@@ -234,7 +234,7 @@ class Points:
         return radii * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
     def arrived(self, translations: Translations, i: int, j: int) -> FloatArray:
-        """(n, m) the values of the rows of one group, moved to another."""
+        """Return the values (n, m) of the rows of group i, moved to group j."""
         matrix = self.space.first.matrix[translations.columns]
         shift = np.asarray(translations.between(i, j) @ matrix)
         if not shift.any():

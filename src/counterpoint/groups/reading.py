@@ -57,7 +57,7 @@ class ColumnEncoding:
 
     @cached_property
     def names(self) -> tuple[Hashable, ...]:
-        """(d,) names of the encoded columns; of categories as ``home=own``."""
+        """The names (d,) of the encoded columns; of categories as ``home=own``."""
         names: list[Hashable] = []
         for feature in self.features:
             if isinstance(feature, Categorical):

@@ -105,7 +105,7 @@ class Translations:
 
     @property
     def offsets(self) -> FloatArray:
-        """(l, d) in feature units, relative to the first group."""
+        """The offsets (l, d) in feature units, relative to the first group."""
         D = np.zeros((len(self.groups), len(self.names)))
         D[:, self.columns] = self.levels - self.levels[0]
         return D
@@ -160,12 +160,12 @@ class Translations:
 
     @cached_property
     def counts(self) -> IntArray:
-        """(l, l) the number of features that each pair changes."""
+        """The number of features (l, l) that each pair changes."""
         return self.over_pairs(lambda i, j: (self.between(i, j) != 0.0).sum()).astype(np.intp)
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """(l, l) the cost of each pair's change, ``Σ c |δ|``."""
+        """The cost (l, l) of each pair's change, ``Σ c |δ|``."""
         return self.over_pairs(lambda i, j: float(np.abs(self.between(i, j)) @ self.costs))
 
     def changes(self, start: Any, end: Any) -> dict[Hashable, float]:

@@ -46,7 +46,7 @@ class AnswerPairs:
     codes: FloatArray  # (r, p) codes of the data
     is_array: bool  # whether the factual rows came as an array
     before: pd.DataFrame  # (m, p) the factual rows
-    after: pd.DataFrame  # (m, p) the answers, in the dtypes of the factual rows
+    after: pd.DataFrame  # (m, p) the answers, in the dtypes of the factual rows if they fit
 
     @property
     def changed(self) -> BoolArray:

@@ -169,9 +169,9 @@ def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
         if (decrement < 0.05).all():
             break
         c = c - slope / curvature / (1.0 + decrement)
-    # The crossing is left of this saddle point, by up to three times its width, but not where the
-    # nearest pole is 0.3 away in v: that costs a factor of less than 100 in the integrand, and
-    # saves many nodes where a single weight is large.
+    # The crossing is left of this saddle point, by up to three times its width, but no farther than
+    # where the pole of M is 0.3 away in v. That costs a factor of less than 100 in the integrand,
+    # and saves many nodes where a single weight is large, and the saddle point near its pole.
     leftmost = c / (1.0 + 3.0 / (c * np.sqrt(curvature)))
     return np.maximum(leftmost, np.minimum(c, np.cos(ANGLE) / np.cos(ANGLE - 0.3)))
 

@@ -97,14 +97,14 @@ def lift(Z: FloatArray, frequencies: FloatArray, intercept: float) -> FloatArray
 
 
 def largest(frequencies: FloatArray, intercept: float) -> tuple[float, float]:
-    """κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows whose entries are between −1 and 1."""
+    """Return κ and Φ: at least ‖φ‖₂ and every |φ_j| of rows with entries between −1 and 1."""
     n_pairs, d = frequencies.shape
     norm, entry = (1.0, 1.0 / sqrt(n_pairs)) if n_pairs else (sqrt(d), 1.0)
     return ROUND_UP * float(np.hypot(norm, intercept)), max(entry, intercept)
 
 
 def scaled(X: FloatArray, bounds: FloatArray) -> FloatArray:
-    """(n, d) the rows in units of the bounds, which become −1 and 1; also rows outside of them."""
+    """Return rows (n, d) in units in which the bounds are −1 and 1; they may lie outside."""
     low, high = bounds
     half = 0.5 * (high - low)
     return (X - (low + half)) / half

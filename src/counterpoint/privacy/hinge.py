@@ -94,7 +94,7 @@ def _step(
     _, predictor = newton(0.0, 0.0)
     predicted = duals + _length_to_zero(duals, predictor, 1.0 / share) * predictor
     remaining = max(_complementarity(predicted), 0.0) / gap
-    centre = remaining**3 * mean
+    centre = remaining**3 * mean  # the more of the gap is left so, the more it is centred
     w, change = newton(centre - predictor[0] * predictor[2], centre - predictor[1] * predictor[3])
     length = min(1.0, share * _length_to_zero(duals, change, 1.0 / share))
     if not _complementarity(duals + length * change) <= 0.7 * gap:
@@ -113,8 +113,8 @@ def _candidates(rows: FloatArray, duals: FloatArray, box: float) -> Iterator[Flo
     """Yield α (n,); then the nearest with a_iᵀw = 1 on the margin, and α_i = 0 or C/n elsewhere."""
     alpha, free, excess, lack = duals
     yield alpha
-    # A row is on the margin unless one of its slacks is larger than the multiplier that it is
-    # complementary to; ``scale`` takes slacks to the units of multipliers.
+    # A row is on the margin unless its excess is larger than α, or its lack than C/n − α, one of
+    # which is 0 at the optimum; ``scale`` takes slacks to the units of these.
     scale = box * np.maximum(np.einsum("ij,ij->i", rows, rows), 1.0)
     above = excess * scale > alpha
     below = lack * scale > free

@@ -25,7 +25,7 @@ ROUND_UP = 1.0 + 1e-12
 
 
 def tight_sensitivity(*, box: float, norm: float, tol: float) -> float:
-    """The largest ‖w₁ − w₂‖₂ of two fits that differ in a row; proved on *Private models*."""
+    """Return the largest ‖w₁ − w₂‖₂ of fits that differ in a row; proved on *Private models*."""
     return ROUND_UP * (2.0 * norm * box + 2.0 * sqrt(2.0 * tol))
 
 
@@ -48,11 +48,11 @@ class Mechanism(NamedTuple):
     radius: Callable[[int, float], float]  # of F and δ: ‖μ‖ at scale 1 exceeds it with chance δ
 
     def sensitivity(self, l2: float, size: int) -> float:
-        """The sensitivity of F weights in the mechanism's norm, from that in ‖·‖₂."""
+        """Return the sensitivity of F weights in the mechanism's norm, from that in ‖·‖₂."""
         return l2 if self.order == 2 else ROUND_UP * sqrt(size) * l2
 
     def scale(self, sensitivity: float, budget: Budget) -> float:
-        """The scale of the noise, in weight units."""
+        """Return the scale of the noise, in weight units."""
         return ROUND_UP * sensitivity * self.unit_scale(budget)
 
     def rho(self, budget: Budget, count: int) -> float:
@@ -67,7 +67,7 @@ class Mechanism(NamedTuple):
 
 
 def _laplace(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
-    """Independent Laplace noise of scale Δ₁/ε: pure. The paper's (9)."""
+    """Return weights with independent Laplace noise of scale Δ₁/ε, for pure privacy: (9)."""
     measurement = opendp_noise("laplace", len(weights), scale)
     _require_at_most(measurement.map(sensitivity), budget[0])
     return _released(measurement, weights)
@@ -96,16 +96,19 @@ def gamma_noise(
 
 
 def _gaussian(weights: FloatArray, scale: float, sensitivity: float, budget: Budget) -> FloatArray:
-    """Independent normal noise: (ε, δ)-private by `normal_delta`; why is on *Private models*."""
-    _require_at_most(1e-100, scale)  # a scale of 0, or one that underflows in squares, is no noise
+    """Return weights with independent normal noise, (ε, δ)-private by `normal_delta`."""
+    _require_at_most(1e-100, scale)  # a scale of 0, or nearly, is no noise
     measurement = opendp_noise("gaussian", len(weights), scale)
     _require_at_most(normal_delta(budget[0], measurement.map(sensitivity)), budget[1])
     return _released(measurement, weights)
 
 
 def normal_delta(epsilon: float, rho: float) -> float:
-    """δ at ε of normal noise with (Δ/σ)² / 2 = ρ, rounded up (Balle & Wang, 2018, theorem 8)."""
-    # δ = Φ(r/2 − ε/r) − exp(ε) Φ(−r/2 − ε/r), for the ratio r = Δ/σ, by logarithms of both
+    """Return δ at ε of normal noise with (Δ/σ)² / 2 = ρ, rounded up.
+
+    With r = Δ/σ it is Φ(r/2 − ε/r) − exp(ε) Φ(−r/2 − ε/r) (Balle & Wang, 2018, theorem 8).
+    """
+    # By the logarithms of both terms, as exp(ε) alone may overflow.
     ratio = sqrt(2.0 * rho)
     upper, lower = (
         float(log_ndtr(z)) for z in (0.5 * ratio - epsilon / ratio, -0.5 * ratio - epsilon / ratio)

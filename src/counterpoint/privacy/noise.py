@@ -84,7 +84,7 @@ class NoiseLaw(ABC):
 
     @abstractmethod
     def draw(self, size: int, random_state: int | np.random.Generator | None = None) -> FloatArray:
-        """(size, F) independent μ, from a generator that is no secret: for simulations.
+        """Return independent μ (size, F) from a generator that is no secret: for simulations.
 
         The same integer ``random_state`` gives the same draws.
         """
@@ -263,7 +263,7 @@ class ProjectedGaussian(NoiseLaw):
 
     @classmethod
     def isotropic(cls, scale: float, n_features: int) -> ProjectedGaussian:
-        """Independent entries of standard deviation ``scale`` > 0."""
+        """Make noise of independent entries of standard deviation ``scale`` > 0."""
         _check_scale(scale, n_features)
         return cls(scale * np.eye(n_features))
 

@@ -139,7 +139,7 @@ def _changes(features: Features, n: int, random_state: int) -> tuple[FloatArray,
     """Return codes (n, p) before and after, of which about half of the cells change.
 
     In every fourth row, numbers rise or fall by one amount, where it is a multiple of their step:
-    constraints on equal changes permit none of the others.
+    constraints on equal changes permit few of the others.
     """
     rng = np.random.default_rng(random_state)
     before, after = _codes(features, n, rng), _codes(features, n, rng)

@@ -149,15 +149,7 @@ def pairs(
             raise InvalidInput(
                 f"Expected all columns of the model in {where}; missing: {some(missing)}."
             )
-    n, m = len(factual_frame), len(answer_frame)
-    position = np.arange(n) if row is None else np.asarray(row)
-    if position.shape != (m,):
-        raise InvalidInput(
-            f"Expected one counterfactual for each of {len(position)} rows, in order, missing as a "
-            f"whole where none was found; got {m}. For several to a row pass row=, their positions."
-        )
-    if m and not (position.dtype.kind in "iu" and position.min() >= 0 and position.max() < n):
-        raise InvalidInput(f"Expected positions of the {n} rows for row=; got {shown(row)}.")
+    position = _positions(row, len(factual_frame), len(answer_frame))
     x, y, codes = (_codes(features, frame[names], where) for where, frame in frames.items())
     x, answered = x[position], ~answer_frame[names].isna().all(axis=1).to_numpy()
     # Numbers that differ by rounding become the same, so that they do not count as changes.
@@ -166,18 +158,31 @@ def pairs(
     y = np.where(same | ~answered[:, None], x, y)
     before = factual_frame[names].iloc[position].reset_index(drop=True)
     return AnswerPairs(
-        features,
-        position,
-        n,
-        answered,
-        x,
-        y,
-        data_frame[names],
-        codes,
-        isinstance(factuals, np.ndarray),
-        before,
-        _decoded(features, before, x, y),
+        features=features,
+        row=position,
+        count=len(factual_frame),
+        answered=answered,
+        x=x,
+        y=y,
+        data=data_frame[names],
+        codes=codes,
+        is_array=isinstance(factuals, np.ndarray),
+        before=before,
+        after=_decoded(features, before, x, y),
     )
+
+
+def _positions(row: ArrayLike | None, n: int, m: int) -> IntArray:
+    """Return the position (m,) of each answer's factual row, one of n; by default in order."""
+    position = np.arange(n) if row is None else np.asarray(row)
+    if position.shape != (m,):
+        raise InvalidInput(
+            f"Expected one counterfactual for each of {len(position)} rows, in order, missing as a "
+            f"whole where none was found; got {m}. For several to a row pass row=, their positions."
+        )
+    if m and not (position.dtype.kind in "iu" and position.min() >= 0 and position.max() < n):
+        raise InvalidInput(f"Expected positions of the {n} rows for row=; got {shown(row)}.")
+    return position
 
 
 def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:

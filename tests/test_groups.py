@@ -784,6 +784,23 @@ def test_few_features_do_on_held_out_rows_what_all_differences_do(
     assert ours.mean(ours.correctness) >= theirs.mean(theirs.correctness) - 0.1
 
 
+def test_a_path_gives_the_best_of_at_most_k_features(case: tuple[GroupTranslations, Any, Any]):
+    path = case[0].path_
+    for k, count in product((1, 3, None), COUNTS):
+        best = path.at(k, count)
+        assert best is path.able(k, count)[0].translations
+        assert k is None or count_of(best, count) <= k
+
+
+def test_many_features_stay_where_the_penalty_is_too_large():
+    X = np.random.default_rng(0).normal(size=(40, 80))
+    y = np.repeat(["a", "b"], 20)
+    limits = Limits(rising=range(80))
+    model = GroupTranslations(Affine(np.eye(80)[:, :3]), limits=limits, strengths=[1e6, 1e5])
+    changes = model.fit(X, y).path_.penalized
+    assert [len(one.columns) for one in changes] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_polished_explanations_keep_to_k_and_limits_and_bring_more_rows_near(
     case: tuple[GroupTranslations, Any, Any], count: Count

@@ -170,6 +170,17 @@ def test_many_features_of_two_groups_do_not_take_their_square():
     assert most < 2e6
 
 
+def test_a_pair_with_another_group_between_it_everywhere_is_relieved_too():
+    """No merge of neighbouring levels relieves the only pair that changes too much."""
+    task, _ = made("affine", 5, 6)
+    between = [[1, 1, 0, 2, 0, 2], [0, 2, 1, 1, 0, 2], [0, 2, 0, 2, 1, 1]]
+    start = np.array([[0] * 6, [2] * 6, *between], dtype=float)
+    crowded = pair_counts(start) > 5
+    assert np.argwhere(crowded).tolist() == [[0, 1], [1, 0]]
+    assert not len(_relieving(task.fusion, start, crowded, near=True)[0])
+    assert pair_counts(next(pruned(task, start, near=True))).max() <= 5
+
+
 def test_a_model_of_few_features_a_pair_is_better_for_it():
     """Three groups at the corners of a triangle: each moved to by a feature of its own."""
     rng = np.random.default_rng(0)

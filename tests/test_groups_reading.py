@@ -347,3 +347,14 @@ def test_what_is_shown_of_things_is_short():
     assert repr(quality).startswith(f"<Quality: correctness {correctness:.3f}")
     for thing in (model.translations_, model.path_, model.judge(X, Y), model.scene_):
         assert len(repr(thing)) < 200
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_network_is_read_alone_in_a_pipeline_and_with_outputs_as_they_are():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    net = MLPRegressor(hidden_layer_sizes=(4,), max_iter=5, random_state=0).fit(X, X[:, :2])
+    values, _ = represent(make_pipeline(net)).vjp(X)
+    np.testing.assert_allclose(values, net.predict(X), rtol=1e-9, atol=1e-12)
+    net.out_activation_ = "exp"  # as with loss="poisson"
+    with pytest.raises(UnsupportedModel, match="outputs of this MLPRegressor pass 'exp'"):
+        represent(net)

@@ -304,3 +304,13 @@ def test_features_without_loadings_count_as_0():
     for bad, offset in ((loadings, 0.0), (loadings[[1, 4]], 0.0), (loadings[1:], [0.0, np.nan])):
         with pytest.raises(InvalidInput, match="Expected finite numbers in an affine map"):
             Affine(bad, offset)
+
+
+def test_a_module_that_does_not_say_its_width_is_refused():
+    with pytest.raises(InvalidInput, match="ReLU takes, and it does not begin with"):
+        represent(nn.ReLU())
+
+
+def test_a_composition_with_nothing_behind_the_map_is_the_map():
+    alone = Composed(Affine(np.eye(2)), None)
+    assert stages(alone) is alone

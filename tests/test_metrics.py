@@ -266,6 +266,17 @@ def test_no_answers_at_all():
     assert table.loc["none"].drop("found").isna().all()
 
 
+def test_no_answers_reach_no_probability():
+    X, model = credit()
+    assert metrics.validity(model, X[:0], X[:0], cp.Probability(1, 0.9), data=X).shape == (0,)
+
+
+def test_a_column_of_zeros_and_ones_is_one_of_numbers_where_answers_hold_others():
+    rows = pd.DataFrame({"share": [0, 1, 0], "age": [20.0, 30.0, 40.0]})
+    answers = rows.assign(share=[0.5, 1.0, 0.25])
+    np.testing.assert_array_equal(metrics.sparsity(None, rows, answers), [1, 0, 1])
+
+
 # DiCE
 
 

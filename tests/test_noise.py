@@ -322,6 +322,11 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
+@every
+def test_half_of_the_noise_is_negative(law: NoiseLaw):
+    assert law.quantile(0.5, np.ones(4)) == 0.0
+
+
 @pytest.mark.parametrize(("call", "message"), BAD)
 def test_what_cannot_be_is_refused(call: Any, message: str):
     with pytest.raises(InvalidInput, match=message):

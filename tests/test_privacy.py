@@ -9,6 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy as shallow_copy
+from copy import deepcopy
 from functools import partial
 from threading import Barrier
 from typing import Any
@@ -839,6 +841,16 @@ def test_an_accountant_adds_up_to_what_may_be_spent():
     assert wide.remaining(3) == (1.0, pytest.approx(0.25 / 3))
     with pytest.raises(BudgetError, match=r"this one would make it \(2, 1\)"):  # δ is at most 1
         wide.check(1.0, 0.625)
+
+
+def test_a_copy_of_an_accountant_is_itself():
+    accountant = BudgetAccountant(1.0)
+    assert shallow_copy(accountant) is accountant
+    assert deepcopy(accountant) is accountant
+
+
+def test_of_a_budget_without_end_any_epsilon_remains():
+    assert BudgetAccountant(delta=1e-6, composition="zcdp").remaining() == (np.inf, 0.0)
 
 
 def test_a_copy_counts_on_and_one_from_another_process_allows_nothing():

@@ -311,6 +311,7 @@ class Objective:
         for i in range(0, len(features), step):
             chunk = slice(i, i + step)
             rows = dense(self.matrix[features[chunk]])
+            # One feature changes Q by an outer product, so that all of Q are (q, l, h).
             residuals, _ = self._residuals(Q + change[chunk, :, None] * rows[:, None])
             squares = (residuals**2).sum(axis=tuple(range(1, residuals.ndim)))
             losses.append(squares / self._divisor)

@@ -225,12 +225,11 @@ class Points:
     @cached_property
     def radii(self) -> FloatArray:
         """The least radius (l,) within which 95 % of each group are near another row of it."""
-        least = 1e-3 * float(np.ptp(self.values, axis=0).max())
-        radii = np.full(len(self.groups), least)
+        least = 1e-3 * float(np.ptp(self.values, axis=0).max())  # where rows coincide
+        radii = np.empty(len(self.groups))
         for j, values in enumerate(self.group_values):
-            if len(values) > 1:
-                distances = np.sort(_distances(self.searchable[j], values, 2))
-                radii[j] = max(least, distances[int(np.ceil(0.95 * len(values))) - 1])
+            distances = np.sort(_distances(self.searchable[j], values, 2))
+            radii[j] = max(least, distances[int(np.ceil(0.95 * len(values))) - 1])
         return radii * (1.0 + 1e-9)  # the distance itself is within it, however it is computed
 
     def arrived(self, translations: Translations, i: int, j: int) -> FloatArray:

@@ -171,7 +171,7 @@ def _check_through(
     affine = AffineMap(rng.normal(size=(d, d + 1)), rng.normal(size=d))
     try:
         composed = form.through(affine)
-    except UnsupportedModel:  # functions of one column each take no mixture of columns
+    except UnsupportedModel:  # functions of one column each take no mixtures, but another order
         affine = AffineMap(np.eye(d, d + 1)[:, ::-1], np.zeros(d))
         composed = form.through(affine)
     width = composed.width

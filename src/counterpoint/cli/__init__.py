@@ -1,4 +1,4 @@
-"""The command line: a client of the public names."""
+"""Run the command line, a client of the public names: `main`, and its application `app`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**options: Any) -> None:
         fault, code = "", 2
-        with warnings.catch_warnings(record=True) as heard:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             try:
                 _require_inputs(options)
@@ -65,7 +65,7 @@ def _in_sentences(command: Callable[..., None]) -> Callable[..., None]:
             except OSError as error:
                 fault = f"{error.filename}: {error.strerror or error}."
             finally:
-                for sentence in dict.fromkeys(_sentence(warning.message) for warning in heard):
+                for sentence in dict.fromkeys(_sentence(warning.message) for warning in caught):
                     typer.echo(f"Note: {sentence}", err=True)
         if fault:
             typer.echo(f"Error: {as_options(fault)}", err=True)
@@ -88,6 +88,7 @@ def _require_inputs(options: dict[str, Any]) -> None:
 
 
 def _sentence(message: Warning | str) -> str:
+    """Return a warning as a sentence that speaks of options, not of parameters."""
     if type(message).__name__ == "InconsistentVersionWarning":
         saved = getattr(message, "original_sklearn_version", "another version")
         current = getattr(message, "current_sklearn_version", "another one")

@@ -1,4 +1,4 @@
-"""Answers to read, as tables on a terminal, and as tables or JSON lines for files."""
+"""Show answers on a terminal, and turn them into tables or JSON lines for files."""
 
 from __future__ import annotations
 
@@ -24,26 +24,25 @@ CERTIFICATE = (
 )
 
 DIGITS = 3
-"""Significant digits of numbers that change, as they are shown."""
+"""Significant digits of numbers that change, as they are shown: nobody earns 41237.12."""
 CHEAPEST = "the cheapest possible change"
-NEGLIGIBLE = 1e-5
-"""Gaps that are not mentioned: a cost of 1000 could be one of 999.99."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Answers below one another."""
+    """Answers below one another: one to each row, or several."""
 
-    X: pd.DataFrame  # the rows that they answer, one for each
+    X: pd.DataFrame  # the row of each answer: a row with several answers stands there several times
     answers: cp.Counterfactuals
-    # the position of the ``row`` of each, and its ``rank`` if it has several
+    # ``row``: the position of each answer's row; ``rank``: its place among those of its row, if
+    # several were asked for
     places: dict[str, Any]
     summary: str
 
     @classmethod
     def of(cls, X: pd.DataFrame, answers: cp.Counterfactuals | cp.Alternatives) -> Listing:
-        """One answer to each row, or several."""
+        """Return the listing of answers to the rows ``X``."""
         if isinstance(answers, cp.Counterfactuals):
             return cls(X, answers, {"row": np.arange(len(X))}, answers.summary())
         rows, places = X.iloc[answers.row], {"row": answers.row, "rank": answers.rank}
@@ -64,39 +63,45 @@ class Listing:
         import pandas as pd
 
         report = self.answers.report(**self.places)
-        pairs = [[f"{n}: {a} -> {b}" for n, (a, b) in row.items()] for row in self._changes()]
-        report["changes"] = ["; ".join(row) for row in pairs]
+        report["changes"] = [
+            "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in changes.items())
+            for changes in self._changes()
+        ]
         if reasons:
             report["reason"] = [str(reason or "") for reason in self._reasons()]
         report = report.add_prefix("cf_")
-        taken = [name for name in report.columns if name in self.X.columns]
-        if taken:
-            raise cp.InvalidInput(f"The rows already have a column {taken[0]!r}; rename it.")
+        duplicate = [name for name in report.columns if name in self.X.columns]
+        if duplicate:
+            raise cp.InvalidInput(f"The rows already have a column {duplicate[0]!r}; rename it.")
         rows = self.answers.to_frame().set_axis(self.X.index, axis="index")
         return pd.concat([rows, report.set_index(self.X.index)], axis="columns")
 
     def lines(self, *, reasons: bool) -> Iterator[str]:
         """Yield a JSON object for each answer: row, rank if there are several, status and so on."""
-        report, changes = self.answers.report().to_dict("records"), self._changes()
-        why = self._reasons() if reasons else [None] * len(self.X)
-        for i, (line, pairs, reason) in enumerate(zip(report, changes, why, strict=True)):
+        report = self.answers.report().to_dict("records")
+        conflicts = self._reasons() if reasons else [None] * len(self.X)
+        lines = zip(report, self._changes(), conflicts, strict=True)
+        for i, (certificate, changes, conflict) in enumerate(lines):
             place = {name: int(values[i]) for name, values in self.places.items()}
-            record = place | as_json(line["status"], line["message"], pairs, line)
-            if reason is not None:
+            status, message = certificate["status"], certificate["message"]
+            line = place | as_json(status, message, changes, certificate)
+            if conflict is not None:
                 fields = ("constraints", "relaxations", "attainable")
-                record["reason"] = {name: _finite(getattr(reason, name)) for name in fields}
-            yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
+                line["reason"] = {name: _finite(getattr(conflict, name)) for name in fields}
+            yield json.dumps(line, ensure_ascii=False, default=str) + "\n"
 
     def _changes(self) -> list[dict[str, tuple[Any, Any]]]:
         """Return the changes of each row: name → (from, to)."""
-        out: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(self.X))]
+        changes: list[dict[str, tuple[Any, Any]]] = [{} for _ in range(len(self.X))]
         after = self.answers.to_frame()
         for j, name in enumerate(self.answers.features.names):
             rows = np.flatnonzero(self.answers.changed[:, j])
-            old, new = self.X[name].iloc[rows].tolist(), after[name].iloc[rows].tolist()
-            for row, a, b in zip(rows.tolist(), old, new, strict=True):
-                out[row][str(name)] = a, b
-        return out
+            pairs = zip(
+                self.X[name].iloc[rows].tolist(), after[name].iloc[rows].tolist(), strict=True
+            )
+            for row, pair in zip(rows.tolist(), pairs, strict=True):
+                changes[row][str(name)] = pair
+        return changes
 
     def _reasons(self) -> list[cp.Conflict | None]:
         """Return the conflict of each infeasible row; None for the others."""
@@ -149,8 +154,8 @@ def show_answer(
 ) -> bool:
     """Print one row: its changes and their certificate, or why there is no answer.
 
-    Numbers are rounded to where the model still agrees, unless all digits are asked for. Return
-    whether any was. ``best`` is what an answer is called that is proved to be optimal.
+    Numbers are rounded as far as the model still agrees, unless ``exact``; returns whether any was.
+    ``best`` is the name of an answer that is proved to be optimal.
     """
     from rich import box
     from rich.table import Table
@@ -178,8 +183,8 @@ def show_answer(
 
 def _cells(*values: Any, exact: bool) -> list[str]:
     """Return values in few digits, unless these look alike."""
-    few = [f"{v:.6g}" if isinstance(v, float) and not exact else str(v) for v in values]
-    return few if len({*few}) > 1 else [*map(str, values)]
+    shown = [f"{v:.6g}" if isinstance(v, float) and not exact else str(v) for v in values]
+    return shown if len({*shown}) > 1 else [*map(str, values)]
 
 
 def _show(out: Console, sentence: str, first: str = "", then: str | None = None) -> None:
@@ -190,7 +195,7 @@ def _show(out: Console, sentence: str, first: str = "", then: str | None = None)
 
 
 def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
-    """A minimal set of conflicting constraints, and what would help."""
+    """Print a set of conflicting constraints, and relaxations that would help."""
     if not conflict.constraints:
         out.print(str(conflict))
         return
@@ -204,7 +209,11 @@ def _show_conflict(out: Console, conflict: cp.Conflict) -> None:
 
 
 def _certificate(c: cp.Certificate, rounded: cp.Certificate, best: str) -> str:
-    """What the answer costs as it is shown, and what nothing costs less than."""
+    """Say what an answer costs as it is shown, in few digits, and what no answer costs less than.
+
+    ``c`` is the certificate of the answer in all its digits.
+    """
+    negligible = 1e-5  # a gap that is not mentioned: a cost of 1000 could be one of 999.99
     claim = "" if c.claim == cp.Claim.NONE else f" ({c.claim})"
     cost = f"cost {rounded.cost:.4g}{c.likely}"
     if c.objective != c.cost:
@@ -212,8 +221,8 @@ def _certificate(c: cp.Certificate, rounded: cp.Certificate, best: str) -> str:
             f"{cost}; traded off at {rounded.objective:.4g}, at best {c.bound:.4g}{claim}; gap "
             f"{_gap(rounded.gap)}"
         )
-    if c.claim == cp.Claim.PROVED and c.gap <= NEGLIGIBLE:
-        if rounded.gap <= NEGLIGIBLE:
+    if c.claim == cp.Claim.PROVED and c.gap <= negligible:
+        if rounded.gap <= negligible:
             return f"{cost}: {best}{claim}"
         if f"{rounded.cost:.4g}" == f"{c.cost:.4g}":
             return f"{cost}: {best}{claim}, but for rounding"

@@ -1,4 +1,4 @@
-"""`counterpoint demo`: a model's decisions on real data explained, from reading to proofs."""
+"""`counterpoint demo` explains the decisions of two models on real data."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ def demo(save: Path | None = None) -> None:
 @final
 @dataclass(frozen=True)
 class Story:
-    """Real data, a model fitted to them, and a policy."""
+    """Real data, a model fitted to them, a policy, and the words to present them."""
 
     title: str
-    data: str  # what they are, in a line
-    pipeline: str  # what the model is
-    portrait: str  # what a row is, with its columns in braces
+    data: str  # a line about the data
+    pipeline: str  # a line about the model
+    portrait: str  # the description of a row, with its columns in braces
     unwanted: str  # the decision that is to change
     wanted: str
-    changes: tuple[int, ...]  # the numbers of changes of which examples are shown
-    point: str  # what a change costs
+    changes: tuple[int, ...]  # an example is shown for each of these numbers of changes
+    point: str  # the unit of costs
     rows: pd.DataFrame
     labels: Any
     model: Any
@@ -94,12 +94,12 @@ class Story:
 
 
 def _tell(out: Console, story: Story) -> cp.Counterfactuals:
-    """Print a model, what may change, some answers, and all of them in numbers."""
+    """Print a model, its policy, some answers, and all of them in numbers; return the answers."""
     policy = tomllib.loads(story.policy)
     problem = cp.Problem.from_dict(policy)
     explainer = problem.explainer(story.model, data=story.rows)
     unwanted = story.unwanted_rows()
-    every = f"{len(unwanted)} {story.unwanted}"
+    all_unwanted = f"{len(unwanted)} {story.unwanted}"
     _heading(out, story.title)
     (count, width), kinds = story.rows.shape, [type(f).__name__ for f in explainer.features]
     counts = ", ".join(f"{kinds.count(kind)} {kind.lower()}" for kind in sorted({*kinds}))
@@ -108,7 +108,7 @@ def _tell(out: Console, story: Story) -> cp.Counterfactuals:
     introduction = {
         "data": [story.data, f"{count} rows; {width} columns: {counts}"],
         "model": [story.pipeline],
-        "decides": [f"{labels}; {right:.0%} right on these rows; {every}"],
+        "decides": [f"{labels}; {right:.0%} right on these rows; {all_unwanted}"],
         "read as": explainer.reading.steps,
     }
     _facts(out, introduction)
@@ -125,9 +125,9 @@ def _tell(out: Console, story: Story) -> cp.Counterfactuals:
     start = perf_counter()
     answers = explainer.explain(unwanted, problem.target, progress=False)
     seconds = perf_counter() - start
-    _heading(out, f"The cheapest changes, for some of the {every}")
+    _heading(out, f"The cheapest changes, for some of the {all_unwanted}")
     _examples(out, story, answers, unwanted)
-    _heading(out, f"All {every}")
+    _heading(out, f"All {all_unwanted}")
     show_total(out, answers.summary(), len(answers), seconds)
     out.print(f"Asked about each of the {answers.found.sum()} changed rows, the model agrees.\n")
     return answers
@@ -166,10 +166,10 @@ def _examples(
     for count in story.changes:
         outcome = f" would be {story.wanted} with {count} change{'s' if count > 1 else ''}"
         show(changes.index(count), outcome, reason=False)
-    none = [i for i, status in enumerate(answers.status) if status == cp.Status.INFEASIBLE]
-    if none:
+    fixed = [i for i, status in enumerate(answers.status) if status == cp.Status.INFEASIBLE]
+    if fixed:
         # Better one for whom a single limit could be relaxed.
-        i = next((i for i in none if (why := answers[i].conflict) and why.relaxations), none[0])
+        i = next((i for i in fixed if (why := answers[i].conflict) and why.relaxations), fixed[0])
         show(i, f" has no way to be {story.wanted}", reason=True)
 
 

@@ -1,4 +1,4 @@
-"""`counterpoint explain`, `batch` and `inspect`: the cheapest changes, and what was read."""
+"""`counterpoint explain` and `batch` find the cheapest changes, `inspect` says what was read."""
 
 from __future__ import annotations
 
@@ -125,18 +125,19 @@ def explain(
 def _report(
     listing: Listing, rows: int, seconds: float, most: int, *, reasons: bool, exact: bool
 ) -> None:
-    out, rounded, status = console(), False, listing.answers.status
+    """Print the answers to the first rows, at ``most`` so many, and the total of all ``rows``."""
+    out, is_rounded, status = console(), False, listing.answers.status
     visible = np.flatnonzero(listing.places["row"] < most).tolist()
     ranks = listing.places.get("rank", np.zeros(len(status), int))
     for k in visible:
         best = CHEAPEST if ranks[k] == 0 else "the cheapest that differs so"
-        rounded |= show_answer(
+        is_rounded |= show_answer(
             out, listing.title(k), listing.answers[k], reason=reasons, exact=exact, best=best
         )
     if rows > most > 0:
         out.print(f"and {rows - most} more rows (--show, --out)\n", style="dim")
     show_total(out, listing.summary, rows, seconds)
-    if rounded:
+    if is_rounded:
         out.print("Numbers above are in few digits; --exact shows all of them.", style="dim")
     if not reasons and cp.Status.INFEASIBLE in status[visible]:
         out.print("--reasons says why there is no answer.", style="dim")

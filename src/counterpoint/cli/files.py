@@ -1,4 +1,4 @@
-"""Files that commands read and write: rows, and answers."""
+"""Read and write the files of commands: rows, and answers."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def require_file(path: Path) -> None:
 
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""What other programs write between cells in the place of commas."""
+"""Separators that other programs write in the place of commas, and their names."""
 DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
 
 
@@ -104,6 +104,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
 
 
 def _note_decimal_commas(name: str, frame: pd.DataFrame) -> None:
+    """Warn of columns whose numbers have a decimal comma, which are text."""
     texts = frame.select_dtypes(exclude=["number", "bool"])
     for column in texts:
         cells = texts[column].dropna().astype(str)
@@ -164,7 +165,7 @@ FORMATS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".parquet": _read_parquet,
     ".jsonl": _read_lines,
 }
-"""Endings of files of rows, and what reads them."""
+"""Endings of files of rows, and the functions that read them."""
 
 
 def check_out(out: Path | None, *inputs: Path | None) -> None:
@@ -225,20 +226,20 @@ def write(
 
 
 FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")
-"""What spreadsheets take for the beginning of a formula, as OWASP lists it."""
+"""Beginnings of cells that spreadsheets take for formulas, as OWASP lists them."""
 NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose texts, names of columns too, are no formulas: with an apostrophe before them.
+    """Return a table with an apostrophe before each text that a spreadsheet would run as a formula.
 
-    Numbers stay as they are, and so do texts that are numbers.
+    Names of columns are such texts, too. Numbers stay as they are, and so do texts of numbers.
     """
     return _mapped(table, lambda text: f"'{text}" if _is_formula(text) else text)
 
 
 def with_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of answers as it was before `write` put apostrophes before formulas."""
+    """Return a table of answers as it was before `write` put apostrophes before formulas."""
     return _mapped(
         table, lambda text: text[1:] if text[:1] == "'" and _is_formula(text[1:]) else text
     )
@@ -249,13 +250,13 @@ def _is_formula(cell: Any) -> bool:
 
 
 def _mapped(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """Change all texts of a table, names of columns too."""
+    """Return a table with all its texts changed, names of columns too."""
 
     def changed(cell: Any) -> Any:
         return change(cell) if isinstance(cell, str) else cell
 
     out = table.rename(columns=changed)
-    for j, kind in enumerate(table.dtypes):
-        if kind.kind not in "biuf":
+    for j, dtype in enumerate(table.dtypes):
+        if dtype.kind not in "biuf":
             out.isetitem(j, [*map(changed, table.iloc[:, j].tolist())])
     return out

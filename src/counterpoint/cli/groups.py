@@ -1,4 +1,4 @@
-"""`counterpoint groups`: what tells groups of rows apart."""
+"""`counterpoint groups` says what tells groups of rows apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices in the models of files, checked before compiled code follows them unchecked.
+"""Check the indices in a model from a file, before compiled code follows them unchecked.
 
 skops vouches for types and not for contents. By itself it takes no compiled tree of scikit-learn,
 for these are followed to wherever their nodes point, outside of memory too. `check_indices` makes
@@ -25,8 +25,6 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder, SplineTra
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils import check_array
 
-BITSET = 8  # 32-bit words of a set of categories, of which scikit-learn has at most 256
-
 
 def check_indices(model: Any) -> None:
     """Check all trees and sparse matrices of a model; make searches over its own rows anew.
@@ -36,29 +34,29 @@ def check_indices(model: Any) -> None:
     ValueError
         If an index points to where there is no node, no column or no category.
     """
-    for thing in _things(model):
-        _check(thing)
+    for obj in _objects(model):
+        _check(obj)
 
 
-def _things(model: Any) -> Iterator[Any]:
-    """Yield everything that a loaded model holds, each once."""
-    stack, met = [model], set()
+def _objects(model: Any) -> Iterator[Any]:
+    """Yield every object that a loaded model holds, once."""
+    stack, visited = [model], set()
     while stack:
-        thing = stack.pop()
-        if id(thing) in met or isinstance(thing, str | bytes | type):
+        obj = stack.pop()
+        if id(obj) in visited or isinstance(obj, str | bytes | type):
             continue
-        met.add(id(thing))
-        yield thing
-        if isinstance(thing, np.ndarray):
-            stack += thing.ravel().tolist() if thing.dtype == object else ()
-        elif isinstance(thing, dict | list | tuple | set):
-            stack += thing.values() if isinstance(thing, dict) else thing
-        stack += getattr(thing, "__dict__", {}).values()
+        visited.add(id(obj))
+        yield obj
+        if isinstance(obj, np.ndarray):
+            stack += obj.ravel().tolist() if obj.dtype == object else ()
+        elif isinstance(obj, dict | list | tuple | set):
+            stack += obj.values() if isinstance(obj, dict) else obj
+        stack += getattr(obj, "__dict__", {}).values()
 
 
 @singledispatch
-def _check(thing: Any) -> None:
-    """Check what of a fitted object is followed unchecked: of most, nothing."""
+def _check(obj: Any) -> None:
+    """Check the indices of a fitted object that are followed unchecked; most have none."""
 
 
 def _require(condition: object) -> None:
@@ -68,9 +66,9 @@ def _require(condition: object) -> None:
 
 def _check_nodes(inner: NDArray[np.bool_], left: Any, right: Any, columns: Any, width: int) -> None:
     """Require that inner nodes point to later nodes, so that no walk is endless, and to columns."""
-    number, count = np.arange(len(inner)), len(inner)
-    inside = (left > number) & (right > number) & (left < count) & (right < count)
-    _require(count and np.all(inside[inner]) and not inner[-1])
+    node, count = np.arange(len(inner)), len(inner)
+    are_later = (left > node) & (right > node) & (left < count) & (right < count)
+    _require(count and np.all(are_later[inner]) and not inner[-1])
     _require(np.all((columns[inner] >= 0) & (columns[inner] < width)))
 
 
@@ -91,20 +89,22 @@ def _(model: Any) -> None:
 
 @_check.register(BaseGradientBoosting)
 def _(model: Any) -> None:
+    """Require that all trees take the model's columns, and that there is a start for each stage."""
     stages = getattr(model, "estimators_", None)
     if stages is None:
         return
     members = stages.ravel().tolist()
     _require({member.n_features_in_ for member in members} == {model.n_features_in_})
-    constant = isinstance(model.init_, DummyClassifier | DummyRegressor) or model.init_ == "zero"
-    _require(constant or model.init is not None)
-    if constant:  # no reader takes another start
+    is_constant = isinstance(model.init_, DummyClassifier | DummyRegressor) or model.init_ == "zero"
+    _require(is_constant or model.init is not None)
+    if is_constant:  # no reader takes another start
         starts = model._raw_predict_init(np.zeros((1, model.n_features_in_)))  # noqa: SLF001
         _require(starts.shape[1] == stages.shape[1])
 
 
 @_check.register(BaseHistGradientBoosting)
 def _(model: Any) -> None:
+    """Check the nodes of all trees, the sets of categories that they test, and the step before."""
     stages = getattr(model, "_predictors", ())
     if not stages:
         return
@@ -120,7 +120,8 @@ def _(model: Any) -> None:
         split = inner & nodes["is_categorical"].astype(bool)
         _require(np.all(place[columns[split]] < len(categories)))
         _require(np.all(nodes["bitset_idx"][split] < len(left_sets)))
-        _require(not split.any() or left_sets.shape[1] == BITSET)
+        # a set of at most 256 categories is eight words of 32 bits
+        _require(not split.any() or left_sets.shape[1] == 8)
 
 
 def _check_preprocessor(step: Any, width: int) -> None:
@@ -135,6 +136,7 @@ def _check_preprocessor(step: Any, width: int) -> None:
 
 @_check.register(KNeighborsClassifier)
 def _(model: Any) -> None:
+    """Make the search tree anew, for the one of the file may point anywhere."""
     tree = getattr(model, "_tree", None)
     if tree is not None:
         model._tree = type(tree)(  # noqa: SLF001 (as fit makes it)
@@ -147,6 +149,7 @@ def _(model: Any) -> None:
 
 @_check.register(SplineTransformer)
 def _(model: Any) -> None:
+    """Make the splines anew, which checks their knots and coefficients."""
     splines = getattr(model, "bsplines_", ())
     if splines:
         model.bsplines_ = [BSpline(s.t, s.c, s.k, s.extrapolate, s.axis) for s in splines]

@@ -1,4 +1,4 @@
-"""`counterpoint audit`, `compare`, `recheck`: models, answers of tools, and records judged."""
+"""`counterpoint audit`, `compare`, `recheck` judge models, answers of tools, and records."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def audit(
         sample=sample,
         **vars(effort),
     )
-    for what, file in files.items():
+    for kind, file in files.items():
         if file is not None:
-            KINDS[what][1](result, file)
-            typer.echo(f"Wrote the {what} to {file}.", err=True)
+            KINDS[kind][1](result, file)
+            typer.echo(f"Wrote the {kind} to {file}.", err=True)
     if out is None:
         typer.echo(str(result))
     else:
@@ -91,17 +91,17 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[cp.Audit, Path], object]]] = {
     "page": ((".html",), lambda result, file: result.to_html(file)),
     "records": ((".parquet", ".jsonl"), lambda result, file: result.answers.to_records(file)),
 }
-"""Files that an audit writes: their endings, and what writes them."""
+"""Kinds of files that an audit writes: their endings, and functions that write them."""
 
 
 def _check(files: Mapping[str, Path | None], inputs: Iterable[Path | None]) -> None:
     """Raise, before any work, if a file cannot be written, or would replace another."""
-    taken = {path.resolve() for path in inputs if path}
-    for what, file in files.items():
+    read = {path.resolve() for path in inputs if path}
+    for kind, file in files.items():
         if file is None:
             continue
-        suffixes = KINDS[what][0]
-        if file.suffix not in suffixes or file.resolve() in taken:
+        suffixes = KINDS[kind][0]
+        if file.suffix not in suffixes or file.resolve() in read:
             raise cp.InvalidInput(f"Expected a new {' or '.join(suffixes)} file; got {file}.")
         if not file.parent.is_dir():
             raise cp.InvalidInput(f"There is no folder {str(file.parent)!r}; make it first.")
@@ -149,7 +149,7 @@ def compare(question: Question, answers: list[Path], out: Path | None = None) ->
 
 
 def _answers(path: Path, names: tuple[Any, ...]) -> tuple[pd.DataFrame, Any]:
-    """The rows of one file, and which rows they answer."""
+    """Return the answers in one file, and the positions of the rows that they answer, if stated."""
     from counterpoint.metrics import read_dice
 
     if path.suffix == ".json":
@@ -159,10 +159,6 @@ def _answers(path: Path, names: tuple[Any, ...]) -> tuple[pd.DataFrame, Any]:
         if column in frame and column not in names:
             return frame, frame[column].to_numpy()
     return frame, None
-
-
-SHOWN = 20
-"""Problems that are shown."""
 
 
 def recheck(
@@ -199,10 +195,11 @@ def recheck(
     loaded = trusted.load(model)
     table = None if rows is None else read_rows(rows)
     result = cp.recheck(records, loaded, rows=table, salt=salt, accept_reported=accept_reported)
-    for problem in result.problems[:SHOWN]:
+    most = 20
+    for problem in result.problems[:most]:
         typer.echo(problem)
-    if len(result.problems) > SHOWN:
-        typer.echo(f"and {len(result.problems) - SHOWN} more problems")
+    if len(result.problems) > most:
+        typer.echo(f"and {len(result.problems) - most} more problems")
     reported = int(np.count_nonzero(result.reported))
     words = f", {reported} on the word of a solver" if reported else ""
     typer.echo(

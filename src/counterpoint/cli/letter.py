@@ -1,4 +1,4 @@
-"""`counterpoint letter`: principal reasons and rounded advice for rows, in sentences."""
+"""`counterpoint letter` writes principal reasons and rounded advice for rows, in sentences."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def letter(
         _write_draft(draft, question.source.explainer(question.wish)[0])
         return
     explainer, target, X = question.read()
-    numbers = [*range(len(X))] if row is None else row
-    for k in numbers:
-        if not 0 <= k < len(X):
-            raise cp.InvalidInput(f"There is no row {k}; the last is {len(X) - 1}.")
+    rows = [*range(len(X))] if row is None else row
+    for i in rows:
+        if not 0 <= i < len(X):
+            raise cp.InvalidInput(f"There is no row {i}; the last is {len(X) - 1}.")
     several: dict[str, Any] = {} if alternatives is None else {"n": alternatives}
-    written = write_letters(
+    letters = write_letters(
         explainer,
-        explainer.explain(X.iloc[numbers], target, **several),
+        explainer.explain(X.iloc[rows], target, **several),
         texts,
         language=language,
         protected=protected or (),
@@ -84,24 +84,24 @@ def letter(
     )
     lines = [
         {
-            "row": k,
+            "row": i,
             "status": str(entry.status),
             "codes": ", ".join(reason.code for reason in entry.reasons),
             "reasons": "; ".join(reason.text for reason in entry.reasons),
             "letter": entry.html if html else entry.text,
         }
-        for k, entry in zip(numbers, written, strict=True)
+        for i, entry in zip(rows, letters, strict=True)
     ]
     if out is None:
-        heads = ("" if html else f"Row {k}\n\n" for k in numbers)
-        pages = (f"{head}{line['letter']}" for head, line in zip(heads, lines, strict=True))
-        typer.echo("\n\n\n".join(pages))
+        pages = ("" if html else f"Row {line['row']}\n\n" for line in lines)
+        texts_to_read = (f"{head}{line['letter']}" for head, line in zip(pages, lines, strict=True))
+        typer.echo("\n\n\n".join(texts_to_read))
     else:
         import pandas as pd
 
         to = write(out, lambda: pd.DataFrame(lines))
         typer.echo(f"Wrote {len(lines)} letters to {to}.", err=True)
-    if not all(entry.values or entry.status is cp.Status.ALREADY for entry in written):
+    if not all(entry.values or entry.status is cp.Status.ALREADY for entry in letters):
         raise typer.Exit(3)
 
 

@@ -1,4 +1,4 @@
-"""Files of fitted models: skops, which is safe to load; pickles only if they are trusted."""
+"""Load fitted models from files: skops, which is safe; pickles only if they are trusted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import counterpoint as cp
 from counterpoint.cli.answers import plain
 from counterpoint.cli.files import FORMATS, require_file
 
-BROKEN = (
+DAMAGED = (
     *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError),
     *(ImportError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error),
 )
-"""What reading a damaged or foreign file raises, in skops and in pickle."""
+"""The exceptions that reading a damaged or foreign file raises, in skops and in pickle."""
 LVQ = ("GLVQ", "GMLVQ", "GRLVQ", "LGMLVQ", "LMRSLVQ", "MRSLVQ", "RSLVQ")
 SAFE = {
     "collections": ("OrderedDict",),
@@ -49,8 +49,8 @@ SAFE = {
     "sklearn.utils._metadata_requests": ("MetadataRequest", "MethodMetadataRequest"),
     "sklearn.utils.validation": ("check_array",),
 }
-"""What files of models hold that skops does not take by itself, by module. These run nothing that a
-file brings along: the estimators of this package, and what scikit-learn's hold. Compiled trees are
+"""Types in files of models that skops does not take by itself, by module. They run nothing that a
+file brings along: the estimators of this package, and parts of scikit-learn's. Compiled trees are
 here because `check_indices` looks at what their nodes point to before they are used."""
 SAFE_MODULES = (
     "sklearn.feature_selection._mutual_info",
@@ -114,13 +114,14 @@ class Trust:
             )
         try:
             return self._load_skops(path) if is_skops else joblib.load(path)
-        except (*BROKEN, pickle.UnpicklingError) as error:
+        except (*DAMAGED, pickle.UnpicklingError) as error:
             if isinstance(error, cp.CounterpointError):
                 raise
             kind = "skops file" if is_skops else "pickle"
             raise cp.InvalidInput(f"{path.name} is not a readable {kind}: {error}.") from error
 
     def _load_skops(self, path: Path) -> Any:
+        """Load a skops file whose types and size are trusted, and check its indices."""
         from skops import io
 
         from counterpoint.cli.indices import check_indices
@@ -148,10 +149,12 @@ class Trust:
 
 
 def _is_safe(name: str) -> bool:
-    module, _, thing = name.rpartition(".")
-    if module in SAFE_MODULES:
-        return getattr(getattr(import_module(module), thing, None), "__module__", None) == module
-    return thing in SAFE.get(module, ())
+    """Return whether a type, by its full name, is among `SAFE` or defined in `SAFE_MODULES`."""
+    module, _, attribute = name.rpartition(".")
+    if module in SAFE_MODULES:  # what such a module only imports is not safe
+        value = getattr(import_module(module), attribute, None)
+        return getattr(value, "__module__", None) == module
+    return attribute in SAFE.get(module, ())
 
 
 def _untrusted(file: str, unknown: Sequence[str]) -> cp.InvalidInput:
@@ -194,7 +197,7 @@ def _refuse_bomb(path: Path) -> None:
 
 
 def _refuse_unreadable(path: Path) -> None:
-    """Raise if the model is of a class of scikit-learn that nobody reads: trust would not help."""
+    """Raise if the model is of a class of scikit-learn without a reader: trust would not help."""
     from counterpoint.models import require_reader
 
     node = json.loads(ZipFile(path).read("schema.json"))

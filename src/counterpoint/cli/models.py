@@ -1,4 +1,4 @@
-"""`counterpoint models`: the models that can be read, and the steps that may come before them."""
+"""`counterpoint models` lists the models that can be read, and the steps before them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REMARKS = {
     "FunctionTransformer": "of `np.square`, `np.abs`, `np.negative`",
     "TransformedTargetRegressor": "over linear regressors, not over trees",
 }
-"""What else to know of a class, in the words of docs/models.md."""
+"""Remarks on classes, in the words of docs/models.md."""
 ONLY_CATEGORIES = frozenset(
     {
         *("AdditiveChi2Sampler", "Normalizer", "Nystroem", "PolynomialCountSketch"),
@@ -75,13 +75,14 @@ def models() -> None:
 
 
 def readable() -> dict[str, list[tuple[str, str, str]]]:
-    """Return by section the name of each class, its package, and a line about it."""
+    """Return name, package and a line about each class that can be read, by section."""
     from counterpoint.models import LastLayer
     from counterpoint.models.dispatch import inputs_of, named_readers, read_step
 
     entries: dict[str, list[tuple[str, str, str]]] = {section: [] for section in SECTIONS}
     for section, name, kind in _of_scikit_learn():
         entries[section].append((name, "scikit-learn", _line(name, kind)))
+    # Models of other packages, which need not be installed, have readers by their names.
     by_name = {
         (package, name, question is read_step)
         for question, package, name in named_readers()
@@ -96,7 +97,7 @@ def readable() -> dict[str, list[tuple[str, str, str]]]:
 
 
 def _of_scikit_learn() -> Iterator[tuple[str, str, type]]:
-    """Yield section, name and class of all that is read."""
+    """Yield section, name and class of all estimators of scikit-learn that can be read."""
     from sklearn.base import ClassifierMixin
     from sklearn.utils import all_estimators
 
@@ -116,7 +117,7 @@ def _of_scikit_learn() -> Iterator[tuple[str, str, type]]:
 
 
 def _line(name: str, kind: Any) -> str:
-    """Return a remark, the extra that is needed, or else what the class says of itself."""
+    """Return a line about a class: the extra that it needs, and a remark or its own first line."""
     remark = REMARKS.get(name, ENCODED if name in ONLY_CATEGORIES else "").replace("`", "")
     if not remark and kind is not None:
         remark = next(iter((kind.__doc__ or "").strip().splitlines()), "")

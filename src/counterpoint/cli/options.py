@@ -1,4 +1,4 @@
-"""Options of commands: read from signatures and docstrings; sentences of the library with them."""
+"""Read the options of commands from signatures and docstrings, and put them into sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Salt = Annotated[str | None, typer.Option(envvar="COUNTERPOINT_SALT")]
 @final
 @dataclass(frozen=True)
 class SearchEffort:
-    """How long an answer is searched for.
+    """The options that limit a search: how good an answer has to be, and how long it may take.
 
     Parameters
     ----------
@@ -51,24 +51,25 @@ def with_options(command: Any) -> Callable[..., Any]:
     """
     parameters = inspect.signature(command, eval_str=True).parameters
     texts = dict(_texts(command))
-    makers = {
+    shared = {  # by parameter, the function that makes its dataclass from the options of its fields
         name: with_options(parameter.annotation)
         for name, parameter in parameters.items()
         if is_dataclass(parameter.annotation)
     }
-    fields = {name: inspect.signature(make).parameters for name, make in makers.items()}
+    fields = {name: inspect.signature(make).parameters for name, make in shared.items()}
 
     @wraps(command, updated=())
     def wrapper(**values: Any) -> Any:
-        for name, make in makers.items():
+        for name, make in shared.items():
             values[name] = make(**{field: values.pop(field) for field in fields[name]})
         return command(**values)
 
     options: list[inspect.Parameter] = []
     for name, parameter in parameters.items():
-        options += (
-            fields[name].values() if name in fields else [_described(parameter, *texts[name])]
-        )
+        if name in fields:
+            options += fields[name].values()
+        else:
+            options.append(_described(parameter, *texts[name]))
     options.sort(key=lambda option: option.default is not option.empty)  # arguments come first
     wrapper.__annotations__ = {option.name: option.annotation for option in options}
     wrapper.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -88,7 +89,10 @@ def _texts(command: Any) -> Iterator[tuple[str, tuple[str | None, str | None, st
 def _described(
     parameter: inspect.Parameter, panel: str | None, metavar: str | None, text: str
 ) -> inspect.Parameter:
-    """Return a parameter as Typer takes it: what has no default is an argument, if nothing else."""
+    """Return a parameter as Typer takes it, with its help.
+
+    A parameter without a default is an argument, unless its annotation says that it is an option.
+    """
     kind, settings = parameter.annotation, None
     if get_origin(kind) is Annotated:
         kind, settings = get_args(kind)
@@ -110,7 +114,7 @@ PYTHON = {
     r"pass extrapolate=True to lift it": "--extrapolate lifts it",
     r"\b([a-z_]+)=(?=[\s,:;)]|\.(?!\.))": r"--\1",
 }
-"""What the library says to those who call it from Python, and what it is called here."""
+"""Patterns in sentences of the library that speak of Python, and their words here."""
 
 
 def as_options(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""Options that commands share: the model, its data and a policy; the target."""
+"""Read the options that commands share: the model, its data and a policy; the target; the rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import numpy as np
 
@@ -100,25 +100,25 @@ class Wish:
 
     def target_for(self, model: Any, otherwise: cp.Target | None) -> cp.Target:
         """Return the target that the options state; ``otherwise`` is that of the policy file."""
-        labels = labels_of(model)
+        model_labels = labels_of(model)
         self._refuse_contradictions()
-        wanted = tuple(_label(text, labels) for text in self.target or ())
+        labels = tuple(_label(text, model_labels) for text in self.target or ())
         target: cp.Target
         if self._is_range:
-            target = self._interval(labels)
+            target = self._interval(model_labels)
         elif self.other:
             target = cp.OtherLabel(margin=self.margin or 0.0)
         elif self.probability is not None:
-            target = cp.Probability(wanted[0], self.probability)
+            target = cp.Probability(labels[0], self.probability)
         elif self.tradeoff is not None:
-            target = cp.Tradeoff(wanted[0], self.tradeoff)
+            target = cp.Tradeoff(labels[0], self.tradeoff)
         elif self.robust is not None:
-            how = cast("Any", self.guarantee or "best")
-            target = cp.Robust(wanted[0], probability=self.robust, guarantee=how)
-        elif wanted:
-            target = cp.Label(wanted if len(wanted) > 1 else wanted[0], self.margin or 0.0)
+            guarantee = cast("Any", self.guarantee or "best")
+            target = cp.Robust(labels[0], probability=self.robust, guarantee=guarantee)
+        elif labels:
+            target = cp.Label(labels if len(labels) > 1 else labels[0], self.margin or 0.0)
         else:
-            target = otherwise or _nothing(labels)
+            target = otherwise or _refuse_no_target(model_labels)
         return target
 
     def _interval(self, labels: list[Any] | None) -> cp.Interval:
@@ -137,21 +137,22 @@ class Wish:
     def _refuse_contradictions(self) -> None:
         """Refuse options that state two targets, or do not go together."""
         options = {"target": self.target, "other": self.other, "low or --high": self._is_range}
-        ways = [f"--{name}" for name, value in options.items() if value]
+        targets = [f"--{name}" for name, value in options.items() if value]
+        # options that make another target of the label of --target
         names = ("probability", "tradeoff", "robust")
-        about = [f"--{name}" for name in names if getattr(self, name) is not None]
+        of_label = [f"--{name}" for name in names if getattr(self, name) is not None]
         count = len(self.target or ())
         if self.guarantee is not None and self.robust is None:
             raise cp.InvalidInput("--guarantee goes with --robust.")
-        if len(ways) > 1:
-            raise cp.InvalidInput(f"Expected one target; got {' and '.join(ways)}. Keep one.")
-        if len(about) > 1:
-            raise cp.InvalidInput(f"Expected one of {' and '.join(about)}; got both. Keep one.")
-        if about and count != 1:
+        if len(targets) > 1:
+            raise cp.InvalidInput(f"Expected one target; got {' and '.join(targets)}. Keep one.")
+        if len(of_label) > 1:
+            raise cp.InvalidInput(f"Expected one of {' and '.join(of_label)}; got both. Keep one.")
+        if of_label and count != 1:
             raise cp.InvalidInput(
-                f"{about[0]} is about one label; got {count}. Say which with --target."
+                f"{of_label[0]} is about one label; got {count}. Say which with --target."
             )
-        if self.margin is not None and (about or not (self.other or count)):
+        if self.margin is not None and (of_label or not (self.other or count)):
             raise cp.InvalidInput(
                 "--margin goes with --target or --other, without --probability, --tradeoff or "
                 "--robust."
@@ -185,12 +186,13 @@ class Question:
 
 
 def labels_of(model: Any) -> list[Any] | None:
-    """The class labels of a classifier; None for a regressor."""
+    """Return the class labels of a classifier; None for a regressor."""
     labels = getattr(model, "classes_", None)
     return None if labels is None else list(labels.tolist())
 
 
-def _nothing(labels: list[Any] | None) -> cp.Target:
+def _refuse_no_target(labels: list[Any] | None) -> NoReturn:
+    """Raise, because there is no target, and say how to state one for these labels."""
     if labels is None:
         raise cp.InvalidInput(
             "Expected a range for the prediction; got none. Say --low, --high or both, or write a "
@@ -204,6 +206,7 @@ def _nothing(labels: list[Any] | None) -> cp.Target:
 
 
 def _label(text: str, labels: list[Any] | None) -> Any:
+    """Return the model's label that a text on the command line is; raise if there is none."""
     if labels is None:
         raise cp.InvalidInput(
             f"This model predicts numbers and has no label {text!r}. Say --low, --high or both."

@@ -1,4 +1,4 @@
-"""`counterpoint serve`: a service and a page that answer for one model."""
+"""`counterpoint serve` runs a service and a page that answer for one model."""
 
 from __future__ import annotations
 
@@ -90,10 +90,13 @@ def serve(
 
 @final
 class Lines(logging.Formatter):
-    """One JSON object a line; of an error its type and place alone, for its text may quote rows."""
+    """A format of logs: one JSON object a line.
+
+    Of an error it has the type and the place alone, for its text may quote rows.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, source, and what is said."""
+        """Return the time, level, source and message of a record; of an error, its place."""
         line = {"at": self.formatTime(record), "level": record.levelname, "by": record.name}
         if record.exc_info and record.exc_info[0]:
             kind, _, trace = record.exc_info

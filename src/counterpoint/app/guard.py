@@ -47,7 +47,7 @@ def refusal(
 
 @final
 class Guard:
-    """An application behind a door: nothing of a request that does not pass reaches it.
+    """An application that only requests reach which pass the checks.
 
     Logs hold one JSON object for each request, with nothing that the client sent but the method
     and the length.

@@ -22,7 +22,7 @@ from counterpoint.cli.answers import DIGITS
 
 @final
 class Search(BaseModel):
-    """Words about people; in the body, for addresses are kept where bodies are not."""
+    """A search for people by words, sent in the body: addresses are logged where bodies are not."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -113,7 +113,12 @@ def ranking(plan: cp.Counterfactual, cheapest: cp.Counterfactual) -> str:
 
 @final
 class View:
-    """Values that the templates of the page show."""
+    """Values of the policy and of its answers that the templates of the page show.
+
+    ``limits`` are those of the ``movable`` features, by name; ``aim`` is the label that the
+    policy's target is about, and ``probable`` whether probabilities of labels can be targets;
+    ``first`` is the position of the person that the page opens with.
+    """
 
     def __init__(self, dashboard: Dashboard) -> None:
         self.dashboard = dashboard

@@ -44,7 +44,7 @@ def _matcher(column: Any, values: Any) -> Callable[[str], NDArray[np.bool_]]:
 
 @final
 class People:
-    """Rows to choose from.
+    """The rows of people that the page offers to choose from.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""An MLflow model of the kind ``pyfunc``.
+"""Load an explained model as MLflow does, as one of the kind ``pyfunc``.
 
 It is a folder with ``model.skops``, ``train.csv`` and ``policy.toml``, is kept with
 ``mlflow.pyfunc.save_model(path, loader_module="counterpoint.app.pyfunc", data_path=folder)``, and

@@ -1,4 +1,4 @@
-"""Audits: what a model leaves whole groups of rows to do, and boxes of rows that have no action."""
+"""Audit what a model leaves groups of rows to do, and prove that boxes of rows have no action."""
 
 from counterpoint.audits.auditing import Audit, audit
 from counterpoint.audits.boxes import Confined, confined

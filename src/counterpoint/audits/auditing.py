@@ -420,8 +420,9 @@ def _line(
     line: dict[str, Any] = {name: int(mask.sum()) for name, mask in masks.items()}
     share, low, high = differences.share_with_interval(line["fixed"], int(needs.sum()), confidence)
     line |= {"fixed_share": share, "fixed_low": low, "fixed_high": high}
-    # Between the k-th smallest and the k-th largest of n costs lies the median, with a probability
-    # that is binomial whatever their distribution; of few costs no interval is finite.
+    # The median lies between the k-th smallest and the k-th largest of n costs, with a probability
+    # that is binomial whatever their distribution. For few costs there is no such k, and so no
+    # finite interval.
     cost = answers.cost[answered]
     n = len(cost)
     k = int(stats.binom.ppf((1.0 - confidence) / 2.0, n, 0.5)) if n else 0

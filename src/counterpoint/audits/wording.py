@@ -33,7 +33,7 @@ WITHOUT_UNITS = (cp.Immutable, cp.Monotone, cp.WithinObserved, cp.MaxChanges)
 @final
 @dataclass(frozen=True)
 class AuditWords:
-    """How an audit speaks of features, decisions and groups; without texts, as the columns do.
+    """The words of an audit for features, decisions and groups: those of texts, or of the columns.
 
     Parameters
     ----------

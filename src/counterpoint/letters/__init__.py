@@ -1,4 +1,4 @@
-"""Letters: principal reasons and rounded advice in sentences, re-checked by the model."""
+"""Write letters: principal reasons and rounded advice in sentences, re-checked by the model."""
 
 from counterpoint.letters.layout import Part
 from counterpoint.letters.speech import Reason

@@ -1,4 +1,4 @@
-"""Records: answers with all that is needed to check them again, as JSON.
+"""Define records: answers with all that is needed to check them again, as JSON.
 
 A record holds what was asked, of which row, of which model (as a fingerprint of what was read of
 it), what was answered, and the multipliers or trees that its bound rests on. Its numbers are those

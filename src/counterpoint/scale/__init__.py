@@ -1,4 +1,4 @@
-"""Answers to more rows than fit in memory: one pure function, and ways to run it.
+"""Answer more rows than fit in memory: one pure function, and ways to run it.
 
 `explain_batch` answers one Arrow record batch. `run` does so for all files of a data set, in this
 process, in several, or on a Dask cluster; `on_spark` for a data frame of Spark.

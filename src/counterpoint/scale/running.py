@@ -169,7 +169,7 @@ def run(  # noqa: PLR0913 (as Explainer.explain: options have names)
     with _refusals_in_words(out):
         _make_folder(job)
         with _locked(job):
-            _begin(job, question)
+            _claim_folder(job, question)
             outcomes = _outcomes(job, fragments, int(workers), scheduler)
             summaries, failed = _collect(outcomes, len(fragments), progress=progress)
             report = _report(summaries.values(), failed, perf_counter() - start)
@@ -296,8 +296,11 @@ def _locked(job: Job) -> Iterator[None]:
         yield
 
 
-def _begin(job: Job, question: dict[str, Any]) -> None:
-    """Refuse a folder with answers to another question; remove the manifest of the last run."""
+def _claim_folder(job: Job, question: dict[str, Any]) -> None:
+    """Write the question into the folder, and remove the manifest of its last run.
+
+    A folder with answers to another question is refused.
+    """
     fs, file = job.sink, f"{job.out}/_question.json"
     if not fs.exists(file):
         put(fs, file, question)
@@ -433,7 +436,7 @@ def _in_processes(job: Job, fragments: Sequence[Fragment], workers: int) -> Iter
             try:
                 while queue or running:
                     while queue and len(running) < capacity:
-                        # left in the queue until it is submitted, which fails if the pool broke
+                        # removed once it is submitted, which fails if the pool broke meanwhile
                         running[pool.submit(_next, queue[0])] = queue[0]
                         queue.popleft()
                     for future in wait(running, return_when=FIRST_COMPLETED).done:

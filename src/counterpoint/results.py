@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -511,7 +511,8 @@ class Counterfactuals:
             query = self.query.asking(target=self.targets[rows[0]])
             answers = inputs.take(rows), self.before[rows], self.after[rows]
             exact = _selected(self.certificates, rows)
-            after[rows], rounded, is_rounded = Unrounded(query, *answers, exact).rounded(digits)
+            unrounded = Unrounded(query, digits, *answers, exact)
+            after[rows], rounded, is_rounded = unrounded.rounded()
             certificates.put(rows, rounded)
             judged = judge(rounded, query.effort.gap, statuses[rows] == Status.LIMIT.code)
             statuses[rows] = np.where(is_rounded, judged, statuses[rows])

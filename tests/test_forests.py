@@ -69,7 +69,7 @@ def test_moves_are_what_the_trees_say_of_each_neighbour(model: Any):
             after = np.split(at, [len(cells)])
             own = grid.passed(after[0] - grid.starts[:-1], after[1] - len(row.paid))
             own = own[grid.tests].all(axis=1)
-            assert own.sum() == len(grid.tree)
+            assert own.sum() == len(grid.tree_starts)
             sums = leaf_bound.values[:, own].sum(axis=1) + leaf_bound.condition.shift
             np.testing.assert_allclose(moved[:, k], sums, atol=1e-12)
 

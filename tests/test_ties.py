@@ -358,10 +358,10 @@ def test_the_best_leaves_refute_a_box_as_the_model_adds_them_up() -> None:
         grid = form.grid((), X[0])
         for condition in (form._conditions(cp.Label(k))[0] for k in range(3)):
             assert isinstance(condition, LeafSums)
-            ends = [*grid.tree[1:], len(grid.tests)]
+            ends = [*grid.tree_starts[1:], len(grid.tests)]
             some = [
                 np.sort(rng.choice(np.arange(a, b), min(2, b - a), replace=False))
-                for a, b in zip(grid.tree, ends, strict=True)
+                for a, b in zip(grid.tree_starts, ends, strict=True)
             ]
             meets = [condition.meets(grid.undivided[list(each)]) for each in product(*some)]
             if refuted(condition, grid, np.concatenate(some)):

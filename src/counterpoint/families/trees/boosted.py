@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.preprocessing import OrdinalEncoder
 
 from counterpoint.errors import UnsupportedModel
-from counterpoint.families.trees.form import Odds, Order, TreeScores
+from counterpoint.families.trees.form import FLOAT32, Odds, Order, TreeScores
 from counterpoint.families.trees.grid import Trees
 from counterpoint.families.trees.readers import from_float32
 from counterpoint.models.columns import Columns, join
@@ -27,19 +27,18 @@ from counterpoint.models.dispatch import (
 from counterpoint.models.form import Form
 from counterpoint.numerics import EPS, FloatArray
 
-FLOAT32 = float(np.finfo(np.float32).eps)
-LINK = 16.0
-"""Sums that differ by so many units of the precision have different probabilities: the exponential,
-off by up to two units, of their difference, and a quotient of it."""
-LINEAR = (
+LINK_UNITS = 16.0
+"""Sums that differ by so many units of the precision have different probabilities: these are a
+quotient of the exponential of their difference, which is off by up to two units."""
+XGBOOST_SUMS = (
     "reg:squarederror",
     "reg:absoluteerror",
     "reg:pseudohubererror",
     "reg:quantileerror",
 )
 """Objectives of XGBoost whose prediction is the sum itself."""
-PLAIN = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
-"""And those of LightGBM."""
+LIGHTGBM_SUMS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+"""Objectives of LightGBM whose prediction is the sum itself."""
 
 
 def _refusal(model: Any, why: str) -> UnsupportedModel:
@@ -55,81 +54,90 @@ def _(model: Any) -> Form:
     form, objective = _xgboost(model, len(classes))
     if objective not in ("binary:logistic", "multi:softprob", "multi:softmax"):
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'binary:logistic'.")
-    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * FLOAT32)
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK_UNITS * FLOAT32)
     if len(classes) > 2:
         return form
+    # Of two classes the start is written down as a probability, and computed with as its logit.
     odds = np.float32(1.0) / form.base[1:].astype(np.float32) - np.float32(1.0)
     form = replace(form, base=np.append(0.0, -np.log(odds.astype(np.float64))))
-    # of a start that it chose itself the last digit is not what is written down
+    # the last digit of a start that was estimated is not written down
     return form if model.base_score is not None else replace(form, order=Order.OWN)
 
 
 @by_name("xgboost", "XGBRegressor", "XGBRFRegressor")
 def _(model: Any) -> Form:
     form, objective = _xgboost(model, 1)
-    if objective not in LINEAR:
+    if objective not in XGBOOST_SUMS:
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'reg:squarederror'.")
     return form
 
 
 def _xgboost(model: Any, outputs: int) -> tuple[TreeScores, str]:
-    """Return the sums over the trees, with their start as it is written down, and the objective."""
+    """Return the sums over the trees, with their start as it is written down, and the objective.
+
+    ``outputs`` is the number of sums: two for two classes, where trees add to the second alone.
+    """
     if model.missing is not None and not np.isnan(model.missing):
         raise _refusal(model, f"takes {model.missing} as missing. Fit it with missing=nan.")
     booster = model.get_booster()
     best = getattr(model, "best_iteration", None)
-    if best is not None:  # as it predicts after an early stop
+    if best is not None:  # after an early stop it predicts by the rounds up to the best one
         booster = booster[: best + 1]
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    boosted = learner["gradient_booster"]
-    drops = boosted.get("weight_drop")
-    boosted = boosted.get("gbtree", boosted)
-    if "model" not in boosted or "trees" not in boosted["model"]:
+    gradient_booster = learner["gradient_booster"]
+    weights = gradient_booster.get("weight_drop")  # of booster='dart'
+    has_own_order = weights is not None
+    gradient_booster = gradient_booster.get("gbtree", gradient_booster)
+    if "model" not in gradient_booster or "trees" not in gradient_booster["model"]:
         raise _refusal(model, "with booster='gblinear' has no trees. Use booster='gbtree'.")
-    ensemble = boosted["model"]
-    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in ensemble["trees"]):
+    trees = gradient_booster["model"]["trees"]
+    output_of_tree = gradient_booster["model"]["tree_info"]
+    if any(int(tree["tree_param"]["size_leaf_vector"]) > 1 for tree in trees):
         raise _refusal(
             model,
             "with multi_strategy='multi_output_tree' has several values in a leaf, which are not "
             "read. Use multi_strategy='one_output_per_tree'.",
         )
     several = int(learner["learner_model_param"].get("num_target", 1)) > 1
-    if several or max(ensemble["tree_info"], default=0) >= outputs:
+    if several or max(output_of_tree, default=0) >= outputs:
         raise _refusal(
             model,
             "has several outputs (targets, labels or quantiles); expected one. Fit one model for "
             "each output and explain them one by one.",
         )
-    weights = [1.0] * len(ensemble["trees"]) if drops is None else drops
     members = []
-    for tree, output, weight in zip(ensemble["trees"], ensemble["tree_info"], weights, strict=True):
-        sides = np.array([tree["left_children"], tree["right_children"]])
-        chosen, subset = np.array(tree["split_type"]) > 0, np.full(len(sides[0]), -1)
-        sides = np.where(chosen, sides[::-1], sides)  # its sets go right, and ours left
-        subset[tree["categories_nodes"]] = np.arange(chosen.sum())
-        begins = tree["categories_segments"][1:]
-        sets = (
-            np.split(np.array(tree["categories"], dtype=np.float64), begins) if any(chosen) else []
-        )
-        leaf = sides[0] < 0
-        cuts = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
-        values = np.zeros((len(leaf), outputs))
-        values[:, 1 if outputs == 2 else output] = np.where(leaf, weight * cuts, 0.0)
-        members.append(
-            Trees.one(
-                tree["split_indices"],
-                from_float32(np.where(leaf, 0.0, cuts), strict=True),
-                sides,
-                values,
-                np.array(tree["default_left"]).astype(bool) ^ chosen,
-                (subset, tuple(np.sort(values) for values in sets)),
-            )
-        )
+    for t, tree in enumerate(trees):
+        output = 1 if outputs == 2 else output_of_tree[t]
+        members.append(_xgboost_tree(tree, output, outputs, weights[t] if weights else 1.0))
     written = str(learner["learner_model_param"]["base_score"]).strip("[]").split(",")
     start = np.array(np.broadcast_to(np.array(written, dtype=np.float64), outputs))
     form = TreeScores(Trees.joined(members), start, None, model.n_features_in_, eps=FLOAT32)
-    order = Order.LISTED if drops is None else Order.OWN
-    return replace(form, order=order), str(learner["objective"]["name"])
+    form = replace(form, order=Order.OWN if has_own_order else Order.LISTED)
+    return form, str(learner["objective"]["name"])
+
+
+def _xgboost_tree(tree: Any, output: int, outputs: int, weight: float) -> Trees:
+    """Return a tree, as it is dumped, of which the leaves add to one of the outputs."""
+    children = np.array([tree["left_children"], tree["right_children"]])
+    is_leaf = children[0] < 0
+    # Rows whose category is in a node's set go right in XGBoost, and left here.
+    has_set, subset = np.array(tree["split_type"]) > 0, np.full(len(is_leaf), -1)
+    children = np.where(has_set, children[::-1], children)
+    subset[tree["categories_nodes"]] = np.arange(has_set.sum())
+    categories = np.array(tree["categories"], dtype=np.float64)
+    sets = np.split(categories, tree["categories_segments"][1:]) if has_set.any() else []
+    # a threshold, and of a leaf its value
+    conditions = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
+    values = np.zeros((len(is_leaf), outputs))
+    values[:, output] = np.where(is_leaf, weight * conditions, 0.0)
+    return Trees.one(
+        tree["split_indices"],
+        from_float32(np.where(is_leaf, 0.0, conditions), strict=True),
+        children,
+        values,
+        np.array(tree["default_left"]).astype(bool) ^ has_set,
+        (subset, tuple(np.sort(values) for values in sets)),
+    )
 
 
 @by_name(
@@ -174,7 +182,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
 
 
 def _coded(columns: Columns, categories: dict[int, list[Any]]) -> Columns:
-    """Return the columns with codes for categories, which are listed by the columns' positions."""
+    """Return the columns with codes for those of categories, which are listed by position."""
     coded = [columns.take([j]) for j in range(len(columns))]
     for j, names in categories.items():
         values = np.array(names, dtype=object)
@@ -192,7 +200,7 @@ def _(model: Any) -> Form:
         slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
     elif name != "multiclass":
         raise _refusal(model, f"with objective={name!r} is not read. Use 'binary', 'multiclass'.")
-    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK * EPS)
+    form = replace(form, classes=classes, odds=Odds.LOGISTIC, link_error=LINK_UNITS * EPS)
     if slope == 1.0:
         return form
     # We scale the leaves and LightGBM their sum, so that sums may differ in their last digits.
@@ -203,7 +211,7 @@ def _(model: Any) -> Form:
 @by_name("lightgbm", "LGBMRegressor")
 def _(model: Any) -> Form:
     form, objective = _lightgbm(model, 1)
-    if objective.split()[0] not in PLAIN or "sqrt" in objective.split():
+    if objective.split()[0] not in LIGHTGBM_SUMS or "sqrt" in objective.split():
         raise _refusal(model, f"with objective={objective!r} is not read. Use 'regression'.")
     return form
 
@@ -225,7 +233,7 @@ def _lightgbm(model: Any, outputs: int) -> tuple[TreeScores, str]:
 
 
 def _beyond_zero(threshold: float) -> float:
-    """Return a threshold where numbers that LightGBM takes for 0 are on the side of 0."""
+    """Return a threshold that has all numbers which LightGBM takes for 0 on the side of 0."""
     zero = float(np.float32(1e-35))
     if abs(threshold) > zero:
         return threshold
@@ -233,16 +241,17 @@ def _beyond_zero(threshold: float) -> float:
 
 
 def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
+    """Return a tree, given as nested nodes, of which the leaves add to one of the outputs."""
     nodes = [root]
     children: list[list[int]] = []
-    for node in nodes:  # it grows
+    for node in nodes:  # the list grows, level by level
         below = [node[side] for side in ("left_child", "right_child") if node.get(side)]
         children.append([*range(len(nodes), len(nodes) + 2)] if below else [-1, -1])
         nodes += below
     count = len(nodes)
     inputs, subset = np.full((2, count), -1)
     cuts, values = np.zeros(count), np.zeros((count, outputs))
-    missing, sets = np.zeros(count, dtype=bool), list[FloatArray]()
+    missing_left, sets = np.zeros(count, dtype=bool), list[FloatArray]()
     for k, node in enumerate(nodes):
         if "leaf_value" in node:
             if "leaf_coeff" in node:
@@ -258,5 +267,7 @@ def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
         else:
             cuts[k] = _beyond_zero(node["threshold"])
             # without missing values in training, they count as 0
-            missing[k] = node["default_left"] if node["missing_type"] == "NaN" else cuts[k] >= 0.0
-    return Trees.one(inputs, cuts, np.array(children).T, values, missing, (subset, tuple(sets)))
+            is_default = node["missing_type"] == "NaN"
+            missing_left[k] = node["default_left"] if is_default else cuts[k] >= 0.0
+    all_sets = subset, tuple(sets)
+    return Trees.one(inputs, cuts, np.array(children).T, values, missing_left, all_sets)

@@ -1,4 +1,4 @@
-"""Trees as mathematics: scores that are sums of the values of leaves, one leaf of each tree."""
+"""The form of tree ensembles: scores are sums of the values of leaves, one leaf of each tree."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from counterpoint.programs.conditions import BINARY_PLACES
 from counterpoint.programs.program import NonConvex
 from counterpoint.programs.region import Region
 
-SINGLE = float(np.finfo(np.float32).eps)
-"""The coarsest precision of rows whose answers are written so that they stay in their cells."""
+FLOAT32 = float(np.finfo(np.float32).eps)
+"""The distance from 1 to the next number in float32."""
 
 
 class Odds(Enum):
@@ -42,23 +42,23 @@ class Odds(Enum):
 
 
 class Order(Enum):
-    """Orders in which models add leaves to their start, and then only divide the sum."""
+    """Orders in which models add leaves to a start, before they divide the sum."""
 
     LISTED = "tree by tree"
     ALONE = "tree by tree, on one thread"
-    ANY = "any, as threads come by"
-    OWN = "something else is done"
+    ANY = "in any order, as threads finish"
+    OWN = "unknown, or the sum is not only divided"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TreeScores(Form):
-    """Sums over trees: the largest is the prediction, or the only one is it."""
+    """k sums over trees: the class of the largest is predicted; by a regressor, the only sum is."""
 
     trees: Trees
     base: FloatArray  # (k,) what is added to the sums
     classes: NDArray[Any] | None  # (k,) labels; None for a regressor, which has one sum
-    inputs: int  # how many inputs the trees have
+    inputs: int  # the number of inputs of the trees
     odds: Odds = Odds.NONE
     before: AffineMap | None = None  # from encoded rows to the inputs; None if they are the same
     eps: float = EPS  # the distance from 1 to the next number where the model adds up
@@ -134,13 +134,14 @@ class TreeScores(Form):
 
     @property
     def reordered(self) -> TreeScores | None:  # type: ignore[override]
-        """The same forest on one thread, or on several."""
-        other = {Order.ALONE: Order.ANY, Order.ANY: Order.ALONE}.get(self.order)
-        return other and replace(self, order=other)
+        """The same forest on several threads instead of one, or on one; None for other models."""
+        if self.order not in (Order.ALONE, Order.ANY):
+            return None
+        return replace(self, order=Order.ANY if self.order is Order.ALONE else Order.ALONE)
 
     @property
     def breakpoints(self) -> tuple[IntArray, FloatArray]:  # type: ignore[override]
-        """The thresholds of inputs that are one column each, whatever it is scaled by."""
+        """Columns and thresholds, in column units, of inputs that depend on one column alone."""
         tests = (self.trees.inputs >= 0) & (self.trees.subset < 0)
         inputs, cuts = self.trees.inputs[tests], self.trees.thresholds[tests]
         if self.before is None:
@@ -164,30 +165,35 @@ class TreeScores(Form):
         return (len(self.trees.roots) + AFTER) * (self.sizes + np.abs(self.base))
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        """Return twice a bound on the rounding error: all of it where a test may go either way."""
+        """Return twice a bound on the scores' error (n,).
+
+        Where rounding may decide a test, any other leaf may be the model's, and the error as large
+        as the scores.
+        """
         error = np.full(len(X), 2.0 * max(eps, self.eps) * self.rounding.max(initial=0.0))
         if self.before is not None:
             error[self._is_doubtful(X, max(eps, EPS))] = 2.0 * self.sizes.max(initial=0.0)
         return error
 
     def decision_error(self, X: FloatArray, required: Requirement, eps: float) -> FloatArray:
-        """Return the error (n,) of margins: none where the model adds up as this form does.
+        """Return the error (n,) of margins at a precision ``eps`` in which rows are kept.
 
-        Unless a link hides it. Rows that are kept in less than float32 may end in other cells: a
-        margin may help there.
+        It is 0 where the model adds up as this form does, and no test is decided by rounding;
+        infinite, for unknown, elsewhere. Rows that are kept in less than float32 may end in other
+        cells, which a margin may prevent. Scores that nearly tie may be ties by probability.
         """
         error = np.full(len(X), np.inf)
         exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
-        if not exact or eps > SINGLE:
+        if not exact or eps > FLOAT32:
             return error
-        sure = np.ones(len(X), dtype=bool)
+        certain = np.ones(len(X), dtype=bool)
         if self.before is not None:
-            sure = ~self._is_doubtful(X, max(eps, EPS))
-        error[sure] = 0.0
+            certain = ~self._is_doubtful(X, max(eps, EPS))
+        error[certain] = 0.0
         if self.link_error and not required.margin:
-            apart = np.diff(np.sort(self.scores(X), axis=1), axis=1)
-            near = ((apart > 0.0) & (apart < self.link_error)).any(axis=1)
-            error[near & sure] = self.link_error
+            gaps = np.diff(np.sort(self.scores(X), axis=1), axis=1)
+            nearly_tied = ((gaps > 0.0) & (gaps < self.link_error)).any(axis=1)
+            error[nearly_tied & certain] = self.link_error
         return error
 
     def decides(self, required: Requirement) -> bool:
@@ -201,11 +207,11 @@ class TreeScores(Form):
 
     @property
     def lead_error(self) -> float:
-        """By how much a margin in score units may be missed, which then counts as met."""
+        """The rounding error of scores, by which a margin may be missed and still count as met."""
         return 2.0 * max(EPS, self.eps) * float(self.rounding.max(initial=0.0))
 
     def _is_doubtful(self, X: FloatArray, eps: float) -> BoolArray:
-        """Return whether an input of a row is as near to a threshold as rounding may take it."""
+        """Return the rows (n,) with an input as near to a threshold as its rounding error."""
         assert self.before is not None  # noqa: S101 (asked by the caller)
         Z, sizes = self.sees(X), self.before.sizes
         error = (sizes.terms + AFTER) * eps * sizes(X)
@@ -216,21 +222,22 @@ class TreeScores(Form):
             if exact[i] or i in computed:
                 continue
             cuts = np.unique(self.trees.thresholds[self.trees.inputs == i])
-            at = np.searchsorted(cuts, Z[:, i])
-            ends = np.stack([cuts[np.maximum(at - 1, 0)], cuts[np.minimum(at, len(cuts) - 1)]])
-            doubtful |= (np.abs(ends - Z[:, i]) <= error[:, i]).any(axis=0)
+            above = np.searchsorted(cuts, Z[:, i])
+            places = np.stack([np.maximum(above - 1, 0), np.minimum(above, len(cuts) - 1)])
+            neighbours = cuts[places]
+            doubtful |= (np.abs(neighbours - Z[:, i]) <= error[:, i]).any(axis=0)
         return doubtful
 
     @cached_property
     def before_exact(self) -> BoolArray:
-        """(inputs,): which are encoded columns as they are."""
+        """(inputs,) which inputs are encoded columns as they are."""
         return divided(self.before, self.inputs)[1]
 
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         scores = self.scores(X)
         margins = [(scores @ c.weights.T + c.offset).min(axis=1) for c in self._conditions(target)]
         margin = np.max(margins, axis=0)
-        if target.requirement.margin:
+        if target.requirement.margin:  # what rounding misses of it counts as met
             margin[np.abs(margin) <= self.lead_error] = 0.0
         return np.asarray(margin)
 
@@ -248,17 +255,20 @@ class TreeScores(Form):
         return replace(self, before=replace(self.before, computed={}))
 
     def grid(self, groups: tuple[slice, ...], x: FloatArray) -> Grid:
-        """Return the cells that thresholds cut the columns into, where these groups are categories.
+        """Return the grid of the trees for a row x (d,), where ``groups`` are categories; kept.
 
-        Columns that are missing in a row x stay so, and are not cut.
+        Columns that are missing in the row stay so, and are not cut into cells.
         """
         gone = np.flatnonzero(x == MISSING)
+
+        def made() -> Grid:
+            return Grid.of(self.trees, self.before, groups, self.width, gone, self.divisor)
+
         key = tuple((group.start, group.stop) for group in groups), tuple(gone.tolist())
-        made = lambda: Grid.of(self.trees, self.before, groups, self.width, gone, self.divisor)  # noqa: E731
         return self._grids.made(key, made)
 
     def thresholds(self, groups: tuple[slice, ...]) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the columns, thresholds and doubts of all tests of numbers."""
+        """Return the columns, thresholds and doubts, see `Grid`, of all tests of numbers."""
         grid = self.grid(groups, np.zeros(self.width))
         column, finite = np.repeat(grid.columns, np.diff(grid.starts)), np.isfinite(grid.cuts)
         return column[finite], grid.cuts[finite], grid.doubts[finite]
@@ -269,6 +279,7 @@ class TreeScores(Form):
         if self.classes is None:
             if required.limits is None:
                 raise target.misfit("a regressor", "Interval")
+            # score − low >= 0 and high − score >= 0
             weights, offsets = np.array([[1.0], [-1.0]]), np.array(required.limits) * [-1.0, 1.0]
             finite = np.isfinite(offsets)
             return (self._demands(required, weights[finite], offsets[finite]),)
@@ -288,7 +299,7 @@ class TreeScores(Form):
         )
 
     def _probable(self, target: Target) -> LeafSums:
-        """Return the demand of a `Probability`."""
+        """Return the condition of a `Probability`, or refuse the target in a sentence."""
         assert self.classes is not None  # noqa: S101 (asked by the caller)
         required, kind = target.requirement, type(target).__name__
         label = int(np.flatnonzero(mask(required.labels, self.classes))[0])
@@ -316,6 +327,7 @@ class TreeScores(Form):
     def _demands(
         self, required: Requirement, weights: Any, offset: Any, strict: BoolArray | None = None
     ) -> LeafSums:
+        """Return the condition weights · scores + offset >= 0; > 0 for ``strict`` demands (r,)."""
         weights = np.asarray(weights, dtype=np.float64)
         shift = np.asarray(offset, dtype=np.float64) + weights @ self.base
         strict = np.zeros(len(shift), dtype=bool) if strict is None else strict
@@ -329,15 +341,15 @@ class TreeScores(Form):
 @final
 @dataclass(frozen=True, eq=False)
 class LeafSums(NonConvex):
-    """weights · scores + offset >= 0, where the scores are sums over the leaves of trees."""
+    """r demands weights · scores + offset >= 0, where scores are sums over the leaves of trees."""
 
     form: TreeScores
     weights: FloatArray  # (r, k)
     offset: FloatArray  # (r,)
-    shift: FloatArray  # (r,) the offset of the sums without the form's base
+    shift: FloatArray  # (r,) the same with the form's base, to be added to sums over leaves alone
     strict: BoolArray  # (r,) which demands a tie does not meet
     ties_resolved: bool  # whether exact scores say whether they are met, see `TreeScores.decides`
-    slack: float  # by how much they may be missed
+    slack: float  # by how much they may be missed and still count as met
 
     @cached_property
     def noise(self) -> FloatArray:
@@ -353,15 +365,15 @@ class LeafSums(NonConvex):
     def meets(self, values: FloatArray) -> bool | None:
         """Return whether the model meets the demands where its leaves have values (T, k).
 
-        None if that is up to how it rounds.
+        None if that depends on how it rounds.
         """
         form = self.form
-        exact = self.ties_resolved and (form.is_exact or self.slack > 0.0)
         sums = self.weights @ form.added(values) + self.offset
         satisfied = np.where(self.strict, sums > 0.0, sums >= -self.slack)
-        if exact:  # but a link may make ties of what is nearly tied
-            near = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
-            unsure = near & (satisfied == self.strict)
+        if self.ties_resolved and (form.is_exact or self.slack > 0.0):
+            # These are the model's own sums, but a link may make a tie of what is nearly tied.
+            nearly_tied = (sums != 0.0) & (np.abs(sums) < form.link_error) & (self.slack == 0.0)
+            unsure = nearly_tied & (satisfied == self.strict)
         else:
             unsure = np.abs(sums) <= self.tolerance
         if (~satisfied & ~unsure).any():

@@ -1,8 +1,9 @@
 """Binary trees in arrays, the cells that thresholds cut columns into, and leaves as boxes of cells.
 
-On a product of cells, one of each feature, every tree has one leaf. Cells of a number are intervals
-between thresholds, those of a category its values. What a leaf demands of a feature is a *test*: an
-interval of cells, or a set of categories.
+On a product of cells, one of each feature, every tree has one leaf. Cells of a *number* (a numeric
+column that some tree tests) are intervals between thresholds; a *group* has categories instead. The
+demand of a leaf on one feature is a *test*: an interval of cells, or a set of categories. Leaves of
+all trees share their tests, which are numbered: first those of numbers, then those of groups.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from counterpoint.errors import UnsupportedModel
 from counterpoint.models.form import AffineMap
 from counterpoint.numerics import AFTER, EPS, MISSING, BoolArray, FloatArray, IntArray
 from counterpoint.programs.proof import SplitKind
-
-PAIRS = 1 << 20
-"""Pairs of a row and a tree that are walked at once: 8 MiB of each of a few arrays."""
 
 
 @final
@@ -54,20 +52,20 @@ class Trees:
     ) -> Trees:
         """Return one tree, of which the root comes first; its leaves have children (2, N) below 0.
 
-        The ``sets`` of categories are the number of each node, −1 for a threshold, and all of them.
+        The ``sets`` are the pair of `subset` and `subsets`.
         """
-        leaf, nodes = children[0] < 0, np.arange(len(values))
-        below, above = np.where(leaf, nodes, children).astype(np.intp)
+        is_leaf, nodes = children[0] < 0, np.arange(len(values))
+        left, right = np.where(is_leaf, nodes, children).astype(np.intp)
         return cls(
-            np.where(leaf, -1, inputs).astype(np.intp),
-            np.where(leaf, 0.0, thresholds),
-            below,
-            above,
-            values,
-            np.zeros(1, dtype=np.intp),
-            np.where(leaf, -1, sets[0]),
-            sets[1],
-            missing,
+            inputs=np.where(is_leaf, -1, inputs).astype(np.intp),
+            thresholds=np.where(is_leaf, 0.0, thresholds),
+            left_child=left,
+            right_child=right,
+            values=values,
+            roots=np.zeros(1, dtype=np.intp),
+            subset=np.where(is_leaf, -1, sets[0]),
+            subsets=sets[1],
+            missing=missing,
         )
 
     @classmethod
@@ -75,24 +73,24 @@ class Trees:
         """Return the trees of all members."""
         if not members:
             raise UnsupportedModel("The model has no trees. Fit it with one at least.")
-        starts = np.cumsum([0, *(len(trees.inputs) for trees in members)])
-        sets = np.cumsum([0, *(len(trees.subsets) for trees in members)])
-        pairs = list(zip(members, starts.tolist(), strict=False))
+        starts = np.cumsum([0, *(len(trees.inputs) for trees in members)])[:-1].tolist()
+        first_sets = np.cumsum([0, *(len(trees.subsets) for trees in members)])[:-1].tolist()
+        pairs = list(zip(members, starts, strict=True))
         missing = [trees.missing for trees in members if trees.missing is not None]
         subset = [
-            np.where(trees.subset < 0, -1, trees.subset + start)
-            for trees, start in zip(members, sets, strict=False)
+            np.where(trees.subset < 0, -1, trees.subset + first)
+            for trees, first in zip(members, first_sets, strict=True)
         ]
         return cls(
-            np.concatenate([trees.inputs for trees in members]),
-            np.concatenate([trees.thresholds for trees in members]),
-            np.concatenate([trees.left_child + start for trees, start in pairs]),
-            np.concatenate([trees.right_child + start for trees, start in pairs]),
-            np.vstack([trees.values for trees in members]),
-            np.concatenate([trees.roots + start for trees, start in pairs]),
-            np.concatenate(subset),
-            tuple(values for trees in members for values in trees.subsets),
-            np.concatenate(missing) if len(missing) == len(members) else None,
+            inputs=np.concatenate([trees.inputs for trees in members]),
+            thresholds=np.concatenate([trees.thresholds for trees in members]),
+            left_child=np.concatenate([trees.left_child + start for trees, start in pairs]),
+            right_child=np.concatenate([trees.right_child + start for trees, start in pairs]),
+            values=np.vstack([trees.values for trees in members]),
+            roots=np.concatenate([trees.roots + start for trees, start in pairs]),
+            subset=np.concatenate(subset),
+            subsets=tuple(values for trees in members for values in trees.subsets),
+            missing=np.concatenate(missing) if len(missing) == len(members) else None,
         )
 
     @cached_property
@@ -114,28 +112,30 @@ class Trees:
         return np.asarray(inputs <= self.thresholds[node])
 
     def leaves(self, Z: FloatArray) -> IntArray:
-        """Return the leaf (n, T) of each tree at inputs."""
-        at = np.tile(self.roots, len(Z))
-        open_ = np.flatnonzero(self.inputs[at] >= 0)  # pairs of a row and a tree not at a leaf yet
+        """Return the leaf (n, T) of each tree at inputs (n, inputs)."""
+        node_of_pair = np.tile(self.roots, len(Z))  # of a row and a tree
+        inner = np.flatnonzero(self.inputs[node_of_pair] >= 0)  # pairs that are not at a leaf yet
         has_missing = self.missing is not None and (Z == MISSING).any()
         missing_goes_left = self.missing if has_missing else None
-        while len(open_):
-            node = at[open_]
-            z = Z[open_ // len(self.roots), self.inputs[node]]
+        while len(inner):
+            node = node_of_pair[inner]
+            z = Z[inner // len(self.roots), self.inputs[node]]
             goes_left = z <= self.thresholds[node]
             for s in np.unique(self.subset[node]).tolist() if self.subsets else ():
                 if s >= 0:  # the node tests a set of categories and no threshold
-                    pairs = self.subset[node] == s
-                    goes_left[pairs] = np.isin(z[pairs], self.subsets[s])
+                    with_set = self.subset[node] == s
+                    goes_left[with_set] = np.isin(z[with_set], self.subsets[s])
             if missing_goes_left is not None:
                 goes_left = np.where(z == MISSING, missing_goes_left[node], goes_left)
-            at[open_] = node = np.where(goes_left, self.left_child[node], self.right_child[node])
-            open_ = open_[self.inputs[node] >= 0]
-        return at.reshape(len(Z), len(self.roots))
+            node = np.where(goes_left, self.left_child[node], self.right_child[node])
+            node_of_pair[inner] = node
+            inner = inner[self.inputs[node] >= 0]
+        return node_of_pair.reshape(len(Z), len(self.roots))
 
     def summed(self, Z: FloatArray, start: FloatArray) -> FloatArray:
         """Return the sums (n, k) at inputs, added up tree by tree in the precision of a start."""
-        out, step = np.tile(start, (len(Z), 1)), max(PAIRS // len(self.roots), 1)
+        out = np.tile(start, (len(Z), 1))
+        step = max((1 << 20) // len(self.roots), 1)  # 8 MiB an array of rows times trees
         values = self.values.astype(start.dtype)
         for begin in range(0, len(Z), step):
             rows = slice(begin, begin + step)
@@ -145,7 +145,7 @@ class Trees:
 
 
 def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
-    """Return the rows of a map to inputs, sparse, and which inputs are columns as they are."""
+    """Return the matrix of a map to inputs, sparse, and which inputs are columns as they are."""
     if before is None:
         return sparse.eye_array(inputs, format="csr"), np.ones(inputs, dtype=bool)
     matrix, sizes = sparse.csr_array(before.matrix), sparse.csr_array(before.sizes.matrix)
@@ -161,12 +161,16 @@ def divided(before: AffineMap | None, inputs: int) -> tuple[Any, BoolArray]:
 @final
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Cells, leaves and their tests, of F numbers and of groups with C categories in all."""
+    """Cells, leaves and their tests, of F numbers and of groups with C categories in all.
+
+    The M cells of all numbers stand one after the other, and so do the categories of all groups.
+    """
 
     columns: IntArray  # (F,) encoded columns that are numbers and tested
     groups: tuple[slice, ...]  # encoded columns of categories
     starts: IntArray  # (F + 1,) where the cells of each number begin
-    # (M,) ends of what is surely in each cell, and of what may be: a pipeline may round
+    # (M,) the least and largest values that are in a cell for sure, and that may be: a pipeline
+    # before the trees may round a value across a threshold
     inner_low: FloatArray
     inner_high: FloatArray
     outer_low: FloatArray
@@ -174,25 +178,25 @@ class Grid:
     # (M,) the threshold below each cell, and how far from it a pipeline's rounding leaves doubt
     cuts: FloatArray
     doubts: FloatArray
-    # tests of numbers: the position of the number, and the first and last of its cells, from 0
-    number: IntArray
-    first: IntArray
-    last: IntArray
-    sets: BoolArray  # (tests of categories, C): which are in
-    of_set: IntArray  # the group of each
-    firsts: IntArray  # (groups,) where the categories of each begin
-    tests: IntArray  # (L, w) the tests of each leaf: numbers first, padded by one more
-    tree: IntArray  # (T,) where the leaves of each tree begin
-    values: FloatArray  # (L, k)
+    # tests of numbers: the number, and the first and the last of its cells, counted from 0
+    test_number: IntArray
+    test_first: IntArray
+    test_last: IntArray
+    sets: BoolArray  # (tests of groups, C) the categories that pass; none of other groups
+    set_group: IntArray  # the group of each of these tests
+    group_starts: IntArray  # (groups,) where the categories of each begin
+    tests: IntArray  # (L, w) the tests of each leaf, padded by the one that everything passes
+    tree_starts: IntArray  # (T,) where the leaves of each tree begin
+    values: FloatArray  # (L, k) what leaves add to scores
     undivided: FloatArray  # (L, k) the same before the model divides them
 
     @property
     def pad(self) -> int:
         """The number of tests; as a test, the one that everything passes."""
-        return len(self.number) + len(self.of_set)
+        return len(self.test_number) + len(self.set_group)
 
     def inner(self, eps: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends (M,) of what is surely in cells, where numbers have a precision."""
+        """Return `inner_low` and `inner_high` in a precision in which 1 + eps follows 1."""
         low, high = self.inner_low, self.inner_high
         if eps <= EPS:
             return low, high
@@ -205,51 +209,60 @@ class Grid:
     @property
     def upper(self) -> FloatArray:
         """(M,) the threshold above each cell."""
-        out = np.append(self.cuts, np.inf)[1:]
-        out[self.starts[1:] - 1] = np.inf
-        return out
+        return _upper_cuts(self.cuts, self.starts)
 
     @cached_property
-    def cell_owner(self) -> IntArray:
+    def cell_number(self) -> IntArray:
         """(M,) the number of each cell."""
         return np.repeat(np.arange(len(self.columns)), np.diff(self.starts))
 
     @cached_property
-    def owner(self) -> IntArray:
+    def category_group(self) -> IntArray:
         """(C,) the group of each category."""
         return np.repeat(np.arange(len(self.groups)), [g.stop - g.start for g in self.groups])
 
     @cached_property
-    def members(self) -> IntArray:
+    def category_columns(self) -> IntArray:
         """(C,) the encoded column of each category."""
         none = np.zeros(0, dtype=np.intp)
         return np.concatenate([none, *(np.arange(g.start, g.stop) for g in self.groups)])
 
     @cached_property
     def spans(self) -> tuple[slice, ...]:
-        """Where the categories of each group are among those of all."""
+        """The positions of each group's categories among those of all groups."""
         sizes = [group.stop - group.start for group in self.groups]
-        return tuple(slice(a, a + m) for a, m in zip(self.firsts.tolist(), sizes, strict=True))
+        return tuple(
+            slice(a, a + m) for a, m in zip(self.group_starts.tolist(), sizes, strict=True)
+        )
 
     @cached_property
-    def tree_of(self) -> IntArray:
+    def leaf_tree(self) -> IntArray:
         """(L,) the tree of each leaf."""
-        return np.repeat(np.arange(len(self.tree)), np.diff(self.tree, append=len(self.tests)))
+        return np.repeat(
+            np.arange(len(self.tree_starts)), np.diff(self.tree_starts, append=len(self.tests))
+        )
 
-    def parted(self, tests: IntArray) -> tuple[IntArray, IntArray]:
-        """Return those of some tests that are of numbers, and of sets among those of sets."""
-        count = len(self.number)
+    def by_kind(self, tests: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the tests of numbers among some, and those of groups as positions in ``sets``."""
+        count = len(self.test_number)
         return tests[tests < count], tests[(tests >= count) & (tests < self.pad)] - count
 
+    def failing(self, sets: IntArray) -> BoolArray:
+        """Return the categories (m, C) that fail m tests: of the group, and not in the set."""
+        return ~self.sets[sets] & (self.category_group == self.set_group[sets, None])
+
     def passes(self, cells: IntArray, categories: IntArray, tests: IntArray) -> BoolArray:
-        """Return which of (m, w) tests are passed by m points: their cells and categories."""
-        out, point = np.ones(tests.shape, dtype=bool), np.arange(len(tests))[:, None]
-        point = np.broadcast_to(point, tests.shape)
-        number, group = tests < len(self.number), (tests >= len(self.number)) & (tests < self.pad)
-        n, m = tests[number], tests[group] - len(self.number)
-        at = cells[point[number], self.number[n]]
-        out[number] = (self.first[n] <= at) & (at <= self.last[n])
-        out[group] = self.sets[m, categories[point[group], self.of_set[m]]]
+        """Return which of its tests (m, w) each of m points passes.
+
+        Points are given by their cells (m, F) and categories (m, groups).
+        """
+        out, count = np.ones(tests.shape, dtype=bool), len(self.test_number)
+        point = np.broadcast_to(np.arange(len(tests))[:, None], tests.shape)
+        of_number, of_group = tests < count, (tests >= count) & (tests < self.pad)
+        n, m = tests[of_number], tests[of_group] - count
+        cell = cells[point[of_number], self.test_number[n]]
+        out[of_number] = (self.test_first[n] <= cell) & (cell <= self.test_last[n])
+        out[of_group] = self.sets[m, categories[point[of_group], self.set_group[m]]]
         return out
 
     def passed(self, cells: IntArray, categories: IntArray) -> BoolArray:
@@ -262,17 +275,16 @@ class Grid:
 
     def by_group(self, how: np.ufunc, values: Any) -> Any:
         """Reduce (n, C) values of categories to (n, groups)."""
-        return how.reduceat(values, self.firsts, axis=1) if len(self.groups) else values
+        return how.reduceat(values, self.group_starts, axis=1) if len(self.groups) else values
 
     def has(self, splits: IntArray) -> bool:
-        """Return whether there are all of (n, 3) splits: kind, what and where.
+        """Return whether all of (n, 3) splits are possible: kind, what and where.
 
-        That is a number and its first cell in the second part, or a test of categories and 0.
+        A split is a number and the first cell of its second part, or a test of a group and 0.
         """
         kind, what, where = splits.T
-        is_number = kind == SplitKind.NUMBER
-        count = np.where(is_number, len(self.columns), len(self.of_set))
-        valid = is_number | (kind == SplitKind.SET)
+        count = np.where(kind == SplitKind.NUMBER, len(self.columns), len(self.set_group))
+        valid = (kind == SplitKind.NUMBER) | (kind == SplitKind.SET)
         valid &= (what >= 0) & (what < count) & (where >= 0)
         return bool(valid.all())
 
@@ -286,120 +298,164 @@ class Grid:
         gone: IntArray,
         divisor: int = 1,
     ) -> Grid:
-        """Return the grid of trees over encoded columns after a map, where some are missing."""
+        """Return the grid of trees over encoded columns; a map leads from these to the inputs.
+
+        ``groups`` are the columns of categories, and ``gone`` are columns that are missing.
+        """
         columns, nodes = _read_nodes(trees, before, groups, width, gone)
-        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
-        # A cell reaches from above one cut up to the next; at a doubtful one, rounding has a say.
-        cuts_of = [np.unique(nodes.cut[nodes.number == f]) for f in range(len(columns))]
-        starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)
-        cell, doubts = np.zeros(len(nodes.cut), dtype=np.intp), np.zeros(starts[-1] + 1)
-        for f, cuts in enumerate(cuts_of):
-            at = np.flatnonzero(nodes.number == f)
-            cell[at] = np.searchsorted(cuts, nodes.cut[at])
-            np.maximum.at(doubts, starts[f] + cell[at] + 1, nodes.doubt[at])
-        cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
-        high = np.concatenate([np.zeros(0), *([*cuts, np.inf] for cuts in cuts_of)])
-        below, above = doubts[:-1], np.where(np.isinf(high), 0.0, doubts[1:])
+        starts, cuts, doubts, node_cell = _cut_cells(nodes, len(columns))
+        upper, below = _upper_cuts(cuts, starts), doubts[:-1]
+        above = np.where(np.isinf(upper), 0.0, doubts[1:])
         is_doubtful, after = below > 0.0, np.nextafter(cuts, np.inf)
         is_doubtful[starts[:-1]] = False  # there is no cut below a number's first cell
         inner_low, outer_low = (np.where(is_doubtful, cuts + d, after) for d in (below, -below))
 
+        ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
         spans = [slice(a, b) for a, b in pairwise(ends.tolist())]
-        most = np.diff(starts).max(initial=1)
-        tree, leaf, demands = _leaf_tests(trees, nodes, cell, np.diff(starts), spans)
-        row, count, uniques, ids = np.concatenate([rows for rows, _ in demands]), 0, [], []
+        cell_counts = np.diff(starts)
+        tree, leaf, demands = _leaf_tests(trees, nodes, node_cell, cell_counts, spans)
+        # Equal demands of several leaves are one test.
+        count, uniques, numbered = 0, [], []
         for _, values in demands:
             unique, index = np.unique(values, axis=0, return_inverse=True)
             uniques.append(unique)
-            ids.append(count + index.ravel())
+            numbered.append(count + index.ravel())
             count += len(unique)
-        number, span, subsets = *np.divmod(uniques[0], most * most), uniques[1:]
-        test = np.concatenate(ids)
-        order, sizes = np.argsort(row, kind="stable"), np.bincount(row, minlength=len(leaf))
-        place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        tests = np.full((len(leaf), max(int(sizes.max(initial=0)), 1)), count)
-        tests[row[order], place] = test[order]
-        return cls(
-            columns,
-            groups,
-            starts,
-            inner_low,
-            high - above,
-            outer_low,
-            high + above,
-            cuts,
-            below,
-            number,
-            *np.divmod(span, most),
-            block_diag(*subsets).astype(bool) if subsets else np.zeros((0, 0), dtype=bool),
-            np.repeat(np.arange(len(groups)), [len(block) for block in subsets]),
-            ends[:-1],
-            tests,
-            np.searchsorted(tree, np.arange(len(trees.roots))),
-            trees.values[leaf] / divisor,
-            trees.values[leaf],
+        tests = _side_by_side(
+            np.concatenate([leaves for leaves, _ in demands]),
+            np.concatenate(numbered),
+            shape=len(leaf),
+            padding=count,
         )
+        most = cell_counts.max(initial=1)
+        (number, interval), subsets = np.divmod(uniques[0], most * most), uniques[1:]
+        first, last = np.divmod(interval, most)
+        return cls(
+            columns=columns,
+            groups=groups,
+            starts=starts,
+            inner_low=inner_low,
+            inner_high=upper - above,
+            outer_low=outer_low,
+            outer_high=upper + above,
+            cuts=cuts,
+            doubts=below,
+            test_number=number,
+            test_first=first,
+            test_last=last,
+            sets=block_diag(*subsets).astype(bool) if subsets else np.zeros((0, 0), dtype=bool),
+            set_group=np.repeat(np.arange(len(groups)), [len(block) for block in subsets]),
+            group_starts=ends[:-1],
+            tests=tests,
+            tree_starts=np.searchsorted(tree, np.arange(len(trees.roots))),
+            values=trees.values[leaf] / divisor,
+            undivided=trees.values[leaf],
+        )
+
+
+def _side_by_side(row: IntArray, value: IntArray, shape: int, padding: int) -> IntArray:
+    """Return the values of each of so many rows side by side, in their order, and padded."""
+    order, sizes = np.argsort(row, kind="stable"), np.bincount(row, minlength=shape)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    out = np.full((shape, max(int(sizes.max(initial=0)), 1)), padding)
+    out[row[order], place] = value[order]
+    return out
 
 
 @final
 class _NodeTests(NamedTuple):
-    """What the N nodes of trees test, in encoded columns."""
+    """What the N nodes of trees test, in encoded columns: a number, a group, or a constant."""
 
-    number: IntArray  # (N,) which number a node tests; −1 for none
-    cut: FloatArray  # (N,) up to where it cuts its column, and how far rounding leaves doubt
-    doubt: FloatArray
-    falls: BoolArray  # (N,) whether the higher ones go left
-    group: IntArray  # (N,) which group it tests; −1 for none
-    goes_left: BoolArray  # (N, C) which categories do
-    fixed: NDArray[np.int8]  # (N,) whether all do, of a node that tests what is constant; else −1
+    number: IntArray  # (N,) the number that a node tests; −1 for none
+    cut: FloatArray  # (N,) its value up to which rows go one way
+    doubt: FloatArray  # (N,) how far from the cut rounding may send rows the other way
+    falls: BoolArray  # (N,) whether rows above the cut go left, and not those up to it
+    group: IntArray  # (N,) the group that it tests; −1 for none
+    goes_left: BoolArray  # (N, C) the categories that go left
+    constant: NDArray[np.int8]  # (N,) 1 if all rows go left, 0 if all go right, −1 if some do
 
 
 def _read_nodes(
     trees: Trees, before: AffineMap | None, groups: tuple[slice, ...], width: int, gone: IntArray
 ) -> tuple[IntArray, _NodeTests]:
-    """Return the columns of numbers (F,) that are tested, and the tests; some are missing."""
+    """Return the columns (F,) of numbers that are tested and not missing, and the nodes' tests.
+
+    An input has to depend on one number or one group alone. Raise an `UnsupportedModel` if a tested
+    one does not: leaves would be no boxes.
+    """
     matrix, exact = divided(before, width)
     offset = np.zeros(width) if before is None else before.offset
-    grouped = np.full(width, -1)
+    group_of_column = np.full(width, -1)
     for g, group in enumerate(groups):
-        grouped[group] = g
+        group_of_column[group] = g
     ends = np.cumsum([0, *(group.stop - group.start for group in groups)])
     tested = np.unique(matrix[trees.tested].indices)
-    columns = np.setdiff1d(tested[grouped[tested] < 0], gone).astype(np.intp)
+    columns = np.setdiff1d(tested[group_of_column[tested] < 0], gone).astype(np.intp)
     n = len(trees.inputs)
-    (number, owner), (cut, doubt) = np.full((2, n), -1), np.zeros((2, n))
-    falls, fixed = np.zeros(n, dtype=bool), np.full(n, -1, dtype=np.int8)
+    (number, node_group), (cut, doubt) = np.full((2, n), -1), np.zeros((2, n))
+    falls, constant = np.zeros(n, dtype=bool), np.full(n, -1, dtype=np.int8)
     goes_left = np.zeros((n, ends[-1]), dtype=bool)
     for i in trees.tested.tolist():
         nodes = np.flatnonzero(trees.inputs == i)
-        row = slice(matrix.indptr[i], matrix.indptr[i + 1])
-        mixed, weights = matrix.indices[row], matrix.data[row]
-        owners = np.unique(grouped[mixed])
-        if len(owners) > 1 or (len(mixed) > 1 and owners[0] < 0):
+        entries = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        sources, weights = (
+            matrix.indices[entries],
+            matrix.data[entries],
+        )  # input = Σ weight · column
+        source_groups = np.unique(group_of_column[sources])
+        if len(source_groups) > 1 or (len(sources) > 1 and source_groups[0] < 0):
             raise UnsupportedModel(
                 f"The trees test input {i}, which mixes several columns, so that their leaves "
                 "are no boxes. Fit them on columns that are scaled, selected or encoded one by "
                 "one."
             )
-        if trees.missing is not None and np.isin(mixed, gone).any():
-            fixed[nodes] = trees.missing[nodes]
-        elif not len(mixed):
-            fixed[nodes] = [trees.goes_left(k, offset[[i]])[0] for k in nodes.tolist()]
-        elif owners[0] >= 0:
-            owner[nodes], group = owners[0], groups[owners[0]]
-            span = slice(ends[owners[0]], ends[owners[0] + 1])
-            values = np.full(group.stop - group.start, offset[i])
-            values[mixed - group.start] += weights
-            goes_left[nodes, span] = [trees.goes_left(k, values) for k in nodes.tolist()]
+        if trees.missing is not None and np.isin(sources, gone).any():
+            constant[nodes] = trees.missing[nodes]
+        elif not len(sources):
+            constant[nodes] = [trees.goes_left(k, offset[[i]])[0] for k in nodes.tolist()]
+        elif source_groups[0] >= 0:
+            g = int(source_groups[0])
+            node_group[nodes] = g
+            values = np.full(ends[g + 1] - ends[g], offset[i])  # of the input, category by category
+            values[sources - groups[g].start] += weights
+            left = [trees.goes_left(k, values) for k in nodes.tolist()]
+            goes_left[nodes, ends[g] : ends[g + 1]] = left
         else:
-            number[nodes] = np.searchsorted(columns, mixed[0])
+            number[nodes] = np.searchsorted(columns, sources[0])
             falls[nodes], inexact = weights[0] < 0.0, None if exact[i] else before
-            cut[nodes], doubt[nodes] = _cuts(trees, nodes, inexact, mixed[0], weights[0])
-    return columns, _NodeTests(number, cut, doubt, falls, owner, goes_left, fixed)
+            cut[nodes], doubt[nodes] = _cuts(trees, nodes, inexact, sources[0], weights[0])
+    return columns, _NodeTests(number, cut, doubt, falls, node_group, goes_left, constant)
+
+
+def _cut_cells(
+    nodes: _NodeTests, numbers: int
+) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
+    """Return the cells between the cuts of numbers, and each node's.
+
+    That is where the cells of each number begin (F + 1,), the cut below each cell (M,), the doubt
+    at it, (M + 1,) with 0 in the end, and the last cell up to the cut of each node (N,), counted
+    from 0. A cell reaches from above one cut up to the next.
+    """
+    cuts_of = [np.unique(nodes.cut[nodes.number == f]) for f in range(numbers)]
+    starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)
+    node_cell, doubts = np.zeros(len(nodes.cut), dtype=np.intp), np.zeros(starts[-1] + 1)
+    for f, cuts in enumerate(cuts_of):
+        tests = np.flatnonzero(nodes.number == f)
+        node_cell[tests] = np.searchsorted(cuts, nodes.cut[tests])
+        np.maximum.at(doubts, starts[f] + node_cell[tests] + 1, nodes.doubt[tests])
+    cuts = np.concatenate([np.zeros(0), *([-np.inf, *cuts] for cuts in cuts_of)])
+    return starts, cuts, doubts, node_cell
+
+
+def _upper_cuts(cuts: FloatArray, starts: IntArray) -> FloatArray:
+    """Return the cut above each cell (M,) from those below; infinite above a number's last cell."""
+    upper = np.append(cuts, np.inf)[1:]
+    upper[starts[1:] - 1] = np.inf
+    return upper
 
 
 def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the intervals of float32 numbers within intervals."""
+    """Return the least and largest float32 numbers of intervals, as float64 numbers."""
     with np.errstate(over="ignore"):
         first, last = low.astype(np.float32), high.astype(np.float32)
     first = np.where(first < low, np.nextafter(first, np.float32(np.inf)), first)
@@ -410,10 +466,10 @@ def narrowed(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]
 def _cuts(
     trees: Trees, nodes: IntArray, before: AffineMap | None, column: int, weight: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return where nodes that test one input cut its column, and the doubt, in column units.
+    """Return where nodes that test one input cut its column, and the doubts, in column units.
 
-    The doubt is how far from a cut rounding may take an input across its threshold: nowhere, where
-    it is the column itself (``before`` is None), or it is known how the model computes it.
+    A doubt is how far from a cut rounding may take an input across its threshold: 0 if the input is
+    the column itself (``before`` is None), or if it is known how the model computes it.
     """
     i, thresholds = int(trees.inputs[nodes[0]]), trees.thresholds[nodes]
     if (trees.subset[nodes] >= 0).any():
@@ -436,80 +492,91 @@ def _cuts(
 
 
 def _leaf_tests(
-    trees: Trees, nodes: _NodeTests, cell: IntArray, cells: IntArray, spans: list[slice]
+    trees: Trees, nodes: _NodeTests, node_cell: IntArray, cells: IntArray, spans: list[slice]
 ) -> tuple[IntArray, IntArray, list[tuple[IntArray, NDArray[Any]]]]:
-    """Return the tree and node of each leaf that something reaches, and what it demands.
+    """Return the tree and the node of each leaf that some row reaches, and the leaves' demands.
 
-    These are the tests of numbers, and then of each group, that not everything passes. Only nodes
-    above a leaf are looked at: all leaves × all columns of a forest on wide tables are gigabytes.
+    Demands are pairs of arrays, the leaves and what each demands: first intervals of numbers, then
+    the categories (demands, categories) of each group; without demands that everything passes. An
+    interval is one number, (number · most + first cell) · most + last cell, where ``most`` is the
+    largest number of ``cells`` (F,). Only nodes above a leaf are looked at: all leaves × all
+    columns of a forest on wide tables are gigabytes.
     """
-    tree, leaf, row, node, to_left = _paths(trees)
-    fixed, reached = nodes.fixed[node], np.ones(len(leaf), dtype=bool)
-    reached[row[(fixed >= 0) & ((fixed == 1) != to_left)]] = False
-    at = np.flatnonzero(nodes.number[node] >= 0)
-    at, begin, rows, f = _by_leaf(at, row, nodes.number[node])
-    is_lower, end = nodes.falls[node[at]] != to_left[at], cell[node[at]]
-    low = np.maximum.reduceat(np.where(is_lower, 0, end + 1), begin)
-    high = np.minimum.reduceat(np.where(is_lower, end, cells[nodes.number[node[at]]] - 1), begin)
-    reached[rows[low > high]] = False
-    partial = (low > 0) | (high < cells[f] - 1)
-    most = cells.max(initial=1)  # as one number: (number · most + first) · most + last
-    tests: list[tuple[IntArray, NDArray[Any]]] = [
-        (rows[partial], (f * most + low)[partial] * most + high[partial])
-    ]
+    tree, leaf, pair_leaf, pair_node, to_left = _paths(trees)
+    constant, reached = nodes.constant[pair_node], np.ones(len(leaf), dtype=bool)
+    reached[pair_leaf[(constant >= 0) & ((constant == 1) != to_left)]] = False
+
+    # Of all nodes above a leaf that test one number, the cells that pass.
+    pairs = np.flatnonzero(nodes.number[pair_node] >= 0)
+    pairs, begin, leaves, number = _by_leaf(pairs, pair_leaf, nodes.number[pair_node])
+    node, end = pair_node[pairs], node_cell[pair_node[pairs]]
+    is_below = nodes.falls[node] != to_left[pairs]  # whether the cells up to the cut pass
+    low = np.maximum.reduceat(np.where(is_below, 0, end + 1), begin)
+    high = np.minimum.reduceat(np.where(is_below, end, cells[nodes.number[node]] - 1), begin)
+    reached[leaves[low > high]] = False
+    is_demand, most = (low > 0) | (high < cells[number] - 1), cells.max(initial=1)
+    interval = (number * most + low) * most + high
+    demands: list[tuple[IntArray, NDArray[Any]]] = [(leaves[is_demand], interval[is_demand])]
+
     for g, span in enumerate(spans):
-        at, begin, rows, _ = _by_leaf(
-            np.flatnonzero(nodes.group[node] == g), row, nodes.group[node]
-        )
-        passes = nodes.goes_left[node[at], span] == to_left[at, None]
+        pairs = np.flatnonzero(nodes.group[pair_node] == g)
+        pairs, begin, leaves, _ = _by_leaf(pairs, pair_leaf, nodes.group[pair_node])
+        passes = nodes.goes_left[pair_node[pairs], span] == to_left[pairs, None]
         among: BoolArray = np.asarray(np.logical_and.reduceat(passes, begin, axis=0))
-        reached[rows[~among.any(axis=1)]] = False
-        partial = np.asarray(~among.all(axis=1))
-        tests.append((rows[partial], among[partial]))
+        reached[leaves[~among.any(axis=1)]] = False
+        is_demand = np.asarray(~among.all(axis=1))
+        demands.append((leaves[is_demand], among[is_demand]))
     place = np.cumsum(reached) - 1
-    tests = [(place[rows[reached[rows]]], values[reached[rows]]) for rows, values in tests]
-    return tree[reached], leaf[reached], tests
+    demands = [(place[at[reached[at]]], values[reached[at]]) for at, values in demands]
+    return tree[reached], leaf[reached], demands
 
 
 def _paths(trees: Trees) -> tuple[IntArray, IntArray, IntArray, IntArray, BoolArray]:
-    """Return the tree and node of each leaf, tree by tree, and each with every node above it.
+    """Return the tree and the node of each leaf, tree by tree, and the nodes above each leaf.
 
-    These are pairs of a leaf's position and a node, and whether the leaf is on the node's left.
+    The latter are pairs of a leaf's position and a node above it, and whether the leaf is on the
+    node's left: three arrays with one entry for each pair.
     """
     inner, parent = np.flatnonzero(trees.inputs >= 0), np.full(len(trees.inputs), -1)
     is_left = np.zeros(len(parent), dtype=bool)
     parent[trees.right_child[inner]] = parent[trees.left_child[inner]] = inner
     is_left[trees.left_child[inner]] = True
     leaf = np.flatnonzero(trees.inputs < 0)
-    tree = np.full(len(parent), -1)
-    tree[trees.roots] = np.arange(len(trees.roots))
-    rows, above, sides = [], [], []
-    row, at, top = np.arange(len(leaf)), leaf, np.array(leaf)
-    while len(row):
-        top[row] = at
-        up = parent[at] >= 0
-        row, at = row[up], at[up]
-        rows.append(row)
-        sides.append(is_left[at])
-        at = parent[at]
-        above.append(at)
+    # All leaves climb one level in each step, until they are at their roots.
+    leaves_of_step, node_of_step, left_of_step = [], [], []
+    climbing, node, top = np.arange(len(leaf)), leaf, np.array(leaf)
+    while len(climbing):
+        top[climbing] = node
+        below_root = parent[node] >= 0
+        climbing, node = climbing[below_root], node[below_root]
+        leaves_of_step.append(climbing)
+        left_of_step.append(is_left[node])
+        node = parent[node]
+        node_of_step.append(node)
+    pair_leaf = np.concatenate(leaves_of_step)
+    tree_of_node = np.full(len(parent), -1)
+    tree_of_node[trees.roots] = np.arange(len(trees.roots))
+    tree = tree_of_node[top]  # −1 for nodes that no root leads to, which are left out
     # Of leaves of equal values the first asks for splits: those near the root ask for few.
-    depth, unreached = np.bincount(np.concatenate(rows), minlength=len(leaf)), tree[top] < 0
-    order = np.lexsort((depth, tree[top]))[unreached.sum() :]
+    depth = np.bincount(pair_leaf, minlength=len(leaf))
+    order = np.lexsort((depth, tree))[(tree < 0).sum() :]
     place = np.full(len(leaf), -1)
     place[order] = np.arange(len(order))
-    row = place[np.concatenate(rows)]
-    reached = row >= 0
-    node, to_left = np.concatenate(above)[reached], np.concatenate(sides)[reached]
-    return tree[top[order]], leaf[order], row[reached], node, to_left
+    pair_leaf = place[pair_leaf]
+    kept = pair_leaf >= 0
+    pair_node, to_left = np.concatenate(node_of_step)[kept], np.concatenate(left_of_step)[kept]
+    return tree[order], leaf[order], pair_leaf[kept], pair_node, to_left
 
 
 def _by_leaf(
-    at: IntArray, row: IntArray, feature: IntArray
+    pairs: IntArray, pair_leaf: IntArray, feature: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return some tests, leaf by leaf and feature by feature, where each pair begins, and both."""
+    """Return pairs sorted by leaf and then by feature, and the runs in which both are the same.
+
+    Of each run, that is where it begins, its leaf and its feature.
+    """
     count = int(feature.max(initial=0)) + 1
-    key = row[at] * count + feature[at]
+    key = pair_leaf[pairs] * count + feature[pairs]
     order = np.argsort(key, kind="stable")
     begin = np.flatnonzero(np.diff(key[order], prepend=-1))
-    return at[order], begin, *np.divmod(key[order[begin]], count)
+    return pairs[order], begin, *np.divmod(key[order[begin]], count)

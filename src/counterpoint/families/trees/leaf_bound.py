@@ -1,12 +1,13 @@
-"""Lower bounds on what boxes of cells cost, from the leaves that lie in them, and where to split.
+"""Lower bounds on the costs of boxes of cells from the leaves in them, and where to split boxes.
 
-In a box, a leaf costs at least what its nearest cells cost. With m_t(r) the largest value of a leaf
-of tree t that costs at most r, S(r) = b + Σ_t m_t(r) bounds the sum at every point of the box that
-costs at most r: the least r at which S(r) meets the demands is a lower bound.
+In a box, a leaf costs at least as much as its nearest cells. With m_t(r) the largest value of a
+leaf of tree t that costs at most the *radius* r, S(r) = shift + Σ_t m_t(r) bounds the sum at every
+point of the box that costs at most r. So the least r at which S(r) meets the demands is a lower
+bound.
 
 Answers are found by moves of one feature at a time (`Exchange`). One pass over the leaves gives the
-sums wherever any single feature moves, as trees exchange leaves in Zhang et al. (2020), "An
-efficient adversarial attack for tree ensembles".
+sums after every such move, as trees exchange leaves in Zhang et al. (2020), "An efficient
+adversarial attack for tree ensembles".
 """
 
 from __future__ import annotations
@@ -23,13 +24,6 @@ from counterpoint.numerics import TINY, BoolArray, FloatArray, IntArray, clock
 from counterpoint.programs import arrays
 from counterpoint.programs.proof import SplitKind
 
-HALVINGS = 10
-"""How closely the radius of a box is bounded: the cutoff over 2 to the power of so many."""
-GREEDY = 60
-"""Moves of one feature to find an answer to begin with."""
-SHARE = 0.3
-"""A move that gains less than this share of the best gain is too small."""
-
 State = tuple[IntArray, IntArray]
 """The cell of each number, and the category of each group."""
 
@@ -37,39 +31,43 @@ State = tuple[IntArray, IntArray]
 @final
 @dataclass(frozen=True, eq=False)
 class OpenBox:
-    """A box of cells; what follows its bound is known once it is bounded and still open."""
+    """A box of cells in the search; the fields from ``split`` on are known once it is bounded."""
 
     box: CellBoxes  # one
-    leaves: IntArray  # (A,) those that a point of it below the cutoff may be in
+    leaves: IntArray  # (A,) the leaves that a point of it below the cutoff may be in
     multipliers: FloatArray  # (m,) of relations, which bound it without the trees
     bound: float = 0.0  # no point of it that meets the demands costs less
-    split: tuple[int, int, int] = (0, 0, 0)  # kind 0 if it is not to be split
+    split: tuple[int, int, int] = (0, 0, 0)  # see `Grid.has`; kind 0 if it is not to be split
     nearest: State | None = None  # its nearest point
-    path: IntArray | None = None  # (T,) the leaf of each tree that this is in
-    meets: bool = False  # whether it meets what is needed
-    # of its cheapest point that keeps relations, once it is known: the cells, and the bound if
-    # solvers are believed
+    path: IntArray | None = None  # (T,) the leaves that the nearest point is in
+    meets: bool = False  # whether the nearest point meets the demands
+    # Cells of the cheapest point that keeps the relations, whatever the trees say, and its cost as
+    # reported by a solver.
     cheapest: State | None = None
     reported: float = 0.0
 
 
 @final
 class _Leaves(NamedTuple):
-    """The leaves that matter, by box and then by tree; each of k boxes has some of each tree."""
+    """A pairs of an open box and a leaf that matters in it, by box and then by tree.
 
-    which: IntArray  # (k,) which of the boxes they are
+    Each of the k open boxes has leaves of each of T trees.
+    """
+
+    which: IntArray  # (k,) the open boxes, as positions among all
     leaf: IntArray  # (A,)
-    box: IntArray  # (A,) the place of its box among the k
+    box: IntArray  # (A,) its box, as a position in ``which``
     cost: FloatArray  # (A,) least cost of a point in both
-    begin: IntArray  # (k · T,) where those of each box and tree begin
-    values: FloatArray  # (r, A) what they add to each demand
+    begin: IntArray  # (k · T,) where the pairs of each box and tree begin
+    values: FloatArray  # (r, A) what leaves add to each demand
 
 
 @final
 class LeafBound:
-    """Bounds of boxes for one row and one set of demands.
+    """Bounds of boxes for one row and one set of r demands.
 
-    An answer meets these by what it ``needs`` (r,); leaves add ``values`` (r, L) to them.
+    Leaves add ``values`` (r, L) to sums, which with the demands' shift are at least ``needs`` (r,)
+    at an answer.
     """
 
     def __init__(
@@ -80,9 +78,10 @@ class LeafBound:
         self.values = values
 
     def look(self, boxes: Sequence[OpenBox], cutoff: float) -> list[OpenBox]:
-        """Return boxes with their bounds, which are infinite if nothing in them is below a cutoff.
+        """Return boxes with their bounds: infinite if nothing in them costs less than a cutoff.
 
-        None is less than the bound that a box had before.
+        No bound is below the one that a box had before. What else is known of an open box, see
+        `OpenBox`, is set as well.
         """
         none = np.zeros(0, dtype=np.intp)
         out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
@@ -90,15 +89,14 @@ class LeafBound:
         near = self._near(costs, [box.leaves for box in boxes], cutoff)
         if not len(near.which):
             return out
-        place = self._nearest(costs, near)
-        least = np.maximum(costs.base, [box.bound for box in boxes])
+        nearest = self._nearest(costs, near)
+        least = np.maximum(costs.least, [box.bound for box in boxes])
         bound = self._radii(near, least[near.which])
-        nearest = near.values[:, place]
-        splits = self._splits(costs, near, nearest, bound)
-        path = near.leaf[place]
-        sums = self.values[:, path].sum(axis=2) + self.condition.shift[:, None]
+        values, path = near.values[:, nearest], near.leaf[nearest]
+        splits = self._splits(costs, near, values, bound)
+        sums = values.sum(axis=2) + self.condition.shift[:, None]
         meets = (self.needs <= sums.T).all(axis=1)
-        leaves = np.split(near.leaf, near.begin[:: len(self.grid.tree)][1:])
+        leaves = np.split(near.leaf, near.begin[:: len(self.grid.tree_starts)][1:])
         for k, index in enumerate(near.which.tolist()):
             out[index] = replace(
                 boxes[index],
@@ -112,92 +110,101 @@ class LeafBound:
         return out
 
     def _near(self, costs: BoxCosts, leaves: Sequence[IntArray], cutoff: float) -> _Leaves:
-        """Return the leaves below the cutoff, of the boxes in which S meets the demands."""
-        n, size = len(leaves), len(self.grid.tree)
+        """Return the leaves below the cutoff in boxes where S, at the cutoff, meets the demands."""
+        n, trees = len(leaves), len(self.grid.tree_starts)
         leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])
         cost, allowed = self.row.leaf_costs(costs, leaf, box)
         matters = np.flatnonzero((cost < cutoff) & allowed)
         leaf, box, cost = leaf[matters], box[matters], cost[matters]
-        begin = _begin(box * size + self.grid.tree_of[leaf])
-        values, owner = self.values[:, leaf], box[begin]
-        promising = np.bincount(owner, minlength=n) == size  # every tree has a leaf
+        begin = _begin(box * trees + self.grid.leaf_tree[leaf])
+        values, box_of_run = self.values[:, leaf], box[begin]  # a run is a box and a tree
+        is_open = np.bincount(box_of_run, minlength=n) == trees  # every tree has a leaf
         if len(leaf):
             top = np.maximum.reduceat(values, begin, axis=1)
-            sums = np.stack([np.bincount(owner, best, n) for best in top])
-            promising &= self._reach(sums + self.condition.shift[:, None])
-        which = np.flatnonzero(promising)
+            sums = np.stack([np.bincount(box_of_run, best, n) for best in top])
+            is_open &= self._may_meet(sums + self.condition.shift[:, None])
+        which = np.flatnonzero(is_open)
         if len(which) < n:
-            matters = np.flatnonzero(promising[box])
+            matters = np.flatnonzero(is_open[box])
             leaf, cost, values = leaf[matters], cost[matters], values[:, matters]
             box = np.searchsorted(which, box[matters])
-            begin = _begin(box * size + self.grid.tree_of[leaf])
+            begin = _begin(box * trees + self.grid.leaf_tree[leaf])
         return _Leaves(which, leaf, box, cost, begin, values)
 
-    def _reach(self, sums: FloatArray) -> BoolArray:
-        """Return whether sums (r, k) may meet the demands; below the tolerance no model does."""
+    def _may_meet(self, sums: FloatArray) -> BoolArray:
+        """Return whether sums (r, k) may meet the demands: no model does below the tolerance."""
         return np.asarray((sums >= -self.condition.tolerance[:, None]).all(axis=0))
 
     def _top(self, near: _Leaves, within: BoolArray) -> FloatArray:
         """Return the largest value in each tree (r, k, T) of leaves ``within`` a radius."""
         values = np.where(within, near.values, -np.inf)
         top = np.maximum.reduceat(values, near.begin, axis=1)
-        return np.asarray(top.reshape(len(values), -1, len(self.grid.tree)))
+        return np.asarray(top.reshape(len(values), -1, len(self.grid.tree_starts)))
 
     def _nearest(self, costs: BoxCosts, near: _Leaves) -> IntArray:
-        """Return the places (k, T) of the leaves that the nearest points are in."""
-        place = np.flatnonzero(near.cost == costs.base[near.which][near.box])
-        if len(place) != len(near.begin):  # to change something may cost nothing
-            box, tests = near.which[near.box[place]], self.grid.tests[near.leaf[place]]
+        """Return the pairs (k, T) of the leaves that the nearest points of boxes are in.
+
+        They cost as much as the box itself. Others may, too, if a change costs nothing: those fail
+        a test.
+        """
+        pair = np.flatnonzero(near.cost == costs.least[near.which][near.box])
+        if len(pair) != len(near.begin):
+            box, tests = near.which[near.box[pair]], self.grid.tests[near.leaf[pair]]
             passes = self.grid.passes(costs.cells[box], costs.categories[box], tests)
-            place = place[passes.all(axis=1)]
-        return place.reshape(-1, len(self.grid.tree))
+            pair = pair[passes.all(axis=1)]
+        return pair.reshape(-1, len(self.grid.tree_starts))
 
     def _radii(self, near: _Leaves, low: FloatArray) -> FloatArray:
-        """Return radii (k,), from ``low`` on, below which S does not meet the demands."""
+        """Return radii (k,), from ``low`` on, below which S does not meet the demands.
+
+        Ten bisections, and then the next cost of a leaf: S rises only there.
+        """
         shift = self.condition.shift[:, None]
 
-        def reached(radius: FloatArray) -> BoolArray:
+        def may_meet(radius: FloatArray) -> BoolArray:
             top = self._top(near, near.cost <= radius[near.box])
-            return self._reach(top.sum(axis=2) + shift)
+            return self._may_meet(top.sum(axis=2) + shift)
 
-        short = ~reached(low)
-        if not short.any():
+        fails = ~may_meet(low)
+        if not fails.any():
             return low
-        begin = near.begin[:: len(self.grid.tree)]
+        begin = near.begin[:: len(self.grid.tree_starts)]
         high = np.maximum.reduceat(near.cost, begin)
-        for _ in range(HALVINGS):
-            middle = np.where(short, 0.5 * (low + high), low)
-            enough = reached(middle)
+        for _ in range(10):
+            middle = np.where(fails, 0.5 * (low + high), low)
+            enough = may_meet(middle)
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         beyond = np.where(near.cost > low[near.box], near.cost, np.inf)
-        return np.where(short, np.minimum.reduceat(beyond, begin), low)
+        return np.where(fails, np.minimum.reduceat(beyond, begin), low)
 
     def _splits(
         self, costs: BoxCosts, near: _Leaves, nearest: FloatArray, bound: FloatArray
     ) -> IntArray:
-        """Return the split (k, 3) of each box that most of the improving leaves ask for.
+        """Return the split (k, 3) of each box that most of its improving leaves ask for.
 
-        These are the best leaves within its bound, or of all if none of those improves; for the
-        demand that the ``nearest`` leaves, of values (r, k, T), miss by most and that others meet
-        better. Leaves within the bound are what holds it down: without them first, deep forests
-        stay unproved.
+        Those are the best leaf of each tree, where it is better than the nearest point's, which has
+        ``nearest`` values (r, k, T). They are for one demand: of those that other leaves meet
+        better, the one that the nearest point misses by most. Leaves within the bound come first,
+        as they hold it down, and any others if none of those improves: without them first, deep
+        forests stay unproved.
         """
-        size, box = len(self.grid.tree), np.arange(len(bound))
+        trees, box = len(self.grid.tree_starts), np.arange(len(bound))
         sums = nearest.sum(axis=2) + self.condition.shift[:, None]
-        within = near.cost <= bound[near.box]
-        improves: BoolArray = np.asarray((self._top(near, within) > nearest).any(axis=(0, 2)))
-        within |= ~improves[near.box]
-        best = self._top(near, within)
+        counts = near.cost <= bound[near.box]
+        improves: BoolArray = np.asarray((self._top(near, counts) > nearest).any(axis=(0, 2)))
+        counts |= ~improves[near.box]
+        best = self._top(near, counts)
         demand = np.where((best > nearest).any(axis=2), sums, np.inf).argmin(axis=0)
-        top = best[demand, box].ravel()
+        top = best[demand, box].ravel()  # (k · T,)
         gain = top - nearest[demand, box].ravel()
         improving = np.flatnonzero(gain > 0.0)
         if not len(improving):
             return np.zeros((len(bound), 3), dtype=np.intp)
-        value = np.where(within, near.values[demand[near.box], np.arange(len(within))], -np.inf)
-        place = np.flatnonzero(value == top[near.box * size + self.grid.tree_of[near.leaf]])
-        leaf = near.leaf[place[np.searchsorted(place, near.begin[improving])]]
-        return self._votes(costs, near.which, improving // size, leaf, gain[improving])
+        value = np.where(counts, near.values[demand[near.box], np.arange(len(counts))], -np.inf)
+        is_best = value == top[near.box * trees + self.grid.leaf_tree[near.leaf]]
+        pair = np.flatnonzero(is_best)
+        leaf = near.leaf[pair[np.searchsorted(pair, near.begin[improving])]]  # the first of each
+        return self._votes(costs, near.which, improving // trees, leaf, gain[improving])
 
     def _votes(
         self, costs: BoxCosts, which: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
@@ -208,20 +215,20 @@ class LeafBound:
         cheapest point of that box, which is one for each of the leaf's tests that the point fails.
         """
         grid = self.grid
-        tests, at = grid.tests[leaf], which[box]
-        passes = grid.passes(costs.cells[at], costs.categories[at], tests)
+        tests, index = grid.tests[leaf], which[box]
+        passes = grid.passes(costs.cells[index], costs.categories[index], tests)
         voter, column = np.nonzero(~passes)
         test, box, gain = tests[voter, column], box[voter], gain[voter]
         # Candidates are numbered: first every cell of every number, as the first one on the right
         # of a split, with one more behind the last; then every set of categories.
         number_splits = int(grid.starts[-1]) + len(grid.columns)
-        candidates = number_splits + len(grid.of_set)
-        candidate = number_splits + test - len(grid.number)
-        is_number = test < len(grid.number)
+        candidates = number_splits + len(grid.set_group)
+        candidate = number_splits + test - len(grid.test_number)
+        is_number = test < len(grid.test_number)
         interval = test[is_number]
-        number = grid.number[interval]
-        below = costs.cells[which[box[is_number]], number] < grid.first[interval]
-        cell = np.where(below, grid.first[interval], grid.last[interval] + 1)
+        number = grid.test_number[interval]
+        below = costs.cells[which[box[is_number]], number] < grid.test_first[interval]
+        cell = np.where(below, grid.test_first[interval], grid.test_last[interval] + 1)
         begins = grid.starts + np.arange(len(grid.starts))
         candidate[is_number] = begins[number] + cell
         votes = np.bincount(box * candidates + candidate, gain, len(which) * candidates)
@@ -239,9 +246,11 @@ class LeafBound:
 
 @final
 class Exchange:
-    """Moves of single features over the cells of one row, which lead to answers that it offers.
+    """A local search for one row, which offers the answers that it comes to.
 
-    Sums that come to a ``goal`` (r,) meet the demands, unless by a tie that rounding hides.
+    A *move* takes one feature to a cell or a category: there are M + C of them, numbered like the
+    cells and then the categories. Sums of at least a ``goal`` (r,) meet the demands, unless by a
+    tie that rounding hides.
     """
 
     def __init__(
@@ -250,92 +259,102 @@ class Exchange:
         self.leaf_bound, self.row, self.grid = leaf_bound, leaf_bound.row, leaf_bound.grid
         self.goal, self.offer, row, grid = goal, offer, leaf_bound.row, leaf_bound.grid
         self.end = np.inf  # when to stop, by `clock`
-        # A move takes a feature to a cell or a category; there are as many as of these. (M + C,)
-        # its feature, the cost of being there, and whether that counts as a change.
-        self.feature = np.append(grid.cell_owner, len(grid.columns) + grid.owner)
-        self.price = np.append(row.paid, row.category)
-        if row.most is not None:
-            numbers = row.counts[grid.cell_owner] & ~row.can_stay
-            groups = row.group_counts[grid.owner] & ~row.current
+        # (M + C,) the feature that moves, the cost of being there, and whether it counts as changed
+        self.feature = np.append(grid.cell_number, len(grid.columns) + grid.category_group)
+        self.cost = np.append(row.paid, row.category_cost)
+        if row.most_changes is not None:
+            numbers = row.number_counts[grid.cell_number] & ~row.can_stay
+            groups = row.group_counts[grid.category_group] & ~row.is_own
             self.changes = np.append(numbers, groups)
 
     def greedy(self, cells: IntArray, categories: IntArray) -> None:
-        """Offer answers that moves of one feature lead to, from these cells and categories on.
-
-        Those moves gain most for their cost; when the demands are met, they save most.
-        """
+        """Offer answers that the best moves lead to, from these cells and categories on."""
         if not self.row.allows(cells, categories):
             return
         starts, count = self.grid.starts[:-1], len(self.row.paid)
-        at = np.append(starts + cells, count + categories)
-        for _ in range(GREEDY):
+        state = np.append(starts + cells, count + categories)  # (features,) as moves
+        for _ in range(60):
             if clock() > self.end:
                 break
-            cells, categories = at[: len(starts)] - starts, at[len(starts) :] - count
-            now, moved = self.sums(cells, categories)
-            if (now >= self.leaf_bound.needs).all():  # of ties the search decides
+            cells, categories = state[: len(starts)] - starts, state[len(starts) :] - count
+            sums, moved_sums = self.sums(cells, categories)
+            if (sums >= self.leaf_bound.needs).all():  # of ties the search decides
                 self.offer(cells, categories)
-            move = self._best_move(now, moved, self._extra(at))
+            move = self._best_move(sums, moved_sums, self._extra_cost(state))
             if move is None:
                 break
-            at[self.feature[move]] = move
+            state[self.feature[move]] = move
 
-    def _extra(self, at: IntArray) -> FloatArray:
-        """Return the cost (M + C,) of moving one feature elsewhere; infinite if it may not."""
-        extra = self.price - self.price[at][self.feature]
-        if self.row.most is not None:
-            changed = self.changes[at]
+    def _extra_cost(self, state: IntArray) -> FloatArray:
+        """Return what each move adds to the cost, (M + C,); infinite where it may not be made."""
+        extra = self.cost - self.cost[state][self.feature]
+        if self.row.most_changes is not None:
+            changed = self.changes[state]
             count = changed.sum() - changed[self.feature] + self.changes
-            extra[count > self.row.most] = np.inf
+            extra[count > self.row.most_changes] = np.inf
         return np.asarray(extra)
 
-    def _best_move(self, now: FloatArray, moved: FloatArray, extra: FloatArray) -> int | None:
-        """Return the move of one feature to make next; None to stay."""
+    def _best_move(self, sums: FloatArray, moved_sums: FloatArray, extra: FloatArray) -> int | None:
+        """Return the move to make next; None to stay.
+
+        The cheapest move that comes to the goal is made; where the goal is met, only if it saves
+        something. If no move comes to the goal, the one is made that gains most for its cost.
+        """
         if not len(extra):  # all numbers are missing, and there are no categories
             return None
-        satisfied: BoolArray = np.asarray((moved >= self.goal[:, None]).all(axis=0))
-        best = int(np.where(satisfied, extra, np.inf).argmin())
-        if (now >= self.goal).all():
-            return best if extra[best] < 0.0 else None
-        if satisfied[best] and np.isfinite(extra[best]):
-            return best
-        short = np.minimum(moved - self.goal[:, None], 0.0).sum(axis=0)
-        gain = short - np.minimum(now - self.goal, 0.0).sum()
+        satisfied: BoolArray = np.asarray((moved_sums >= self.goal[:, None]).all(axis=0))
+        cheapest = int(np.where(satisfied, extra, np.inf).argmin())
+        if (sums >= self.goal).all():
+            return cheapest if extra[cheapest] < 0.0 else None
+        if satisfied[cheapest] and np.isfinite(extra[cheapest]):
+            return cheapest
+        missing = np.minimum(moved_sums - self.goal[:, None], 0.0).sum(axis=0)
+        gain = missing - np.minimum(sums - self.goal, 0.0).sum()
         gain[np.isinf(extra)] = 0.0
-        with np.errstate(over="ignore"):  # what costs nothing comes first
-            rate = np.where(gain > SHARE * gain.max(), gain / np.maximum(extra, TINY), 0.0)
+        with np.errstate(over="ignore"):  # moves that cost nothing come first
+            rate = gain / np.maximum(extra, TINY)
+        rate[gain <= 0.3 * gain.max()] = 0.0  # small steps at a good rate would take too many
         steepest = int(rate.argmax())
         return steepest if rate[steepest] > 0.0 else None
 
     def sums(self, cells: IntArray, categories: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return what a point meets demands by, (r,), and if one feature alone moves, (r, M + C).
+        """Return the sums for each demand at a point, (r,), and after each move, (r, M + C).
 
-        Leaves that the point is in are left by some moves; those of which it fails one test are
-        entered.
+        A move leaves those of the point's leaves of which it fails a test, and enters the leaves
+        that fail one test at the point, if it passes that. So a test counts by the values of its
+        leaves: a move that passes it gains what enters, and keeps what would leave.
         """
-        grid, values, count = self.grid, self.leaf_bound.values, len(self.grid.number)
+        grid, values, count = self.grid, self.leaf_bound.values, len(self.grid.test_number)
         failed = ~grid.passed(cells, categories)[grid.tests]
         fails = failed.sum(axis=1)
-        at, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
-        leaving, entering = grid.tests[at].ravel(), grid.tests[near][failed[near]]
-        slots = grid.starts[:-1] + np.arange(len(grid.columns))  # one more for each number
+        path, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
+        leaving, entering = grid.tests[path].ravel(), grid.tests[near][failed[near]]
+        # A test of a number counts from its first to its last cell. It is added where it begins,
+        # subtracted where it has ended, and a cumulative sum yields all cells: of each number, one
+        # more slot is behind its last cell.
+        slots = grid.starts[:-1] + np.arange(len(grid.columns))
         size = int(grid.starts[-1]) + len(grid.columns)
-        first, last = slots[grid.number] + grid.first, slots[grid.number] + grid.last + 1
-        stops = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
-        ends = stops[grid.number]
-        sums = values[:, at].sum(axis=1) + self.leaf_bound.condition.shift
+        begin = slots[grid.test_number] + grid.test_first
+        behind = slots[grid.test_number] + grid.test_last + 1
+        last_slots = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
         spread = [span.stop - span.start for span in grid.spans]
-        out = np.empty((len(sums), len(self.price)))
+        sums = values[:, path].sum(axis=1) + self.leaf_bound.condition.shift
+        moved = np.empty((len(sums), len(self.cost)))
         for r, value in enumerate(values):
-            out_of = np.bincount(leaving, np.repeat(value[at], grid.tests.shape[1]), grid.pad + 1)
-            both = out_of + np.bincount(entering, value[near], grid.pad + 1)
-            steps = np.bincount(first, both[:count], size) - np.bincount(last, both[:count], size)
-            steps += np.bincount(ends, out_of[:count], size)
-            steps -= np.bincount(slots[grid.number], out_of[:count], size)
-            whole = np.bincount(grid.of_set, out_of[count:-1], len(grid.spans))
-            sets = both[count:-1] @ grid.sets - np.repeat(whole, spread)
-            out[r] = sums[r] + np.append(np.delete(np.cumsum(steps), stops), sets)
-        return sums, out
+            left = np.repeat(value[path], grid.tests.shape[1])
+            left = np.bincount(leaving, left, grid.pad + 1)
+            passed = left + np.bincount(entering, value[near], grid.pad + 1)
+            # From the sums all that would leave is subtracted, number by number, and what a cell
+            # passes is added.
+            steps = np.bincount(begin, passed[:count], size)
+            steps = steps - np.bincount(behind, passed[:count], size)
+            steps += np.bincount(last_slots[grid.test_number], left[:count], size)
+            steps -= np.bincount(slots[grid.test_number], left[:count], size)
+            left_of_group = np.bincount(grid.set_group, left[count:-1], len(grid.spans))
+            of_categories = passed[count:-1] @ grid.sets - np.repeat(left_of_group, spread)
+            of_cells = np.delete(np.cumsum(steps), last_slots)
+            moved[r] = sums[r] + np.append(of_cells, of_categories)
+        return sums, moved
 
 
 def _begin(key: IntArray) -> IntArray:

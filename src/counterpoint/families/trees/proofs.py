@@ -88,7 +88,7 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
     boxes, nodes = _leaf_boxes(tree, row.root, grid)
     claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
     for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
-        rows = [row, row.charging(multipliers)][not multipliers.any() :]
+        rows = [row, row.with_relations(multipliers)][not multipliers.any() :]
         for k, leaves in _unclosed(rows, arrays.pick(boxes, chunk), values, shift, claim):
             box = arrays.pick(boxes, chunk[k : k + 1])
             related = relations is not None and relations.bound(box, multipliers) >= claim
@@ -152,7 +152,7 @@ def _unclosed(
     grid, leaves = rows[0].grid, np.arange(len(rows[0].grid.tests))
     if len(boxes.low) > 1:
         leaves = leaves[_cheaper(rows, boxes.hull, leaves, bound)[:, 0]]
-    starts = np.searchsorted(leaves, grid.tree)
+    starts = np.searchsorted(leaves, grid.tree_starts)
     if (np.diff(starts, append=len(leaves)) == 0).any():
         return  # a tree has no cheap leaf in any of the boxes
     cheap = _cheaper(rows, boxes, leaves, bound)
@@ -184,7 +184,7 @@ def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     smaller. What other sums come to, within their rounding, is up to the model.
     """
     form, weights, values = condition.form, condition.weights, grid.undivided[leaves]
-    begin, gains = np.searchsorted(leaves, grid.tree), weights @ values.T
+    begin, gains = np.searchsorted(leaves, grid.tree_starts), weights @ values.T
     top = np.maximum.reduceat(gains, begin, axis=1)
     if not condition.ties_resolved or (form.order is Order.OWN and not condition.slack):
         return False
@@ -254,7 +254,7 @@ class Relations:
         at, to = grid.starts[:-1] + box.low[0], grid.starts[:-1] + box.high[0]
         low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
         high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
-        high[grid.members] = np.minimum(high[grid.members], box.among[0])
+        high[grid.category_columns] = np.minimum(high[grid.category_columns], box.among[0])
         # without slack: the number of whole steps that is a threshold is in the cell below it
         low, high = lattice.within(row.x, low, high, self.program.domain.steps)
         return Batch(row.case.x, low[None], high[None], np.zeros(1))

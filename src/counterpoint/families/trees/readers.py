@@ -44,20 +44,20 @@ from counterpoint.numerics import FloatArray
 def from_float32(thresholds: FloatArray, *, strict: bool = False) -> FloatArray:
     """Return thresholds of comparisons in float32 as the largest float64 numbers that go left.
 
-    A number goes left if it is rounded to a float32 that is at most the threshold, or below it.
+    A number goes left if, rounded to float32, it is at most the threshold; below it, if ``strict``.
     """
     with np.errstate(over="ignore"):
-        last = thresholds.astype(np.float32)
+        last = thresholds.astype(np.float32)  # and then the last float32 number that goes left
     above = last.astype(np.float64) >= thresholds if strict else last > thresholds
     last = np.where(above, np.nextafter(last, np.float32(-np.inf)), last)
     following = np.nextafter(last, np.float32(np.inf)).astype(np.float64)
-    middle = 0.5 * (last.astype(np.float64) + following)
+    middle = 0.5 * (last.astype(np.float64) + following)  # which is rounded to the even one
     goes_left = middle.astype(np.float32) <= last
     return np.where(goes_left, middle, np.nextafter(middle, -np.inf))
 
 
 def _tree(model: Any, *, missing: bool = True) -> Trees:
-    """Return one fitted tree, with the values of its leaves; whether missing values may pass."""
+    """Return a fitted tree; one that refuses missing values, where these are not to pass."""
     tree = fitted(model).tree_
     return Trees.one(
         tree.feature,
@@ -88,7 +88,7 @@ def _classes(model: Any) -> NDArray[Any] | None:
 def _summed(
     model: Any, members: list[Trees], odds: Odds, start: FloatArray | None = None
 ) -> TreeScores:
-    """Return the sums over trees and a start, of two classes that of the second."""
+    """Return the sums over trees and a start; of two classes, a start may be the second's alone."""
     classes = _classes(model)
     count = 1 if classes is None else len(classes)
     base = np.zeros(count)
@@ -99,7 +99,10 @@ def _summed(
 
 
 def _boosts(model: Any, stage: Any) -> list[tuple[Any, int, int]]:
-    """Return the trees of a stage, which of the sums each adds to, and the number of these."""
+    """Return the trees of a stage, each with the sum that it adds to and the number of sums.
+
+    A stage has a tree for each sum, but for two classes only one, which adds to the second's.
+    """
     classes = _classes(model)
     count = 1 if classes is None else len(classes)
     return [(member, count - len(stage) + k, count) for k, member in enumerate(stage)]
@@ -126,8 +129,8 @@ def _(model: Any) -> Form:
             f"{type(model).__name__} starts from {type(model.init).__name__}, which is no "
             "constant. Use init=None or init='zero'."
         )
-    rows, members = np.zeros((1, model.n_features_in_)), []
-    start = np.asarray(model._raw_predict_init(rows))[0]  # noqa: SLF001 (kept nowhere public)
+    row, members = np.zeros((1, model.n_features_in_)), []  # any has the same start
+    start = np.asarray(model._raw_predict_init(row))[0]  # noqa: SLF001 (kept nowhere public)
     for stage in model.estimators_:
         for member, output, count in _boosts(model, stage):
             tree = _tree(member, missing=False)
@@ -223,11 +226,14 @@ def _(model: Any) -> Form:
 def _member(
     model: Any, member: Any, classes: NDArray[Any] | None, kind: type = object
 ) -> TreeScores:
-    """Return the sums over leaves of a member of an ensemble, to be added up with others."""
+    """Return the sums over leaves of a member of an ensemble, to be added up with others.
+
+    Raise an `UnsupportedModel` unless these are its values, or probabilities of all ``classes``.
+    """
     form = read(member) if isinstance(member, kind) else None
     if isinstance(form, TreeScores):
-        labels, shares = form.classes, form.odds is Odds.SHARES
-        if (labels is None) == (classes is None) and (labels is None or shares):
+        labels, are_shares = form.classes, form.odds is Odds.SHARES
+        if (labels is None) == (classes is None) and (labels is None or are_shares):
             if labels is None or classes is None or len(labels) == len(classes):
                 return form
             raise UnsupportedModel(
@@ -248,32 +254,35 @@ def _mean(
     weights: FloatArray,
     inputs: Any = None,
 ) -> TreeScores:
-    """Return the weighted mean of sums, each of which may take only some of the inputs."""
+    """Return the weighted mean of sums.
+
+    ``inputs`` are those that each takes, by number; None if each takes all.
+    """
     shares = weights / weights.sum()
-    plain = inputs is not None and all(len(form.trees.roots) == 1 for form in forms)
-    if plain:  # bags of single trees are added up and divided like forests
+    is_forest = inputs is not None and all(len(form.trees.roots) == 1 for form in forms)
+    if is_forest:  # bags of single trees are added up and divided like forests
         trees = [form.trees for form in forms]
     else:
         trees = [
-            replace(form.trees, values=w / form.divisor * form.trees.values)
-            for form, w in zip(forms, shares, strict=True)
+            replace(form.trees, values=share / form.divisor * form.trees.values)
+            for form, share in zip(forms, shares, strict=True)
         ]
     if inputs is not None:
         trees = [
             replace(tree, inputs=np.where(tree.inputs < 0, -1, np.asarray(chosen)[tree.inputs]))
             for tree, chosen in zip(trees, inputs, strict=True)
         ]
-    base = sum((w * form.base for form, w in zip(forms, shares, strict=True)), np.zeros(1))
+    base = sum((share * form.base for form, share in zip(forms, shares, strict=True)), np.zeros(1))
     odds = Odds.NONE if classes is None else Odds.SHARES
     mean = TreeScores(Trees.joined(trees), base, classes, model.n_features_in_, odds)
-    return replace(mean, divisor=len(forms), order=_order(model)) if plain else mean
+    return replace(mean, divisor=len(forms), order=_order(model)) if is_forest else mean
 
 
 # --- on top of other steps ---
 
 
 def _on_columns(model: Any, columns: Columns) -> tuple[Form, Columns]:
-    """Read a model on top of columns, of which each that is tested depends on one feature alone."""
+    """Read a model on top of columns; refuse it if it tests a mix of several of them."""
     form = read(model)
     mixed = np.diff(columns.matrix.indptr) > 1
     tested = form.trees.tested if isinstance(form, TreeScores) else np.arange(0)
@@ -295,10 +304,9 @@ for kind, reader in tuple(read.registry.items()):
 @finish.register(HistGradientBoostingClassifier | HistGradientBoostingRegressor)
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     encoders = model._preprocessor  # noqa: SLF001 (None without categories)
-    if encoders is not None:  # it takes the categories first
-        first = np.asarray(model.is_categorical_)
-        encoded = read_step(
-            encoders.named_transformers_["encoder"], columns.take(np.flatnonzero(first))
-        )
-        columns = join(columns, [encoded, columns.take(np.flatnonzero(~first))])
+    if encoders is not None:  # it encodes the categories, and puts them before the numbers
+        is_category = np.asarray(model.is_categorical_)
+        categories = columns.take(np.flatnonzero(is_category))
+        encoded = read_step(encoders.named_transformers_["encoder"], categories)
+        columns = join(columns, [encoded, columns.take(np.flatnonzero(~is_category))])
     return _on_columns(model, columns)

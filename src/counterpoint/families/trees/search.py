@@ -229,14 +229,14 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             kind=kind,
             column=feature,
             value=cell.astype(np.float64),
-            options=np.zeros((len(nodes), len(self.grid.owner)), dtype=bool),
+            options=np.zeros((len(nodes), len(self.grid.category_group)), dtype=bool),
             multipliers=multipliers,
         )
 
     def claim(self, bound: float) -> ProofTrees:
         """Return one box that is to prove a bound by itself."""
         zero, vector = np.zeros(1, dtype=np.intp), np.zeros((1, self.size))
-        options = np.zeros((1, len(self.grid.owner)), dtype=bool)
+        options = np.zeros((1, len(self.grid.category_group)), dtype=bool)
         return ProofTrees(zero, np.array([bound]), zero, zero, np.zeros(1), options, vector)
 
     def roots(self) -> OpenBoxes:
@@ -335,11 +335,11 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         if distance.any():
             f = int(distance.argmax())
             return SplitKind.NUMBER, f, int(cells[f] + nearest[0][f] + 1) // 2
-        among, places = box.box.among[0], np.arange(len(grid.of_set))
+        among, places = box.box.among[0], np.arange(len(grid.set_group))
         differs = grid.sets[:, categories] != grid.sets[:, nearest[1]]
-        differs = differs[places, grid.of_set]
-        splits = (grid.sets & among).any(axis=1)
-        splits &= (~grid.sets & among & (grid.owner == grid.of_set[:, None])).any(axis=1)
+        differs = differs[places, grid.set_group]
+        all_sets = np.arange(len(grid.sets))
+        splits = (grid.sets & among).any(axis=1) & (grid.failing(all_sets) & among).any(axis=1)
         sets = np.flatnonzero(splits)
         if len(sets):
             return SplitKind.SET, int(sets[np.argsort(~differs[sets], kind="stable")[0]]), 0
@@ -354,15 +354,15 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         grid, row, cells = self.grid, self.row, box.box
         if not refuted(self.condition, grid, path) or refuted(self.condition, grid, box.leaves):
             return 0, 0, 0
-        n, m = grid.parted(np.unique(grid.tests[path]))
-        f = grid.number[n]
-        for k in np.flatnonzero(row.first[n] > cells.low[0, f]).tolist():
-            return SplitKind.NUMBER, int(f[k]), int(row.first[n[k]])
-        for k in np.flatnonzero(row.final[n] < cells.high[0, f]).tolist():
-            cell = int(row.next[grid.starts[f[k]] + row.final[n[k]] + 1])
+        n, m = grid.by_kind(np.unique(grid.tests[path]))
+        f = grid.test_number[n]
+        for k in np.flatnonzero(row.test_low[n] > cells.low[0, f]).tolist():
+            return SplitKind.NUMBER, int(f[k]), int(row.test_low[n[k]])
+        for k in np.flatnonzero(row.test_high[n] < cells.high[0, f]).tolist():
+            cell = int(row.next_cell[grid.starts[f[k]] + row.test_high[n[k]] + 1])
             return SplitKind.NUMBER, int(f[k]), cell
         for k in m.tolist():
-            if (cells.among[0] & ~grid.sets[k] & (grid.owner == grid.of_set[k])).any():
+            if (cells.among[0] & grid.failing(np.array([k]))[0]).any():
                 return SplitKind.SET, k, 0
         return 0, 0, 0
 

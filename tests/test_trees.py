@@ -685,11 +685,11 @@ def evidence_of(model: Any, frame: pd.DataFrame, **options: Any) -> Any:
 
 @pytest.mark.parametrize("times", [5, pytest.param(125, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("related", [False, True])
-@pytest.mark.parametrize("easy", [0, search.EASY])
+@pytest.mark.parametrize("easy", [0, search.WITNESSES_AFTER])
 def test_a_proof_that_was_tampered_with_is_refused_or_still_true(
     monkeypatch: pytest.MonkeyPatch, times: int, easy: int, related: bool
 ) -> None:
-    monkeypatch.setattr(search, "EASY", easy)
+    monkeypatch.setattr(search, "WITNESSES_AFTER", easy)
     model, frame = forest(0)
     rng = np.random.default_rng(0)
     refused = 0

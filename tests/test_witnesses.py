@@ -277,7 +277,7 @@ def test_a_search_that_takes_long_begins_with_witnesses(monkeypatch: pytest.Monk
         return search(pieces, cases, effort, safety_margins, told)
 
     monkeypatch.setattr(validation, "search", watched)
-    monkeypatch.setattr("counterpoint.families.trees.search.EASY", 0)
+    monkeypatch.setattr("counterpoint.families.trees.search.WITNESSES_AFTER", 0)
     answers = explainer.explain(rows, True)
     assert begun
     assert answers.cost.min() <= min(begun)

@@ -418,8 +418,6 @@ class RowCosts:
 
     def with_relations(self, multipliers: FloatArray) -> RowCosts:
         """Return the costs of the same row with multipliers (m,) of linear relations."""
-        if not multipliers.any():
-            return self
         return RowCosts(self.grid, self.program, self.case, multipliers)
 
     def cost_of(self, cells: IntArray, categories: IntArray) -> float:

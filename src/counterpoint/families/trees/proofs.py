@@ -1,10 +1,10 @@
-"""Proof trees over boxes of cells, whose leaves are closed for a reason.
+"""Check proof trees over boxes of cells: each leaf of a proof is bounded anew with `RowCosts`.
 
-Whoever checks them bounds all leaves anew with `RowCosts`, many at once: neither in the order of
-the search that found them, nor with its bounds.
+Many leaves are bounded at once, neither in the order of the search that found them, nor with its
+bounds.
 
-Of linear relations between columns the trees know nothing. A box with relations is a program that
-the solvers take; its multipliers bound it by themselves.
+The model's trees know nothing of linear relations between columns. Without them, a box with
+relations is a program that the solvers take, and whose multipliers bound the box by themselves.
 """
 
 from __future__ import annotations
@@ -30,26 +30,21 @@ from counterpoint.rows import lattice
 from counterpoint.search.search import Incumbents, Subproblem, search_listed
 from counterpoint.solvers.base import Effort
 
-TESTS = 1 << 22
-"""Tests of leaves times boxes that are checked together: 32 MiB of each of some arrays."""
-TOGETHER = 64
-"""Boxes that are checked together: they share the leaves of the box around them."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class BoxProofs(Bounding):
     """Proofs for rows and one set of demands, checked anew whenever a bound is asked for.
 
-    A number of a split is one of the grid's, and its value the first cell of the second child; a
-    set is one of the grid's tests.
+    Splits are numbered as by the grid: of a number, the value is the first cell of the second
+    child; a set is one of the grid's tests of groups.
     """
 
     program: Program
     condition: LeafSums
     cases: Batch
     trees: Sequence[ProofTrees]
-    reported: FloatArray  # (n,) bounds that rest on the word of a solver; 0 for none
+    reported: FloatArray  # (n,) bounds as reported by solvers, which are not proved; 0 for none
 
     @property
     def is_local(self) -> bool:
@@ -73,33 +68,35 @@ class BoxProofs(Bounding):
 
 
 def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatArray) -> float:
-    """Return what points cost at least that meet the demands by what they need: the tree's claim.
+    """Return the bound that a tree claims on the cost of points that meet the demands, or 0.
 
-    Or 0, where some leaf may hold a cheaper one.
+    It is 0 if some leaf may hold a point below the claim. ``needs`` (r,) is by how much the points
+    meet each demand.
     """
     if row.root is None:
         return float(tree.bound[0])
     if not np.isfinite(tree.multipliers).all():
         return 0.0
-    grid, size = row.grid, row.program.size
+    grid, claim = row.grid, float(tree.bound[0])
     values, shift = condition.weights @ grid.values.T, condition.shift + condition.tolerance - needs
-    relations = Relations(row, without_trees(row.program)) if size else None
-
+    relations = Relations(row, without_trees(row.program)) if row.program.size else None
     boxes, nodes = _leaf_boxes(tree, row.root, grid)
-    claim, most = float(tree.bound[0]), max(1, TESTS // max(grid.pad, 1))
-    for multipliers, chunk in _chunks(tree.multipliers[nodes], most):
-        rows = [row, row.with_relations(multipliers)][not multipliers.any() :]
+    for multipliers, chunk in _chunks(tree.multipliers[nodes], grid):
+        rows = [row]
+        if multipliers.any():
+            rows.append(row.with_relations(multipliers))
         for k, leaves in _unclosed(rows, arrays.pick(boxes, chunk), values, shift, claim):
             box = arrays.pick(boxes, chunk[k : k + 1])
-            related = relations is not None and relations.bound(box, multipliers) >= claim
-            if not related and not refuted(condition, grid, leaves):
+            is_bounded = relations is not None and relations.bound(box, multipliers) >= claim
+            if not is_bounded and not refuted(condition, grid, leaves):
                 return 0.0
     return float(np.fmax(claim, 0.0))
 
 
 def _leaf_boxes(tree: ProofTrees, root: CellBoxes, grid: Grid) -> tuple[CellBoxes, IntArray]:
-    """Return the boxes of leaves, from the first to the last of the tree, and their nodes."""
+    """Return the boxes of the leaves, in their order from left to right, and their nodes."""
     inner = np.flatnonzero(~tree.is_leaf)
+    # A node's box is the intersection of the halves that its own split and those above leave it.
     whole = arrays.pick(root, np.zeros(len(inner), dtype=np.intp))
     halves = whole.halves(grid, _splits(tree, inner, grid))
     boxes = []
@@ -108,6 +105,7 @@ def _leaf_boxes(tree: ProofTrees, root: CellBoxes, grid: Grid) -> tuple[CellBoxe
     ):
         children = np.stack(pair, axis=1).reshape(2 * len(inner), ends.shape[1])
         boxes.append(tree.inherited(combine, np.concatenate([ends, children])))
+    # The place of a node in [0, 1): each second child on the way adds a half, a quarter, …
     is_second = np.arange(len(tree.kind)) % 2 == 0
     place = tree.inherited(np.add, 0.5**tree.depth * is_second)
     leaves = np.flatnonzero(tree.is_leaf)
@@ -124,16 +122,20 @@ def _splits(tree: ProofTrees, nodes: IntArray, grid: Grid) -> IntArray:
     return splits
 
 
-def _chunks(vectors: FloatArray, most: int) -> Iterator[tuple[FloatArray, IntArray]]:
-    """Yield multipliers and a few of the boxes that they are of."""
-    unique, alike = np.zeros((1, 0)), np.zeros(len(vectors), dtype=np.intp)
-    if vectors.size:
-        unique, alike = np.unique(vectors, axis=0, return_inverse=True)
-    together = min(TOGETHER, most)
-    for kind, multipliers in enumerate(unique):
-        same = np.flatnonzero(alike.ravel() == kind)
-        for begin in range(0, len(same), together):
-            yield multipliers, same[begin : begin + together]
+def _chunks(multipliers: FloatArray, grid: Grid) -> Iterator[tuple[FloatArray, IntArray]]:
+    """Yield boxes (their indices) with the same multipliers, of (boxes, m), and these (m,).
+
+    Boxes that are neighbours come together: they share the leaves of the box around them. They are
+    64 at most, and so few that an array of tests times boxes has 32 MiB.
+    """
+    unique, group = np.zeros((1, 0)), np.zeros(len(multipliers), dtype=np.intp)
+    if multipliers.size:
+        unique, group = np.unique(multipliers, axis=0, return_inverse=True)
+    most = min(64, max(1, (1 << 22) // max(grid.pad, 1)))
+    for k, vector in enumerate(unique):
+        same = np.flatnonzero(group.ravel() == k)
+        for begin in range(0, len(same), most):
+            yield vector, same[begin : begin + most]
 
 
 def _unclosed(
@@ -145,9 +147,10 @@ def _unclosed(
 ) -> Iterator[tuple[int, IntArray]]:
     """Yield each box (its index) that may hold an answer below a bound, with its cheap leaves.
 
-    Cheap are the model's leaves that meet the box below the bound by all ``rows``, which are one
-    row's costs without and with multipliers of relations. The best cheap leaf of each tree adds
-    ``values`` (r, leaves) to the demands; with ``shift`` (r,) none of them may be negative.
+    Cheap are leaves of the model with a point in the box that costs less than the bound, by each of
+    the ``rows``: the costs of one row without and with multipliers of relations. An answer needs
+    that the best cheap leaves of all trees meet the demands: their ``values`` (r, L) and the
+    ``shift`` (r,) add up to 0 or more.
     """
     grid, leaves = rows[0].grid, np.arange(len(rows[0].grid.tests))
     if len(boxes.low) > 1:
@@ -167,7 +170,7 @@ def _unclosed(
 def _cheaper(
     rows: Sequence[RowCosts], boxes: CellBoxes, leaves: IntArray, bound: float
 ) -> BoolArray:
-    """Return whether leaves meet boxes below a bound, (A, n), as each of some rows is charged."""
+    """Return whether leaves have points in boxes below a bound, (A, n), by the costs of all."""
     n, near = len(boxes.low), np.ones((len(leaves), len(boxes.low)), dtype=bool)
     pairs = np.repeat(leaves, n), np.tile(np.arange(n), len(leaves))
     for row in rows:
@@ -177,36 +180,38 @@ def _cheaper(
 
 
 def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
-    """Return whether the model's own sums over the best of a box's leaves miss a demand.
+    """Return whether the model's own sums over a box's leaves miss a demand, whichever they are.
 
-    That is known where nothing is rounded but the last division, for all values are binary
-    fractions; and of sums that are added up tree by tree, for no larger term makes a rounded sum
-    smaller. What other sums come to, within their rounding, is up to the model.
+    That is known of the best leaves of all trees in two cases. Where all values are binary
+    fractions, only the last division is rounded. And where leaves are added up tree by tree, a
+    larger term makes no rounded sum smaller. How other sums are rounded is unknown.
     """
     form, weights, values = condition.form, condition.weights, grid.undivided[leaves]
-    begin, gains = np.searchsorted(leaves, grid.tree_starts), weights @ values.T
-    top = np.maximum.reduceat(gains, begin, axis=1)
     if not condition.ties_resolved or (form.order is Order.OWN and not condition.slack):
         return False
+    begin, gains = np.searchsorted(leaves, grid.tree_starts), weights @ values.T
+    best = np.maximum.reduceat(gains, begin, axis=1)  # (r, T)
     if form.sums_exactly(values):
-        sums = (top.sum(axis=1) + weights @ form.base) / form.divisor
+        sums = (best.sum(axis=1) + weights @ form.base) / form.divisor
     elif form.order is not Order.ANY or condition.slack:
-        # with any other leaf a sum is below 0 by more than rounding, if the best is near it
+        # A sum with a leaf whose gain is not near its tree's best is below 0 by more than rounding,
+        # if the best sum is near 0; if that is clearly above, nothing is refuted. Of the leaves
+        # near the best, each score takes the value that is best for the demand.
         error = 2.0 * form.divisor * condition.tolerance[:, None]
-        near = gains >= top.repeat(np.diff([*begin, len(leaves)]), axis=1) - error
+        near = gains >= best.repeat(np.diff([*begin, len(leaves)]), axis=1) - error
         low = np.minimum.reduceat(np.where(near[:, :, None], values, np.inf), begin, axis=1)
         high = np.maximum.reduceat(np.where(near[:, :, None], values, -np.inf), begin, axis=1)
-        best = np.where(weights[:, None] > 0.0, high, low)
-        sums = (weights * form.added(best)).sum(axis=1)
+        extreme = np.where(weights[:, None] > 0.0, high, low)  # (r, T, k)
+        sums = (weights * form.added(extreme)).sum(axis=1)
     else:
         return False
     sums = sums + condition.offset
-    beyond = condition.tolerance if condition.slack else form.link_error
-    return bool(np.where(condition.strict, sums <= 0.0, sums < -beyond).any())
+    allowance = condition.tolerance if condition.slack else form.link_error
+    return bool(np.where(condition.strict, sums <= 0.0, sums < -allowance).any())
 
 
 def needed(condition: LeafSums, margin: FloatArray) -> FloatArray:
-    """Return by how much (r,) each demand is to be met, for a margin as of `Batch`."""
+    """Return by how much each demand has to be met, (r,), for a margin (2,), see `Batch`."""
     return np.asarray(margin[0] + np.where(condition.strict, margin[1], 0.0))
 
 
@@ -234,26 +239,29 @@ def evidence_of(
 
 
 def without_trees(program: Program) -> Subproblem:
-    """Return a program without its trees, and without what is asked of their thresholds."""
+    """Return a program without its trees, and without minimum changes across their thresholds."""
     conditions = [c for c in program.region if not isinstance(c, NonConvex | MinimumChange)]
     return Subproblem(Program(program.encoded_cost, Region(tuple(conditions))))
 
 
 @final
 class Relations:
-    """The relations between the columns of one row, of a program `without_trees`."""
+    """The linear relations between columns, for one row: boxes as programs `without_trees`."""
 
     def __init__(self, row: RowCosts, subproblem: Subproblem) -> None:
         self.row, self.subproblem, self.program = row, subproblem, subproblem.program
 
     def within(self, box: CellBoxes, eps: float | None = None) -> Batch:
-        """Return the row within a box; surely so, if numbers are kept so that 1 + eps is next."""
+        """Return the row with the bounds of a box; with a precision ``eps``, surely within it.
+
+        See `RowCosts.ends`.
+        """
         row, grid = self.row, self.row.grid
         low, high = np.array(self.row.bounds)
-        ends = row.ends(eps)
-        at, to = grid.starts[:-1] + box.low[0], grid.starts[:-1] + box.high[0]
-        low[grid.columns] = np.maximum(low[grid.columns], ends[0][at])
-        high[grid.columns] = np.minimum(high[grid.columns], ends[1][to])
+        first, last = row.ends(eps)
+        low_cell, high_cell = grid.starts[:-1] + box.low[0], grid.starts[:-1] + box.high[0]
+        low[grid.columns] = np.maximum(low[grid.columns], first[low_cell])
+        high[grid.columns] = np.minimum(high[grid.columns], last[high_cell])
         high[grid.category_columns] = np.minimum(high[grid.category_columns], box.among[0])
         # without slack: the number of whole steps that is a threshold is in the cell below it
         low, high = lattice.within(row.x, low, high, self.program.domain.steps)
@@ -262,9 +270,10 @@ class Relations:
     def cheapest(
         self, box: CellBoxes, gap: float, eps: float | None = None
     ) -> tuple[FloatArray, FloatArray, float]:
-        """Return the cheapest point (d,) of a box, its multipliers, and the reported bound.
+        """Return the cheapest point (d,) of a box, its multipliers, and the bound.
 
-        NaN and an infinite bound if there is no point. The bound rests on the word of a solver.
+        The bound is as the solver reports it, and not proved. If there is no point, it is infinite
+        and the point NaN.
         """
         cases = self.within(box, eps)
         if (cases.low > cases.high).any():

@@ -48,24 +48,18 @@ ACCEPTS: frozenset[type] = frozenset(
 """The types of costs and conditions that boxes of cells know."""
 NODES = 100_000
 """Boxes that are bounded for a row without a time limit; then its bound is the least open one."""
-SEARCHING = 0.8
-"""Share of the time of a row that the search takes; the proof takes the rest."""
-IMPROVING = 0.5
-"""Share of the remaining time for which answers may be improved before the search goes on."""
-EASY = 1 << 24
+WITNESSES_AFTER = 1 << 24
 """Leaves of bounded boxes before witnesses are asked for: up to a second's work, and most rows need
 no more. To look for witnesses takes half a second, for the model is asked."""
-LEAVES = 1 << 25
+MOST_LEAVES = 1 << 25
 """Leaves of open boxes that are remembered: 256 MiB."""
-TESTS = 1 << 20
-"""Tests of leaves times boxes that are bounded together: 8 MiB of each of some arrays."""
 WIDTH = 32
 """Boxes that are split together: NumPy's overhead is shared by twice as many parts."""
 
 
 @final
 class OpenBoxes(NamedTuple):
-    """Boxes as `branch_and_bound` takes them."""
+    """Boxes in an array, as `branch_and_bound` takes its nodes."""
 
     box: NDArray[np.object_]  # (m,) of `OpenBox`
 
@@ -79,7 +73,7 @@ class OpenBoxes(NamedTuple):
 
 @final
 class BoxRecord(NamedTuple):
-    """What the search tree remembers of m boxes."""
+    """The parts of m boxes that their proof needs, see `OpenBox`."""
 
     split: IntArray  # (m, 3)
     multipliers: FloatArray  # (m, size)
@@ -88,7 +82,11 @@ class BoxRecord(NamedTuple):
 
 @final
 class BoxProblem(BranchingProblem[OpenBoxes]):
-    """The search for one row and one set of demands, which an answer meets by what it ``needs``."""
+    """Boxes of cells of one row as a problem of branch and bound, with the best point so far.
+
+    An answer meets each of r demands by at least what it ``needs`` (r,). It costs less than the
+    ``cutoff``, and rows are written in a precision in which 1 + ``eps`` follows 1.
+    """
 
     def __init__(
         self,
@@ -101,25 +99,26 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
     ) -> None:
         self.row, self.grid, self.condition, self.needs = row, row.grid, condition, needs
         self.relations, self.size, self.eps = relations, row.program.size, eps
+        # (r, L) what leaves add to each demand
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
-        # (r,) what sums of an answer come to at least, as they are added up here; and what they
-        # come to that meet the demands, unless by a tie that rounding hides
+        # Sums as they are added up here may be below the model's by their rounding error. Sums of
+        # at least ``goal`` meet the demands, unless by a tie that rounding hides.
         least_needed = needs - condition.tolerance * (not needs.any())
         goal = needs + condition.strict * (needs - least_needed)
         self.leaf_bound = LeafBound(row, condition, least_needed, self.values)
         self.exchange = Exchange(self.leaf_bound, goal, self.offer)
-        self.gap, self.end = 0.0, np.inf
+        self.gap, self.end = 0.0, np.inf  # set by `run`
         self.bounded_boxes, self.stored_leaves = 0, 0  # so far, and by open boxes
         self.all_leaves = np.arange(len(row.grid.tests))
-        self.witnesses_after = EASY // len(self.all_leaves)  # bounded boxes
+        self.witnesses_after = WITNESSES_AFTER // len(self.all_leaves)  # bounded boxes
         # Witnesses (k, d) of the target by a point in time, for a long search; see `Incumbents`.
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
         # The best point (d,) so far, its cost, and the same point where numbers have fewer digits.
         self.cost = cutoff
         self.point: FloatArray | None = None
         self.written: FloatArray | None = None
-        self.reported = 0.0  # the bound if solvers are believed
-        self._tried = set[bytes]()
+        self.reported = 0.0  # the bound as reported by solvers, with relations
+        self._solved = set[bytes]()  # boxes around offered cells in which a solver has looked
 
     @property
     def cost_cutoff(self) -> float:
@@ -141,7 +140,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
     def meets(self, leaves: IntArray) -> bool | None:
         """Return whether leaves, one of each tree, meet the demands; None if rounding decides."""
-        if self.needs.any():
+        if self.needs.any():  # a safety margin leaves no tie to rounding
             sums = self.values[:, leaves].sum(axis=1) + self.condition.shift
             return bool((sums >= self.needs).all())
         return self.condition.meets(self.grid.undivided[leaves])
@@ -170,10 +169,10 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
                 self.written = self.row.point_in(cells, categories, self.eps)
         else:  # the cells' cheapest point may violate a relation, so a solver looks around it
             box = self.row.around(cells, categories)
-            key = b"".join(array.tobytes() for array in box)
-            if key in self._tried:
+            key = b"".join(ends.tobytes() for ends in box)
+            if key in self._solved:
                 return
-            self._tried.add(key)
+            self._solved.add(key)
             point, _, _ = self.relations.cheapest(box, self.gap, self.eps)
             cost = self.relations.cost(point)
             if not cost < self.cost:
@@ -181,32 +180,36 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.cost, self.point = cost, point
 
     def ask_for_witnesses(self) -> None:
-        """Go on from witnesses to better answers, in a share of the time."""
+        """Take witnesses as answers, and go on to better ones, for half of the remaining time."""
         now = clock()
-        self.exchange.end = now + IMPROVING * (self.end - now)
-        for y in self.incumbents(self.exchange.end):
-            cells, categories = self.row.cells(y)
+        self.exchange.end = now + 0.5 * (self.end - now)
+        for witness in self.incumbents(self.exchange.end):
+            cells, categories = self.row.cells(witness)
             if self.meets(self.row.leaves(cells, categories)) is False:
-                continue  # they meet another piece of the target
-            if self.relations is not None and self.relations.cost(y) < self.cost:
-                self.cost, self.point = self.relations.cost(y), np.array(y)
-            elif self.relations is None:  # the model gives them the target
+                continue  # it meets another piece of the target
+            if self.relations is None:  # the model gives it the target
                 self.offer(cells, categories, doubtful=True)
+            else:
+                cost = self.relations.cost(witness)
+                if cost < self.cost:
+                    self.cost, self.point = cost, np.array(witness)
             self.exchange.greedy(cells, categories)
         self.exchange.end = np.inf
 
     # --- branch and bound ---
 
     def run(self, gap: float, end: float) -> tuple[ProofTrees, bool]:
-        """Search; return the proof, and whether time or memory ran out.
+        """Search until a time ``end`` by `clock`; return the proof, and whether the search was cut.
 
-        Where memory did, the best point so far stays, and nothing is proved.
+        If memory runs out, the best point so far stays, and nothing is proved.
         """
         self.gap, self.end = gap, end
         if self.row.root is None:
             return self.claim(np.inf), False
         nearest = self.row.costs(self.row.root)
-        width = 1 if self.relations else max(1, min(WIDTH, TESTS // max(self.grid.pad, 1)))
+        # An array of tests times boxes has 8 MiB at most. With relations, boxes go one by one: an
+        # answer of the solver for one may close the next.
+        width = 1 if self.relations else max(1, min(WIDTH, (1 << 20) // max(self.grid.pad, 1)))
         try:
             self.exchange.greedy(nearest.cells[0], nearest.categories[0])
             tree = branch_and_bound(self, width)
@@ -219,7 +222,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return proof, self.end < np.inf and self.is_over
 
     def proof(self, tree: SearchTree) -> ProofTrees:
-        """Return the proof that a search tree makes."""
+        """Return the proof of a search tree: its splits, and the multipliers of its leaves."""
         nodes = tree.by_level(np.zeros(1, dtype=np.intp))
         leaf = (tree.children[:, 0] < 0)[:, None]
         kind, feature, cell = np.where(leaf, SplitKind.LEAF, tree.record.split)[nodes].T
@@ -234,7 +237,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         )
 
     def claim(self, bound: float) -> ProofTrees:
-        """Return one box that is to prove a bound by itself."""
+        """Return the proof that is one leaf without multipliers, and claims a bound."""
         zero, vector = np.zeros(1, dtype=np.intp), np.zeros((1, self.size))
         options = np.zeros((1, len(self.grid.category_group)), dtype=bool)
         return ProofTrees(zero, np.array([bound]), zero, zero, np.zeros(1), options, vector)
@@ -246,6 +249,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
     def bound(self, nodes: OpenBoxes, row: IntArray) -> tuple[OpenBoxes, FloatArray]:
         if self.bounded_boxes >= self.witnesses_after:
+            # not again before a search without a time limit ends
             self.witnesses_after = NODES + len(row)
             self.ask_for_witnesses()
         self.bounded_boxes += len(row)
@@ -254,7 +258,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             if box.meets and box.nearest is not None:
                 self.offer(*box.nearest, box.path)
         count = sum(len(box.leaves) for box in boxes)
-        if self.stored_leaves + count > LEAVES:  # they are found again when a box is split
+        if self.stored_leaves + count > MOST_LEAVES:  # they are found again when a box is split
             boxes, count = [replace(box, leaves=self.all_leaves) for box in boxes], 0
         self.stored_leaves += count
         boxes = [self._with_split(self._related(box)) for box in boxes]
@@ -285,15 +289,16 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return sides[0], sides[1], splits[:, 0] > 0
 
     def _related(self, box: OpenBox) -> OpenBox:
-        """Return a box with the cells of its cheapest point that keeps relations, and its bound.
+        """Return a box with the cells of its cheapest point that keeps the relations, and a bound.
 
-        The multipliers of that point bound the box by themselves.
+        The multipliers of that point bound the box by themselves. Boxes that are closed, or have
+        the cheapest point of their parent, stay as they are.
         """
         relations = self.relations
         if relations is None or box.cheapest is not None or box.bound >= self.cost_cutoff:
             return box
         point, multipliers, reported = relations.cheapest(box.box, self.gap)
-        self.bounded_boxes += WIDTH
+        self.bounded_boxes += WIDTH  # the solver's work counts as that of so many boxes
         cheapest = box.nearest
         if not np.isnan(point).any():
             cheapest = relations.cells(point, box.box)
@@ -304,18 +309,21 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         return replace(box, cheapest=cheapest, reported=reported)
 
     def _with_split(self, box: OpenBox) -> OpenBox:
-        """Return a box with its split; without any if it is closed, or cannot be split.
+        """Return an open box with its split.
 
-        Then it is refuted, or its nearest point is an answer if the model says so.
+        `LeafBound` splits for demands that the nearest point misses. Where it does not miss any,
+        but the box is still open, that point violates a relation or ties with another class. If
+        there is no split for that either, the box is refuted, or its nearest point is an answer if
+        the model says so.
         """
         if box.bound >= self.cost_cutoff or box.path is None or box.nearest is None:
-            return box
-        split, believed = box.split, box.reported >= self.cost_cutoff
+            return box  # closed
+        split, is_closed_by_solver = box.split, box.reported >= self.cost_cutoff
         if box.cheapest is not None and self.meets(box.path) is not False:
             split = self._toward(box, box.nearest, box.cheapest)
-        elif not split[0] and not believed:
-            split = self._aside(box, box.path)
-        if not split[0] and not believed:
+        elif not split[0] and not is_closed_by_solver:
+            split = self._from_tie(box, box.path)
+        if not split[0] and not is_closed_by_solver:
             if refuted(self.condition, self.grid, box.leaves):
                 return replace(box, split=(0, 0, 0), bound=np.inf)
             sums = self.values[:, box.path].sum(axis=1) + self.condition.shift
@@ -335,22 +343,25 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         if distance.any():
             f = int(distance.argmax())
             return SplitKind.NUMBER, f, int(cells[f] + nearest[0][f] + 1) // 2
-        among, places = box.box.among[0], np.arange(len(grid.set_group))
-        differs = grid.sets[:, categories] != grid.sets[:, nearest[1]]
-        differs = differs[places, grid.set_group]
-        all_sets = np.arange(len(grid.sets))
-        splits = (grid.sets & among).any(axis=1) & (grid.failing(all_sets) & among).any(axis=1)
-        sets = np.flatnonzero(splits)
+        among, all_sets = box.box.among[0], np.arange(len(grid.sets))
+        in_set = grid.sets[all_sets, categories[grid.set_group]]
+        separates = in_set != grid.sets[all_sets, nearest[1][grid.set_group]]
+        has_parts = (grid.sets & among).any(axis=1) & (grid.failing(all_sets) & among).any(axis=1)
+        sets = np.flatnonzero(has_parts)
         if len(sets):
-            return SplitKind.SET, int(sets[np.argsort(~differs[sets], kind="stable")[0]]), 0
-        wide = box.box.high[0] - box.box.low[0]
-        if not wide.any():
+            return SplitKind.SET, int(sets[np.argsort(~separates[sets], kind="stable")[0]]), 0
+        width = box.box.high[0] - box.box.low[0]
+        if not width.any():
             return 0, 0, 0
-        f = int(wide.argmax())
+        f = int(width.argmax())
         return SplitKind.NUMBER, f, int(box.box.low[0, f] + box.box.high[0, f] + 1) // 2
 
-    def _aside(self, box: OpenBox, path: IntArray) -> tuple[int, int, int]:
-        """Return a split that parts the nearest point, a tie of another class, from the others."""
+    def _from_tie(self, box: OpenBox, path: IntArray) -> tuple[int, int, int]:
+        """Return a split that separates the nearest point, which ties with another class.
+
+        It takes the first test of the point's leaves (``path``) that the whole box does not pass.
+        There is none if the point is no such tie, or if all of the box is refuted.
+        """
         grid, row, cells = self.grid, self.row, box.box
         if not refuted(self.condition, grid, path) or refuted(self.condition, grid, box.leaves):
             return 0, 0, 0
@@ -359,11 +370,10 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         for k in np.flatnonzero(row.test_low[n] > cells.low[0, f]).tolist():
             return SplitKind.NUMBER, int(f[k]), int(row.test_low[n[k]])
         for k in np.flatnonzero(row.test_high[n] < cells.high[0, f]).tolist():
-            cell = int(row.next_cell[grid.starts[f[k]] + row.test_high[n[k]] + 1])
-            return SplitKind.NUMBER, int(f[k]), cell
-        for k in m.tolist():
-            if (cells.among[0] & grid.failing(np.array([k]))[0]).any():
-                return SplitKind.SET, k, 0
+            behind = int(row.next_cell[grid.starts[f[k]] + row.test_high[n[k]] + 1])
+            return SplitKind.NUMBER, int(f[k]), behind
+        for k in np.flatnonzero((cells.among[0] & grid.failing(m)).any(axis=1)).tolist():
+            return SplitKind.SET, int(m[k]), 0
         return 0, 0, 0
 
 
@@ -377,14 +387,19 @@ def search_trees(result: Incumbents, pieces: Union, _: SafetyMargins | None) -> 
         require_known(program, ACCEPTS)
         seconds = result.effort.shared(len(pieces.listed)).seconds
         proofs, reported = list[ProofTrees](), np.zeros(len(cases))
-        related = without_trees(program) if program.size else None
+        subproblem = without_trees(program) if program.size else None
         for i, case in enumerate(cases):
-            end = np.inf if seconds is None else clock() + SEARCHING * seconds
-            needs = needed(condition, case.margin[0])
+            # the proof takes the remaining fifth of the time
+            end = np.inf if seconds is None else clock() + 0.8 * seconds
             row = RowCosts(condition.form.grid(program.domain.groups, case.x[0]), program, case)
-            relations = None if related is None else Relations(row, related)
-            reached, eps = float(result.objective[i]), result.effort.eps
-            problem = BoxProblem(row, condition, needs, reached, eps, relations)
+            problem = BoxProblem(
+                row,
+                condition,
+                needed(condition, case.margin[0]),
+                cutoff=float(result.objective[i]),
+                eps=result.effort.eps,
+                relations=None if subproblem is None else Relations(row, subproblem),
+            )
             problem.incumbents = partial(result.starting_points, i)
             proof, limited = problem.run(result.effort.gap, end)
             result.limited[i] |= limited

@@ -69,64 +69,81 @@ class Knapsack:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, cost, steps = program, program.encoded_cost, program.domain.steps
-        sums = program.duality.nonconvex
+        self.program, sums = program, program.duality.nonconvex
         self.sums = sums if isinstance(sums, SumDuality) else None
+        self._set_curves()
+        self._set_numbers()
+        self._set_demands()
+        self._set_tables()
+        self.at_most = None if program.domain.at_most is None else program.domain.at_most.count
+        # (c,) columns without an end for which the least of a Lagrangian may be at infinity, which
+        # is no point of a mixture. With a single demand, multipliers are capped instead, see
+        # `dual._caps`; but a curve has no greatest slope.
+        is_smooth = np.isin(np.arange(len(self.numbers)), self.smooth_columns)
+        several = self.gains.any(axis=0) & ~self.nonlinear & (len(self.gains) > 1)
+        open_ended = ~(program.domain.box.below & program.domain.box.above)[self.numbers]
+        self.endless = open_ended & (is_smooth | several)
+
+    def _set_curves(self) -> None:
+        """Set the curves of both kinds, and all linear rows, those of sums last."""
         self.tabulated: MergedCurves | None = None
         self.smooth: MergedCurves | None = None
-        self.tabulated_columns = smooth = np.zeros(0, dtype=np.intp)  # the encoded columns of both
-        affine = program.affine
+        self.tabulated_columns = np.zeros(0, dtype=np.intp)
+        self.affine = self.program.affine
         if self.sums is not None:
             self.tabulated = self.sums.merged.take(self.sums.tabulated)
             self.tabulated_columns = self.tabulated.columns
             if not self.sums.tabulated.all():
                 self.smooth = self.sums.merged.take(~self.sums.tabulated)
-                smooth = self.smooth.columns
-            affine = affine.stacked(replace(self.sums.rows, matrix=self.sums.linear))
-        self.affine = affine  # all linear rows, those of sums last
+            linear = replace(self.sums.rows, matrix=self.sums.linear)
+            self.affine = self.affine.stacked(linear)
 
-        # numeric columns: encoded column, whether it is whole, unit and cost, (c,) each; and
-        # positions among them, of columns with smooth curves and of others with costs by level
-        self.numbers = numbers = np.setdiff1d(
-            np.flatnonzero(program.domain.numeric), self.tabulated_columns
-        )
-        self.whole = steps[numbers] > 0.0
-        self.units = np.where(self.whole, steps[numbers], 1.0)
+    def _set_numbers(self) -> None:
+        """Set what is known of the c numeric columns.
+
+        That is the encoded column of each, whether it is whole, its unit and the cost of a unit;
+        and the positions of columns with smooth curves, and of other columns with costs by level.
+        """
+        cost, domain = self.program.encoded_cost, self.program.domain
+        numeric = np.flatnonzero(domain.numeric)
+        self.numbers = numbers = np.setdiff1d(numeric, self.tabulated_columns)
+        self.whole = domain.steps[numbers] > 0.0
+        self.units = np.where(self.whole, domain.steps[numbers], 1.0)
         absolute, curvature = cost.absolute[numbers], cost.quadratic[numbers]
-        self.cost = Diagonal(absolute * self.units, curvature * self.units**2)  # in units
+        self.cost = Diagonal(absolute * self.units, curvature * self.units**2)
         self.nonlinear = self.cost.curvature > 0.0
         self.priced = self.nonlinear | (self.cost.absolute > 0.0)
+        smooth = np.zeros(0, dtype=np.intp) if self.smooth is None else self.smooth.columns
         self.smooth_columns = np.searchsorted(numbers, smooth)
         levels = [level.column for level in cost.levels]
         self.levelled = np.setdiff1d(np.flatnonzero(np.isin(numbers, levels)), self.smooth_columns)
 
-        # demands: the row of each, 1 for its lower bound and −1 for its upper one, the limit, (s,)
-        # each; and its normal (s, d)
+    def _set_demands(self) -> None:
+        """Set what is known of the s demands.
+
+        That is the row of each, the sign (1 for its lower bound, −1 for its upper one), the limit
+        and the normal (s, d); and what a unit of each numeric column gains, beside its curve.
+        """
+        affine = self.affine
         below, above = (np.flatnonzero(np.isfinite(v)) for v in (affine.low, affine.high))
         self.rows = np.append(below, above)
         self.signs = np.repeat([1.0, -1.0], [len(below), len(above)])
         self.limits = np.concatenate([affine.low[below], -affine.high[above]])
         self.normals = affine.matrix[self.rows] * self.signs[:, None]
-        # (s, c) gain of a unit of each numeric column, without that of its curve
-        self.gains = np.ascontiguousarray(self.normals[:, numbers] * self.units)
+        self.gains = np.ascontiguousarray(self.normals[:, self.numbers] * self.units)
 
-        # groups, padded to the largest: encoded columns of options, and which are no padding (t, k)
-        groups = program.domain.groups
+    def _set_tables(self) -> None:
+        """Set the options of groups, as encoded columns (groups, k), and what they gain.
+
+        Groups are padded to the largest one; ``is_option`` tells options from padding.
+        """
+        groups = self.program.domain.groups
         ends = np.array([(g.start, g.stop) for g in groups], dtype=np.intp).reshape(-1, 2, 1)
         columns = ends[:, 0] + np.arange(np.diff(ends, axis=1).max(initial=0))
         self.is_option = columns < ends[:, 1]
         self.options = np.where(self.is_option, columns, ends[:, 0])
-        self.table_gains = np.ascontiguousarray(self.normals[:, self.options])  # (s, t, k)
-        self.tables = len(groups) + len(self.tabulated_columns)
-        self.at_most = None if program.domain.at_most is None else program.domain.at_most.count
-
-        # (c,) columns without an end for which the least of a Lagrangian may be at infinity, which
-        # is no point of a mixture. With a single demand, multipliers are capped instead, see
-        # `dual._steepest`; but a curve has no greatest slope.
-        is_smooth = np.isin(np.arange(len(numbers)), self.smooth_columns)
-        several = self.gains.any(axis=0) & ~self.nonlinear & (len(self.gains) > 1)
-        open_ended = ~(program.domain.box.below & program.domain.box.above)[numbers]
-        self.endless = open_ended & (is_smooth | several)
+        self.table_gains = np.ascontiguousarray(self.normals[:, self.options])
+        self.tables = len(groups) + len(self.tabulated_columns)  # the number t
 
     def multipliers(self, of_demands: FloatArray) -> FloatArray:
         """Return multipliers of the program's rows (n, size) from those of the demands (n, s)."""
@@ -203,16 +220,15 @@ class KnapsackRows:
         self._tabulate_levels()
 
     def _groups(self) -> tuple[BoolArray, IntArray]:
-        """Return which options of groups are permitted (n, t, k), and the factual ones (n, t)."""
-        k, cases = self.knapsack, self.cases
+        """Return which options of groups are permitted, (n, groups, k), and the factual ones."""
+        k, cases, shape = self.knapsack, self.cases, (len(self.cases), *self.knapsack.options.shape)
         if not len(k.options):
-            return np.zeros((len(cases), 0, 0), dtype=bool), np.zeros(
-                (len(cases), 0), dtype=np.intp
-            )
+            return np.zeros(shape, dtype=bool), np.zeros(shape[:2], dtype=np.intp)
         factual = (cases.x[:, k.options] * k.is_option).argmax(axis=2)
         demanded = (cases.low[:, k.options] > 0.5) & k.is_option
-        mask = (cases.high[:, k.options] > 0.5) & k.is_option
-        return mask & (demanded | ~demanded.any(axis=2, keepdims=True)), factual
+        permitted = (cases.high[:, k.options] > 0.5) & k.is_option
+        # where an option is demanded, no other is permitted
+        return permitted & (demanded | ~demanded.any(axis=2, keepdims=True)), factual
 
     def _tabulate_levels(self) -> None:
         """Set ``level_changes`` and ``level_costs`` of the l columns whose cost is by level.

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.preprocessing import OrdinalEncoder
 
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.trees.ensemble import Trees
 from counterpoint.families.trees.form import FLOAT32, Odds, Order, TreeScores
-from counterpoint.families.trees.grid import Trees
 from counterpoint.families.trees.readers import from_float32
 from counterpoint.models.columns import Columns, join
 from counterpoint.models.dispatch import (

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput
-from counterpoint.families.trees.grid import Grid, Trees, divided
+from counterpoint.families.trees.ensemble import Trees
+from counterpoint.families.trees.grid import Grid, divided
 from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
 from counterpoint.numerics import (
     AFTER,

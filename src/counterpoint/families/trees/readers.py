@@ -26,8 +26,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from counterpoint.errors import UnsupportedModel
+from counterpoint.families.trees.ensemble import Trees
 from counterpoint.families.trees.form import Odds, Order, TreeScores
-from counterpoint.families.trees.grid import Trees
 from counterpoint.models.columns import NUMBERS, Columns, join
 from counterpoint.models.dispatch import (
     classes_of,

@@ -483,10 +483,10 @@ class Counterfactuals:
         >>> from sklearn.datasets import load_iris
         >>> from sklearn.linear_model import LogisticRegression
         >>> X, y = load_iris(return_X_y=True, as_frame=True)
-        >>> model = LogisticRegression(max_iter=1000).fit(X, y)
+        >>> model = LogisticRegression(max_iter=1000, tol=1e-8).fit(X, y)
         >>> answers = cp.Explainer(model, data=X).explain(X.head(1), target=1)
         >>> answers[0].changes
-        {'petal length (cm)': (1.4, 3.11933593462...)}
+        {'petal length (cm)': (1.4, 3.1206...)}
         >>> answers.rounded(2)[0].changes
         {'petal length (cm)': (1.4, 3.2)}
         """

@@ -176,7 +176,7 @@ class GroupTranslations(GroupExplainer):
             raise InvalidInput(f"Expected limits as Limits(…) or None; got {limits!r}.")
         self.task_ = task = data.task(limits)
         strengths = self._strengths(task.critical)
-        starts = 1 if task.is_convex else 2  # as `follow` has
+        starts = 1 if task.is_convex else 2  # of the chains of `follow`
         with track(starts * len(strengths), show=progress, unit="fits") as done:
             tol = 1e-4 if task.by_tangents else 1e-6
             fits = follow(task, strengths, data.centred(task), tol=tol, gap=CLOSED, done=done)

@@ -110,8 +110,12 @@ class GroupExplainer(BaseEstimator, ABC):  # type: ignore[misc]
         rows in each of the ``folds``; ``random_state`` says how rows are dealt; ``assign`` is that
         of `judge`.
         """
-        how: dict[str, Any] = {"random_state": random_state, "progress": progress, "assign": assign}
-        return self.evaluate_each(X, groups, [self.k], folds=folds, **how)[0]
+        options: dict[str, Any] = {
+            "random_state": random_state,
+            "progress": progress,
+            "assign": assign,
+        }
+        return self.evaluate_each(X, groups, [self.k], folds=folds, **options)[0]
 
     def evaluate_each(  # noqa: PLR0913 (what `evaluate` takes)
         self,

@@ -167,8 +167,8 @@ def similarity(sparser: Translations, denser: Translations) -> FloatArray:
 
     def share(i: int, j: int) -> float:
         pair = sparser.groups[i], sparser.groups[j]
-        first, second = np.abs(sparser.translation(*pair)), denser.translation(*pair)
-        return float(first[second != 0.0].sum() / first.sum()) if first.any() else 1.0
+        size, other = np.abs(sparser.translation(*pair)), denser.translation(*pair)
+        return float(size[other != 0.0].sum() / size.sum()) if size.any() else 1.0
 
     return sparser.over_pairs(share, same=1.0)
 
@@ -359,19 +359,19 @@ def away(translations: Translations, points: Points, scale: FloatArray) -> Float
     Both are medians of Euclidean distances to the nearest row, over all features in units of
     ``scale``.
     """
-    # A sample of 10 to 500 rows of each group: the distances between all pairs of groups then take
-    # two billion products, or those that ten rows take.
+    # Samples of 500 rows of each group, or of so few, but at least 10, that the distances between
+    # all pairs of groups take two billion products.
     width, count = points.matrix.shape[1], len(points.groups)
     most = int(np.clip(int(np.sqrt(2e9 / max(1, width * count * count))), 10, 500))
     sample = points.take(points.groups.thinned(most))
     rows = [cells / scale for cells in sample.cells(np.arange(width))]
-    real = [_searchable(cells) for cells in rows]
-    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(real, rows, strict=True)]
+    targets = [_searchable(cells) for cells in rows]
+    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(targets, rows, strict=True)]
 
     def ratio(i: int, j: int) -> float:
         shift = np.zeros(width)
         shift[translations.columns] = translations.between(i, j)
-        distance = float(np.median(_distances(real[j], rows[i] + shift / scale)))
+        distance = float(np.median(_distances(targets[j], rows[i] + shift / scale)))
         return distance / usual[j] if usual[j] > 0.0 else np.nan
 
     return translations.over_pairs(ratio, same=1.0)

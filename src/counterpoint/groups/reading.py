@@ -286,10 +286,10 @@ def _require_column(name: str, names: tuple[Hashable, ...], where: str) -> None:
 def _matched(
     encoding: ColumnEncoding, names: tuple[Hashable, ...] | None, width: int
 ) -> ColumnEncoding:
-    """Return the encoding of columns: by name if both have names, else by position.
+    """Return the encoding, under the names of the columns if they are matched by position.
 
-    Columns are ``width`` and have these names, or None. By position, their names become those of
-    the encoding.
+    ``width`` columns with these ``names``, or none, are matched by name if the encoding has names,
+    too. Raises if columns are missing, or not as many as the encoding has.
     """
     if names is not None and len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)

@@ -118,6 +118,7 @@ def _check_cutoff(solver: type[Solver], problem: Known, prepared: Solver) -> Non
         if solution.found[0]:
             cost = float(problem.program.objective(solution.points, batch)[0])
             assert cost >= problem.cost - tolerance, f"{name}: a cutoff changes the answer."
+        # Below the optimum a cutoff leaves nothing to find, of which any bound is true.
         reported = float(solution.reported[0])
         assert factor < 1.0 or reported <= problem.cost + tolerance, (
             f"{name}: with a cutoff of {factor * problem.cost!r} it reports the bound "

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 import counterpoint as cp
-from counterpoint.app.words import few, listing, number
+from counterpoint.app.words import few, number
+from counterpoint.problem.constraints import named
 
 
 @final
@@ -173,5 +174,5 @@ def cost_in_words(cost: cp.Cost, weights: Mapping[Hashable, float], features: It
     if not examples:
         return "No change costs anything."
     total = "the squares of its changes" if is_squared else "its changes"
-    first = ", ".join([*examples[:3], "and so on"]) if len(examples) > 3 else listing(examples)
+    first = ", ".join([*examples[:3], "and so on"]) if len(examples) > 3 else named(examples)
     return f"The cost of a plan adds up {total}: {first}."

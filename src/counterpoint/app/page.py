@@ -16,8 +16,9 @@ from starlette.responses import HTMLResponse
 import counterpoint as cp
 from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import SliderLimits, cost_in_words, rule_in_words, weights_of
-from counterpoint.app.words import few, least, listing, number, percent, plain, readable
+from counterpoint.app.words import few, least, number, percent, plain, readable
 from counterpoint.cli.answers import DIGITS
+from counterpoint.problem.constraints import named
 
 
 @final
@@ -107,7 +108,7 @@ def ranking(plan: cp.Counterfactual, cheapest: cp.Counterfactual) -> str:
     extra, names = plan.cost - cheapest.cost, list(plan.changes)
     is_more = extra > 0.0 and few(extra) != "0"  # few digits may cost the cheapest more
     cost = f"{few(extra)} more than the cheapest" if is_more else "as much as the cheapest"
-    features = listing(names) if len(names) <= 3 else f"{len(names)} features"
+    features = named(names) if len(names) <= 3 else f"{len(names)} features"
     return f"Costs {cost}, changes only {features}."
 
 

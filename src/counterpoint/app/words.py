@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -57,12 +56,6 @@ def plain(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     return number(float(value)) if isinstance(value, float) else str(value)
-
-
-def listing(names: Iterable[Any]) -> str:
-    """Return ``a, b and c``."""
-    *first, end = map(str, names)
-    return f"{', '.join(first)} and {end}" if first else end
 
 
 def clipped(text: str) -> str:

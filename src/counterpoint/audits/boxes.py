@@ -192,7 +192,8 @@ def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint])
             f"{shown(stated)}."
         )
     # Both ends of the range that a rule allows rise with the value before: the union of these
-    # ranges over the box is a range, from the first lower end to the last upper end.
+    # ranges over the box is a range. Its lower end is that of the box's lowest value, its upper end
+    # that of the highest.
     ranges = [_allowed_range(rule, feature, low, high) for rule in rules] or [(-np.inf, np.inf)]
     least, most = max(lower for lower, _ in ranges), min(upper for _, upper in ranges)
     if least > most:

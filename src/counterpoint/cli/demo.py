@@ -168,7 +168,7 @@ def _examples(
         show(changes.index(count), outcome, reason=False)
     fixed = [i for i, status in enumerate(answers.status) if status == cp.Status.INFEASIBLE]
     if fixed:
-        # Better one for whom a single limit could be relaxed.
+        # rather one for whom a single limit could be relaxed, which is then said
         i = next((i for i in fixed if (why := answers[i].conflict) and why.relaxations), fixed[0])
         show(i, f" has no way to be {story.wanted}", reason=True)
 

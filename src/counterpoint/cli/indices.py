@@ -110,18 +110,19 @@ def _(model: Any) -> None:
         return
     if model._preprocessor is not None:  # noqa: SLF001
         _check_preprocessor(model._preprocessor, model.n_features_in_)  # noqa: SLF001
-    categories, place = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001
-    _require(len(place) == model.n_features_in_)
+    # the known categories, one set for each categorical column, and the position of its set
+    known, position = model._bin_mapper.make_known_categories_bitsets()  # noqa: SLF001
+    _require(len(position) == model.n_features_in_)
     for tree in (member for stage in stages for member in stage):
         nodes, left_sets = tree.nodes, tree.raw_left_cat_bitsets
         inner = ~nodes["is_leaf"].astype(bool)
         columns = nodes["feature_idx"]
         _check_nodes(inner, nodes["left"], nodes["right"], columns, model.n_features_in_)
-        split = inner & nodes["is_categorical"].astype(bool)
-        _require(np.all(place[columns[split]] < len(categories)))
-        _require(np.all(nodes["bitset_idx"][split] < len(left_sets)))
+        by_category = inner & nodes["is_categorical"].astype(bool)
+        _require(np.all(position[columns[by_category]] < len(known)))
+        _require(np.all(nodes["bitset_idx"][by_category] < len(left_sets)))
         # a set of at most 256 categories is eight words of 32 bits
-        _require(not split.any() or left_sets.shape[1] == 8)
+        _require(not by_category.any() or left_sets.shape[1] == 8)
 
 
 def _check_preprocessor(step: Any, width: int) -> None:

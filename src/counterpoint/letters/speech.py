@@ -118,8 +118,7 @@ class Speech(NamedTuple):
         words, required = self.words, target.requirement
         if isinstance(target, cp.Interval):
             has_low, has_high = np.isfinite([target.low, target.high]).tolist()
-            key = "interval_both" if has_low and has_high else "interval_low"
-            key = key if has_low else "interval_high"
+            key = ("interval_both" if has_high else "interval_low") if has_low else "interval_high"
             low, high = (self.number(end, UNSAID) for end in (target.low, target.high))
             text = words[key].format(low=low, high=high)
             return str(words[f"{kind}_value"].format(target=text))

@@ -245,7 +245,7 @@ class View:
             name, ends = rule.get("feature"), [rule.get("low"), rule.get("high")]
             are_numbers = all(end is None or isinstance(end, int | float) for end in ends)
             if name not in self.limits or not are_numbers:
-                continue  # the policy file's reader refuses those
+                continue  # the policy's limits are of numbers that may move
             low = -math.inf if ends[0] is None else float(ends[0])
             high = math.inf if ends[1] is None else float(ends[1])
             value, sentence = row.get(str(name)), None

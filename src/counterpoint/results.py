@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
@@ -274,16 +274,18 @@ class Counterfactuals:
         status: WordArray,
         certificates: Certificates,
         closed_form: BoolArray,
-        proofs: Sequence[BoundProof] = (),
     ) -> None:
-        """Write what became of some rows, in order, and what proves their bounds in each piece."""
+        """Write the answers to some rows, by increasing positions."""
         positions = as_slice(rows)
         self.after[positions] = after
         self.statuses[positions] = status
         self.certificates.put(positions, certificates)
         self.closed_form[positions] = closed_form
-        if proofs and self.is_cheapest:
-            self.proofs.append((rows, [*proofs]))
+
+    def keep(self, rows: IntArray, proofs: list[BoundProof], pieces: int) -> None:
+        """Keep the proofs of the bounds of some rows, if there is one for each of the pieces."""
+        if self.is_cheapest and len(rows) and len(proofs) == pieces:
+            self.proofs.append((rows, proofs))
 
     def __len__(self) -> int:
         return len(self.statuses)

@@ -279,10 +279,9 @@ class AnswerSearch:
             certificates = certificates.withheld(~answered, target.requirement.promise)
         # Without a limit of time, a branch and bound may still have run out of nodes.
         limited = solution.limited & (effort.seconds is not None)
-        status, proofs = judge(certificates, effort.gap, limited), solution.bound_proofs
-        if len(proofs) != self.union.proof_count:
-            proofs = []  # a record needs one of each piece
-        out.put(self.rows.index, self.codes, status, certificates, solution.closed, proofs)
+        status, rows = judge(certificates, effort.gap, limited), self.rows.index
+        out.put(rows, self.codes, status, certificates, solution.closed)
+        out.keep(rows, solution.bound_proofs, self.union.proof_count)
 
     def _certified(self, by_data: list[int]) -> Certificates:
         """Certify the answers; rows ``by_data`` have those of a witness."""

@@ -208,6 +208,13 @@ def test_imputers_pass_on_what_is_not_missing():
         scores_agree(model, holes.dropna(subset=["debt", "home"]).assign(nothing=1.0), features)
 
 
+def test_a_column_of_one_word_reaches_the_steps_after_an_imputer():
+    data = X.assign(country="here")
+    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    for names in (["country", "home"], ["home", "country"], ["country"]):
+        check_reader(fit(columns((words, names), (StandardScaler(), NUMBERS)), data=data), data)
+
+
 def test_what_an_imputer_puts_for_missing_cells_is_no_category_to_choose():
     holes = X.copy()
     holes.loc[::5, "home"] = None

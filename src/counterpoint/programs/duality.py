@@ -275,8 +275,8 @@ class LinearRows:
         rows, sizes = np.atleast_2d(self._rows[row]), np.atleast_2d(self._sizes[row])
         absolute, quadratic = self._cost.absolute, self._cost.quadratic
         with np.errstate(over="ignore", invalid="ignore"):
-            value = weight * _along(x, rows) - offset
-            terms = weight * _along(np.abs(x), sizes) + np.abs(offset)
+            value = weight * along(x, rows) - offset
+            terms = weight * along(np.abs(x), sizes) + np.abs(offset)
             steepest = sizes.max(axis=0) * weight.max(initial=0.0)
             columns = np.flatnonzero(steepest > STEEPEST * STEEPEST * absolute)
             absolute, quadratic = absolute[columns], quadratic[columns]
@@ -299,9 +299,9 @@ class LinearRows:
             return np.fmax(value - self._rounding * terms - TINY, 0.0)
 
 
-def _along(values: FloatArray, rows: FloatArray) -> FloatArray:
+def along(values: FloatArray, rows: FloatArray) -> FloatArray:
     """Return the products (n,) of values (n, d) with rows (n, d), or one row (1, d) for all."""
-    return values @ rows[0] if len(rows) == 1 else np.einsum("ij,ij->i", values, rows)
+    return np.asarray(values @ rows[0]) if len(rows) == 1 else dots(values, rows)
 
 
 @final

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
-from counterpoint.numerics import BoolArray, FloatArray, IntArray
+from counterpoint.numerics import BLOCK, BoolArray, FloatArray, IntArray
 from counterpoint.programs import arrays
 from counterpoint.programs.region import Batch
 from counterpoint.rows import lattice
@@ -26,8 +26,6 @@ from counterpoint.rows import lattice
 if TYPE_CHECKING:
     from counterpoint.programs.program import Program
 
-TOGETHER = 2048
-"""Leaves that are bounded at once: their arrays stay in a processor's cache, 1.3 times as fast."""
 OLD = "its proof is of an older version; answer the row again, and make a record of that"
 Levels = list[tuple[slice, IntArray]]
 """The nodes of each level below the roots, and their parents."""
@@ -167,8 +165,8 @@ def proved(program: Program, cases: Batch, trees: ProofTrees) -> FloatArray:
         tree = trees.tree
         low, high, forced = boxes(program, cases.take(row), tree, trees)
         leaves = np.flatnonzero(trees.is_leaf)
-        for start in range(0, len(leaves), TOGETHER):
-            nodes = leaves[start : start + TOGETHER]
+        for start in range(0, len(leaves), BLOCK):  # arrays of a block stay in the cache
+            nodes = leaves[start : start + BLOCK]
             box = replace(cases.take(row[tree[nodes]]), low=low[nodes], high=high[nodes])
             if forced.any():
                 box = _exhausted(program, replace(box, forced=forced[nodes]))

@@ -311,8 +311,8 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         for i in np.argsort(cost, kind="stable").tolist():
             if not cost[i] < self.incumbent_cost:
                 return
-            # Where no column is free nothing but rounding is off, so that a demand that is missed
-            # by more is missed; free columns are as near as a solver's tolerance.
+            # Points of the lattice miss a demand by rounding alone, or not at all; points with free
+            # columns also by the tolerance of a solver.
             is_fixed = bool((fixed.low[i] == fixed.high[i]).all())
             if self._meets(candidates[[i]], 1e-14 if is_fixed else FEASIBILITY):
                 self.incumbent_cost, self.point = float(cost[i]), candidates[i]

@@ -50,8 +50,9 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
 
     def solved(columns: BoolArray) -> Answer:
         """Return the answer over some of the columns."""
-        part = Batch(case.x[:, columns], case.low[:, columns], case.high[:, columns], case.margin)
-        return solve(_restricted(program, fixed_values, columns), replace(part, weight=case.weight))
+        x, low, high = (array[:, columns] for array in (case.x, case.low, case.high))
+        over_columns = Batch(x, low, high, case.margin, case.weight)
+        return solve(_restricted(program, fixed_values, columns), over_columns)
 
     def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:
         """Return the columns with more that pay; None if the answer is that of all columns."""

@@ -21,17 +21,17 @@ import numpy as np
 
 from counterpoint.numerics import (
     EPS,
+    IN_CACHE,
     LEAST,
     UNIT,
     FloatArray,
     IntArray,
     Sizes,
-    dots,
     gamma,
 )
 from counterpoint.problem.costs import Mahalanobis, Manhattan, SquaredEuclidean
 from counterpoint.programs.conditions import Box, LinearBounds
-from counterpoint.programs.duality import LinearRows
+from counterpoint.programs.duality import LinearRows, along
 from counterpoint.programs.evidence import HalfSpaceEvidence
 from counterpoint.programs.program import Program
 from counterpoint.programs.region import Batch, Cut, Region
@@ -239,19 +239,23 @@ class NearestHalfSpace:
         points, cost, piece = np.full(start.shape, np.nan), np.full(n, np.inf), np.full(n, -1)
         unsolved = np.ones(proved.shape, dtype=bool)
         rows, sides = np.arange(n), np.where(self.distance.moves, proved, np.inf).argmin(axis=1)
-        # pairs of a row and a half-space that are met at once: their arrays fit into the cache
-        size = max(1, (1 << 18) // max(self.program.size, start.shape[1]))
+        size = max(1, IN_CACHE // max(self.program.size, start.shape[1]))
         for _ in range(2):  # first the one that seems nearest, then all that may be nearer still
-            for first in range(0, len(rows), size):
-                i, s = rows[first : first + size], sides[first : first + size]
-                y, multipliers[i, s], bound = self._meet(cases.take(i), start[i], missed[i, s], s)
-                proved[i, s], unsolved[i, s] = np.maximum(bound, proved[i, s]), False
-                distance = self.program.encoded_cost(y, cases.x[i])
+            for first in range(0, len(rows), size):  # pairs of a row and a half-space
+                row, side = rows[first : first + size], sides[first : first + size]
+                pair = row, side
+                y, multipliers[pair], bound = self._meet(
+                    cases.take(row), start[row], missed[pair], side
+                )
+                proved[pair], unsolved[pair] = np.maximum(bound, proved[pair]), False
+                distance = self.program.encoded_cost(y, cases.x[row])
                 distance = np.where(np.isnan(y[:, 0]), np.inf, distance)
-                order = np.lexsort((distance, i))
-                best = order[np.unique(i[order], return_index=True)[1]]  # of each row
-                best = best[distance[best] < cost[i[best]]]
-                points[i[best]], cost[i[best]], piece[i[best]] = y[best], distance[best], s[best]
+                # the nearest half-space of each row in this block, where it is nearer than before
+                order = np.lexsort((distance, row))
+                nearest = order[np.unique(row[order], return_index=True)[1]]
+                nearest = nearest[distance[nearest] < cost[row[nearest]]]
+                points[row[nearest]], cost[row[nearest]] = y[nearest], distance[nearest]
+                piece[row[nearest]] = side[nearest]
             cutoff = np.where(piece < 0, np.inf, cost * (1.0 - gap))
             rows, sides = np.nonzero(unsolved & (proved < cutoff[:, None]))
         return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
@@ -259,15 +263,16 @@ class NearestHalfSpace:
     def _meet(
         self, cases: Batch, start: FloatArray, missed: FloatArray, sides: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return each row's nearest point of one half-space, its multiplier, and what that proves.
+        """Return each row's nearest point of one half-space, its multiplier, and the bound of that.
 
         The half-spaces are those at ``sides`` (n,), which the rows miss by ``missed`` (n,);
         ``start`` (n, d) are the rows moved into their bounds. The bound is infinite where the
         multiplier refutes the half-space.
         """
-        short, normals = missed, self.solver.normals[sides]  # from the points of start
-        if not cases.unbounded:
+        short, normals = missed, self.solver.normals[sides]
+        if not cases.unbounded:  # ``start`` is not x
             short = self.solver.shortfall(start, cases)[np.arange(len(start)), sides]
+        # any weight may refute a half-space that no point meets, so it is 1
         y, weights = np.array(start), np.where(short > 0.0, 1.0, 0.0)
         y[(short > 0.0) | cases.empty] = np.nan
         rows = np.flatnonzero((short > 0.0) & normals.any(axis=1))
@@ -301,23 +306,18 @@ def _meet_diagonal(
     """
     direction = demand / (2.0 * quadratic)
     x, low, high = cases.x, cases.low, cases.high
-    multiplier = short / _along(direction, demand)
+    multiplier = short / along(direction, demand)
     if cases.unbounded:
         points = multiplier[:, None] * direction
         points += x
         return points, multiplier
-    total, low, high = short + _along(start - x, demand), low - x, high - x
+    total, low, high = short + along(start - x, demand), low - x, high - x
     ends = np.where(demand > 0.0, high, np.where(demand < 0.0, low, 0.0))
-    possible = _along(ends, demand) >= total * (1.0 - ROUNDED)
+    possible = along(ends, demand) >= total * (1.0 - ROUNDED)
     multiplier = _root(direction, demand, total, low, high, np.abs(multiplier))
     points = np.clip(x + multiplier[:, None] * direction, cases.low, cases.high)
     points[~possible] = np.nan
     return points, np.where(possible, multiplier, 1.0)
-
-
-def _along(values: FloatArray, demand: FloatArray) -> FloatArray:
-    """Return the products (n,) of values (n, d) with demands (n, d), or one (1, d) for all."""
-    return np.asarray(values @ demand[0]) if len(demand) == 1 else dots(values, demand)
 
 
 def _root(
@@ -341,7 +341,7 @@ def _root(
         current, move = root[rows], root[rows][:, None] * direction[which]
         clipped = np.maximum(move, low[rows])
         np.minimum(clipped, high[rows], out=clipped)
-        excess = _along(clipped, demand[which]) - total[rows]
+        excess = along(clipped, demand[which]) - total[rows]
         unmet = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[rows])
         open_, current, excess = open_[unmet], current[unmet], excess[unmet]
         if not len(open_):
@@ -386,9 +386,9 @@ def _filled(
     useful = int(np.isfinite(costs).sum(axis=1).max())
     while len(unmet):  # with four times as many columns each time: most rows need the first few
         width = min(width, useful)
-        own: int | IntArray = 0 if is_shared else unmet[:, None]
+        normal_row: int | IntArray = 0 if is_shared else unmet[:, None]
         columns = order[0, :width] if is_shared else order[unmet, :width]
-        slope, unit_cost = demand[own, columns], costs[own, columns]
+        slope, unit_cost = demand[normal_row, columns], costs[normal_row, columns]
         remaining = cases if len(unmet) == len(start) else cases.take(unmet)
         indices = np.arange(len(unmet))
         current = start[unmet[:, None], columns]

@@ -3,8 +3,8 @@
 Points are found by descents from several starts. With whole steps, categories or few changes a
 *dive* follows each descent, which ignores all of these: the columns that are nearly integral are
 held at integral values, the others descend again, and so on, until all are held. The cheapest point
-is improved by moving one or two integral columns, and by dives from there. Bounds come from
-relaxations, and the search ends where they close the gap.
+is improved by moving one or two integral columns. Bounds come from relaxations, and the search
+ends where they close the gap.
 """
 
 from __future__ import annotations
@@ -280,10 +280,7 @@ class LocalSearch:
         return np.where(traces & (at_most is not None), x, point)
 
     def _improve(self) -> None:
-        """Improve the best point by moving one or two integral columns, or by dives with one moved.
-
-        Moves are checked all at once, but each dive takes several descents, so a few must do.
-        """
+        """Improve the best point by moving one or two integral columns, as long as that gains."""
         for _ in range(20):
             if self.point is None or self._is_over():
                 return
@@ -294,14 +291,6 @@ class LocalSearch:
                 changed = (moves != 0.0).astype(np.float64)
                 first, second = np.nonzero(np.triu(changed @ changed.T == 0.0))
                 self.offer(point + moves[first] + moves[second])
-            if self.cost < target_cost:
-                continue
-            held = self.program.domain.held(point[None], self.case.x)[0]
-            low, high = self.case.low[0], self.case.high[0]
-            if (held | (low == high)).all():
-                return
-            for moved in (point + moves)[:24]:
-                self.dive(moved, np.where(held, moved, low), np.where(held, moved, high))
             if self.cost >= target_cost:
                 return
 

@@ -112,7 +112,7 @@ class Columns:
         """Rewrite a form over encoded columns and curves as one over the encoded columns."""
         return form if self.lift is None else self.lift(form, self.curves)
 
-    # --- what the reader of a step builds its result from ---
+    # --- for the readers of steps, to build their results from ---
 
     def affine(self, matrix: Any, offset: ArrayLike = 0.0) -> Columns:
         """Return the columns ``matrix @ columns + offset``; (m', m) dense or sparse, and (m',)."""
@@ -173,16 +173,16 @@ class Columns:
 
     def take(self, positions: Sequence[int] | NDArray[np.intp]) -> Columns:
         """Return the columns at these positions, in this order."""
-        taken = np.asarray(positions, dtype=np.intp)
-        pairs = list(enumerate(taken.tolist()))
+        index = np.asarray(positions, dtype=np.intp)
+        pairs = list(enumerate(index.tolist()))
         return replace(
             self,
-            matrix=self.matrix[taken],
-            offset=self.offset[taken],
+            matrix=self.matrix[index],
+            offset=self.offset[index],
             lookups={i: self.lookups[j] for i, j in pairs if j in self.lookups},
-            names=None if self.names is None else tuple(self.names[j] for j in taken),
-            gaps=self.gaps[taken],
-            sizes=self.sizes.take(taken),
+            names=None if self.names is None else tuple(self.names[j] for j in index),
+            gaps=self.gaps[index],
+            sizes=self.sizes.take(index),
             computed={i: self.computed[j] for i, j in pairs if j in self.computed},
         )
 
@@ -229,7 +229,7 @@ class Columns:
             return False
         return bool((self.matrix != sparse.eye_array(rows, format="csr")).nnz == 0)
 
-    # --- what a column depends on ---
+    # --- dependence on features ---
 
     @cached_property
     def _owner(self) -> NDArray[np.intp]:
@@ -282,7 +282,7 @@ class Columns:
     # --- missing cells ---
 
     def filled(self, fills: Mapping[int, Fill]) -> Columns:
-        """Note what a step made of missing cells (position → fill), so that none remain.
+        """Note the fills of a step for missing cells (position → fill), so that none remain.
 
         A column that is not mentioned does not come out of the step at all.
         """
@@ -296,11 +296,11 @@ class Columns:
     def seen(self, *, missing: bool = False) -> Columns:
         """Note that a step took the columns as they are, missing cells included.
 
-        ``missing`` says that it is a model which takes missing numbers for what they are.
+        ``missing`` says that the step is a model which takes missing numbers as missing.
         """
         gaps = np.flatnonzero(self.gaps >= 0).tolist()
-        taken = self.features.is_numeric[self.gaps] & missing
-        fills = {j: Fill(value=MISSING) if taken[j] else Fill(why_not="") for j in gaps}
+        native = self.features.is_numeric[self.gaps] & missing
+        fills = {j: Fill(value=MISSING) if native[j] else Fill(why_not="") for j in gaps}
         return self.filled(fills) if gaps else self
 
     def invented(self, feature: int) -> frozenset[Hashable]:
@@ -308,7 +308,7 @@ class Columns:
         fills = self.fills.get(feature, frozenset())
         return frozenset(fill.value for fill in fills if fill.invented)
 
-    # --- where we are, and what to say ---
+    # --- paths and messages ---
 
     def at(self, name: str) -> Columns:
         """Return the same columns inside a step."""

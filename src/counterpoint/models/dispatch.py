@@ -1,4 +1,4 @@
-"""Ask the readers of models the questions that they answer, and find who answers.
+"""Ask the readers of models the questions that they answer, and find the readers.
 
 - `read`: what is this final estimator, in its own input space?
 - `read_step`: what does this step make of its columns?

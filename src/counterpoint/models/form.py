@@ -189,7 +189,7 @@ class Form(ABC):
 
     @abstractmethod
     def predict(self, X: FloatArray) -> NDArray[Any]:
-        """Return what the model's own ``predict`` gives (n,) to points (n, d)."""
+        """Return the predictions (n,) of the model's own ``predict`` at points (n, d)."""
 
     @abstractmethod
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
@@ -202,7 +202,7 @@ class Form(ABC):
 
     @abstractmethod
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
-        """Bound (n,) twice the rounding error of what decides at X, in score units.
+        """Bound (n,) twice the rounding error of the numbers that decide at X, in score units.
 
         ``eps`` is that of the precision in which the model computes, or in which the points are
         kept: the distance from 1 to the next number.

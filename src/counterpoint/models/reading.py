@@ -40,13 +40,13 @@ Answer = TypeVar("Answer")
 @final
 @dataclass(frozen=True, eq=False)
 class ReadModel:
-    """A fitted model and what was read of it: a form over the encoded raw features."""
+    """A fitted model with its form over the encoded raw features, as it was read."""
 
     model: Any  # its ``predict`` decides what is valid
     form: Form  # over the encoded columns of the features
     features: Features  # the raw columns that the model takes, in its order
     named: bool  # whether it was fitted on column names, so that ``predict`` takes frames
-    steps: tuple[str, ...]  # a line for each step: what was read as what
+    steps: tuple[str, ...]  # a line for each step, as it was read
     # name → the value that a missing cell counts as: the pipeline puts it there, whatever the use
     fills: Mapping[Hashable, Any] = field(default_factory=dict)
     # name → why a missing cell counts as no value, as the end of a sentence; for other columns

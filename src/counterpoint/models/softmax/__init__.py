@@ -5,8 +5,8 @@ Scores are z = A x + b, the cost of a change δ = x − x̄ is δᵀPδ. Where t
 and with G = A P⁻¹ Aᵀ and z̄ = A x̄ + b nothing else of A and x̄ is needed to find u. The D columns
 enter twice: in z̄ before, in δ after.
 
-Shapes: ``n`` rows, ``K`` classes. Inside, classes come first: ``(K, n)``, so that what is done to
-one class of many rows lies side by side.
+Shapes: ``n`` rows, ``K`` classes. Inside, classes come first: ``(K, n)``, so that the numbers of
+one class of many rows lie side by side.
 
 References
 ----------

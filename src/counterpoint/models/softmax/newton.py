@@ -32,7 +32,7 @@ Loss = Callable[[FloatArray, Entries], tuple[FloatArray, FloatArray, FloatArray]
 """(K, n) scores and the `label_entries` among them → (n,) convex losses; (K, n) their gradients in
 the scores of the rivals, which are shares of 1; and (n,) minus those in the label's own score."""
 System = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-"""(K, n) D and G p, (n,) pᵀGp and λ: what makes the matrices λI + D C D."""
+"""(K, n) D and G p, (n,) pᵀGp and λ: the parts of the matrices λI + D C D."""
 
 ACCURACY = 1e-4
 """The relative residual at which conjugate gradients end: four digits a step, while Newton's method
@@ -110,7 +110,7 @@ class Reduced:
 @final
 @dataclass(eq=False, slots=True)
 class Descent:
-    """The state of each row on its way down: u, and what follows from it."""
+    """The state of each row on its way down: u, and the numbers that follow from it."""
 
     # of all rows
     gram: FloatArray
@@ -189,7 +189,7 @@ class Descent:
         accepted = flatter & (moved.objective <= self.objective + decrease)
         if accepted.all():  # nearly always; to allow for rounding costs as much again
             return moved, ~accepted
-        # what cancels in uᵀGu, and the scores themselves, are rounded in proportion to their sizes
+        # Terms that cancel in uᵀGu, and scores, are rounded in proportion to their sizes.
         cancelled = self.gram.diagonal().max() * np.abs(self.u).sum(axis=0)
         slack = 4.0 * EPS * (np.abs(self.objective) + self.score_size + cancelled)
         below_rounding, length = -slope <= slack, 1.0
@@ -237,7 +237,8 @@ def direction(
     # matrices of 128 KiB in all: one call of LAPACK is the quickest
     small = shares.size * len(shares) <= 1 << 14
     h = (_solved if small else _iterated)(gram, (root, mean, spread, weight), right)
-    # In exact arithmetic h is orthogonal to √p already; what rounding left would not sum to 0.
+    # In exact arithmetic h is orthogonal to √p already; a part that rounding left would make sums
+    # of columns of Δu other than 0.
     h -= root * dots(root, h)
     return np.asarray(-(residual + root * h) / weight)
 

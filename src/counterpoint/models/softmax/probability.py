@@ -155,11 +155,11 @@ class _GoalSearch:
 
     def take(self, keep: BoolArray) -> _GoalSearch:
         """Return the search of some of the rows."""
-        kept = copy(self)
-        kept.state = self.state.take(keep)
+        remaining = copy(self)
+        remaining.state = self.state.take(keep)
         for name in ("limit", "steepest", "low", "high", "floor", "nearest", "idle"):
-            setattr(kept, name, getattr(self, name)[keep])
-        return kept
+            setattr(remaining, name, getattr(self, name)[keep])
+        return remaining
 
     @property
     def _missing(self) -> FloatArray:

@@ -425,6 +425,27 @@ def test_time_runs_out_with_valid_answers(many: Any):
     assert (explainer.explain(rows, 5, time_limit=60.0).cost == free.cost).all()
 
 
+@pytest.mark.usefixtures("celled")
+def test_each_row_of_a_batch_has_all_of_its_time(monkeypatch: pytest.MonkeyPatch):
+    """A second passes whenever the clock is looked at: together the rows take longer than one may.
+
+    The time of all rows began with the first one's search.
+    """
+    X, y = points(60, 3)
+    explainer, rows = cp.Explainer(nearest(X, y), data=X), X[y != 5][:16]
+    clock = iter(range(10**9))
+    monkeypatch.setattr(cells, "perf_counter", lambda: float(next(clock)))
+    longest = 0
+    for k in range(len(rows)):
+        start = next(clock)
+        explainer.explain(rows[k : k + 1], 5)
+        longest = max(longest, next(clock) - start)
+    start = next(clock)
+    answers = explainer.explain(rows, 5, time_limit=float(longest))
+    assert next(clock) - start > longest
+    assert cp.Status.LIMIT not in answers.status
+
+
 def test_what_is_out_of_reach_is_proved_and_explained():
     X, y = points(310, 10, 5)
     model, data, rows = nearest(X[10:], y[10:]), X[10:], X[:10]

@@ -110,7 +110,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.gap, self.end = 0.0, np.inf  # set by `run`
         self.bounded_boxes, self.stored_leaves = 0, 0  # so far, and by open boxes
         self.all_leaves = np.arange(len(row.grid.tests))
-        self.witnesses_after = WITNESSES_AFTER // len(self.all_leaves)  # bounded boxes
+        self.witnesses_after: float = WITNESSES_AFTER // len(self.all_leaves)  # bounded boxes
         # Witnesses (k, d) of the target by a point in time, for a long search; see `Incumbents`.
         self.incumbents: Callable[[float], FloatArray] = lambda _: np.empty((0, row.program.width))
         # The best point (d,) so far, its cost, and the same point where numbers have fewer digits.
@@ -249,8 +249,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
 
     def bound(self, nodes: OpenBoxes, row: IntArray) -> tuple[OpenBoxes, FloatArray]:
         if self.bounded_boxes >= self.witnesses_after:
-            # not again before a search without a time limit ends
-            self.witnesses_after = NODES + len(row)
+            self.witnesses_after = np.inf  # once is enough
             self.ask_for_witnesses()
         self.bounded_boxes += len(row)
         boxes = self.leaf_bound.look(nodes.box.tolist(), self.cost_cutoff)

@@ -37,6 +37,7 @@ import counterpoint as cp
 from counterpoint.certificate import Certificate
 from counterpoint.cli import app
 from counterpoint.models import dispatch
+from counterpoint.problem.constraints import CONSTRAINTS
 from counterpoint.problem.tables import kinds
 
 ROOT = Path(__file__).parents[1]
@@ -341,11 +342,18 @@ def test_supported_models_take_the_targets_that_are_named(targets: str, names: s
 
 def test_every_key_of_a_policy_is_on_its_page():
     page = (DOCS / "policy_file.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
     for classes in kinds().values():
         for cls, keys in classes.items():
             kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-            row = next(line for line in page.splitlines() if line.startswith(f"| `{kind}` |"))
-            assert set(keys) <= set(re.findall(r"`(\w+)`", row)), kind
+            assert kind in rows, f"policy_file.md has no row for {kind}"
+            assert set(keys) <= set(re.findall(r"`(\w+)`", rows[kind])), kind
+
+
+def test_every_constraint_is_where_users_look_for_it():
+    page = (DOCS / "choosing.md").read_text()
+    missing = [cls.__name__ for cls in CONSTRAINTS if cls.__name__ not in page]
+    assert not missing, f"choosing.md does not name {missing}"
 
 
 def test_pages_are_markdown():

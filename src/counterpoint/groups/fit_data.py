@@ -321,14 +321,16 @@ def polished(
 ) -> FloatArray:
     """Return offsets (l, d) by which more moved rows arrive, with the ties of those passed.
 
-    Equal offsets of a feature share one variable, a *level*. Correctness and coverage less cost
-    are raised over the levels, by at most ``steps`` steps for each of the ``smooths``, which are
-    widths τ of the smoothing in units of the radius.
+    Offsets that are equal in a feature share one variable, a *level*. Cost less correctness and
+    coverage is minimised over the levels, with at most ``steps`` steps for each of the ``smooths``,
+    which are widths τ of the smoothing in units of the radius.
     """
     D, columns = np.zeros_like(offsets), moving(offsets)
     if not len(columns):
         return D
     start, fusion = offsets[:, columns], task.fusion.of(columns)
+    # Only differences of offsets count. Between −reach / 2 and reach / 2 no change exceeds the
+    # reach, and columns have the most room if their middle is at 0.
     middle = (start.max(axis=0) + start.min(axis=0)) / 2.0
     level = levels_of(start)  # (l, s) the position of each offset in ``levels``
     levels, bound = np.empty((2, int(level.max()) + 1))

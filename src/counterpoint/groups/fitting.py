@@ -39,13 +39,13 @@ def fit(task: Objective, strength: float, start: FloatArray, *, tol: float, gap:
     """Minimise loss and penalty from a start, by descents on a working set of features that grows.
 
     Ends where the residual of all features is at most 2 ``tol`` and the gap at most ``gap``, both
-    as in `Fit`; or after 20 000 steps, or 150 of a task that is not worth so many.
+    as in `Fit`; or after 20 000 steps, 150 if the task is not convex and large or dear.
     """
     D, steps, tolerance, L = start.copy(), 0, tol * task.scale, task.least_curvature
     # A task of many features that is not convex has many local minima, none worth many steps; and
     # by tangents each step is a linearised task of its own.
-    few = task.shape[1] <= FEW_FEATURES and not task.by_tangents
-    max_steps = 20_000 if task.is_convex or few else 150
+    is_small = task.shape[1] <= FEW_FEATURES and not task.by_tangents
+    max_steps = 20_000 if task.is_convex or is_small else 150
     for _ in range(60):  # far more than it takes: the set may double each time
         working = _working_set(task, strength, D, tolerance)
         offsets, _, L, n_steps = descend(

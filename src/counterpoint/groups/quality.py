@@ -354,10 +354,10 @@ def outside(
 
 
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
-    """Return how far (l, l) moved rows are from real ones, over how far those are from each other.
+    """Return the distance (l, l) of moved rows from real ones, over that of real ones.
 
-    Both are medians of Euclidean distances to the nearest row, over all features in units of
-    ``scale``.
+    Both are medians of Euclidean distances to the nearest other row of the group moved to, over
+    all features in units of ``scale``; NaN if that of real ones is 0.
     """
     # Samples of 500 rows of each group, or of so few, but at least 10, that the distances between
     # all pairs of groups take two billion products.
@@ -366,12 +366,13 @@ def away(translations: Translations, points: Points, scale: FloatArray) -> Float
     sample = points.take(points.groups.thinned(most))
     rows = [cells / scale for cells in sample.cells(np.arange(width))]
     targets = [_searchable(cells) for cells in rows]
-    usual = [float(np.median(_distances(*pair, 2))) for pair in zip(targets, rows, strict=True)]
+    # second nearest: the nearest row is the row itself
+    spacing = [float(np.median(_distances(*pair, 2))) for pair in zip(targets, rows, strict=True)]
 
     def ratio(i: int, j: int) -> float:
         shift = np.zeros(width)
         shift[translations.columns] = translations.between(i, j)
         distance = float(np.median(_distances(targets[j], rows[i] + shift / scale)))
-        return distance / usual[j] if usual[j] > 0.0 else np.nan
+        return distance / spacing[j] if spacing[j] > 0.0 else np.nan
 
     return translations.over_pairs(ratio, same=1.0)

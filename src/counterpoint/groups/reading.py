@@ -292,24 +292,24 @@ def _matched(
     too. Raises if columns are missing, or not as many as the encoding has.
     """
     if names is not None and len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
+        duplicate = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(
-            f"Expected distinct names of columns; {twice!r} is there twice. Rename one; of an "
+            f"Expected distinct names of columns; {duplicate!r} is there twice. Rename one; of an "
             "AnnData, call var_names_make_unique."
         )
-    wanted = encoding.features.names
+    expected = encoding.features.names
     if names is not None and encoding.named:
         present = set(names)
-        missing = [name for name in wanted if name not in present]
+        missing = [name for name in expected if name not in present]
         if missing:
             raise InvalidInput(
                 f"Expected the columns that the representation was fitted on; {len(missing)} of "
-                f"{len(wanted)} are missing. {unknown_name(missing[0], names)}"
+                f"{len(expected)} are missing. {unknown_name(missing[0], names)}"
             )
         return encoding
-    if width != len(wanted):
+    if width != len(expected):
         raise InvalidInput(
-            f"Expected rows of {len(wanted)} features, which the representation takes; got "
+            f"Expected rows of {len(expected)} features, which the representation takes; got "
             f"{width}. Pass the columns that it was fitted on, in order."
         )
     return encoding if names is None else encoding.renamed(names)

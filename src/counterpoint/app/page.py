@@ -215,12 +215,13 @@ class View:
             (answer, ranking(answer, pairs[0][0]), *standing(answer, exact, best))
             for answer, exact in pairs[1:]
         ]
-        return {"cards": cards, "way": self._way(request) if pairs else None}
+        return {"cards": cards, "path": self._path(request) if pairs else None}
 
-    def _way(self, request: ExplainRequest) -> dict[str, Any] | None:
-        """Return the path of a person to higher probabilities, as points of a picture.
+    def _path(self, request: ExplainRequest) -> dict[str, Any] | None:
+        """Return the cheapest change to each of several probabilities, as points of a picture.
 
-        It is None if the target is about no probability, or there are fewer than two answers.
+        Points are x, y, cost and probability. None if the target is about no probability, or fewer
+        than two of them can be had.
         """
         label = self.label(self.dashboard.target(request))
         if not self.probable or label is None:
@@ -234,7 +235,8 @@ class View:
         # in a picture of 300 by 130 units, whose lower left corner is at (40, 150)
         x, y = 40 + 300 * cost / max(float(cost.max()), 1e-12), 150 - 130 * p
         points = np.column_stack([x.round(1), y.round(1), cost, p]).tolist()
-        return {"points": points, "ends": cp.Status.INFEASIBLE in path.status[0], "label": label}
+        is_limited = cp.Status.INFEASIBLE in path.status[0]  # higher ones have no answer
+        return {"points": points, "is_limited": is_limited, "label": label}
 
     def refusals(self, request: ExplainRequest) -> dict[str, str]:
         """Return why bounds that a person sets contradict the policy, by feature, where they do."""

@@ -37,7 +37,7 @@ class Listing:
     answers: cp.Counterfactuals
     # ``row``: the position of each answer's row; ``rank``: its place among those of its row, if
     # several were asked for
-    places: dict[str, Any]
+    row_and_rank: dict[str, Any]
     summary: str
 
     @classmethod
@@ -45,14 +45,14 @@ class Listing:
         """Return the listing of answers to the rows ``X``."""
         if isinstance(answers, cp.Counterfactuals):
             return cls(X, answers, {"row": np.arange(len(X))}, answers.summary())
-        rows, places = X.iloc[answers.row], {"row": answers.row, "rank": answers.rank}
-        return cls(rows.reset_index(drop=True), answers.answers, places, answers.summary())
+        rows, row_and_rank = X.iloc[answers.row], {"row": answers.row, "rank": answers.rank}
+        return cls(rows.reset_index(drop=True), answers.answers, row_and_rank, answers.summary())
 
     def title(self, k: int) -> str:
         """Name an answer by its row, its rank if there are several, and its status."""
-        row, title = self.places["row"], f"Row {self.places['row'][k]}"
-        if "rank" in self.places:
-            title += f", answer {self.places['rank'][k] + 1} of {(row == row[k]).sum()}"
+        row, title = self.row_and_rank["row"], f"Row {self.row_and_rank['row'][k]}"
+        if "rank" in self.row_and_rank:
+            title += f", answer {self.row_and_rank['rank'][k] + 1} of {(row == row[k]).sum()}"
         return f"{title}: {self.answers.status[k]}"
 
     def table(self, *, reasons: bool) -> pd.DataFrame:
@@ -62,7 +62,7 @@ class Listing:
         """
         import pandas as pd
 
-        report = self.answers.report(**self.places)
+        report = self.answers.report(**self.row_and_rank)
         report["changes"] = [
             "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in changes.items())
             for changes in self._changes()
@@ -82,7 +82,7 @@ class Listing:
         conflicts = self._reasons() if reasons else [None] * len(self.X)
         lines = zip(report, self._changes(), conflicts, strict=True)
         for i, (certificate, changes, conflict) in enumerate(lines):
-            place = {name: int(values[i]) for name, values in self.places.items()}
+            place = {name: int(values[i]) for name, values in self.row_and_rank.items()}
             status, message = certificate["status"], certificate["message"]
             line = place | as_json(status, message, changes, certificate)
             if conflict is not None:

@@ -127,8 +127,8 @@ def _report(
 ) -> None:
     """Print the answers to the first rows, at ``most`` so many, and the total of all ``rows``."""
     out, is_rounded, status = console(), False, listing.answers.status
-    visible = np.flatnonzero(listing.places["row"] < most).tolist()
-    ranks = listing.places.get("rank", np.zeros(len(status), int))
+    visible = np.flatnonzero(listing.row_and_rank["row"] < most).tolist()
+    ranks = listing.row_and_rank.get("rank", np.zeros(len(status), int))
     for k in visible:
         best = CHEAPEST if ranks[k] == 0 else "the cheapest that differs so"
         is_rounded |= show_answer(

@@ -89,9 +89,9 @@ def holds_beyond(explainer: cp.Explainer, rounded: cp.Counterfactuals) -> NDArra
             unproved = moving[~proved[moving]]
             directions, index = np.unique(row_signs[unproved], axis=0, return_inverse=True)
             for k, direction in enumerate(directions):
-                asker = asking_under(explainer, features, [*_moving(features, direction)])
+                refuter = asking_under(explainer, features, [*_moving(features, direction)])
                 rows = unproved[np.ravel(index) == k]
-                answers = asker.explain(advised_rows.take(rows).native, other, progress=False)
+                answers = refuter.explain(advised_rows.take(rows).native, other, progress=False)
                 is_proof = answers.certificates.claim == cp.Claim.PROVED
                 proved[rows] = is_proof & (answers.status == cp.Status.INFEASIBLE)
     return proved

@@ -168,8 +168,8 @@ def _is_readable(name: object) -> bool:
     return is_text and CAMEL_CASE.search(str(name)) is None
 
 
-def _nameless(feature: cp.Categorical, values: Mapping[str, str]) -> list[str]:
-    """Return the categories that are codes, such as 0, False or A171, and have no name.
+def _nameless(feature: cp.Categorical, names: Mapping[str, str]) -> list[str]:
+    """Return the categories that are codes, such as 0, False or A171, and not in ``names``.
 
     Numbers that count something, such as 1, 2 and 4 rooms, are understood as they are.
     """
@@ -184,7 +184,7 @@ def _nameless(feature: cp.Categorical, values: Mapping[str, str]) -> list[str]:
     return [
         str(value)
         for value, is_stand_in in pairs  # a stand-in for missing cells is never named
-        if is_code(value) and str(value) not in values and not is_stand_in
+        if is_code(value) and str(value) not in names and not is_stand_in
     ]
 
 

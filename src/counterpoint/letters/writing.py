@@ -331,14 +331,17 @@ def _ordered_parts(
     body: dict[str, tuple[Part, ...]],
     frame: Mapping[str, str],
 ) -> dict[str, tuple[Part, ...]]:
-    """Return the parts of a letter in the order of the language's layout."""
-    if status is cp.Status.INVALID:  # which is about the row, and nobody gets it
+    """Return the parts of a letter that are not empty, in the order of the language's layout.
+
+    ``frame`` holds the texts around its body.
+    """
+    if status is cp.Status.INVALID:  # an error in the row, and no letter to a person
         return body
-    whole = {name: (Part(text),) for name, text in frame.items()} | body
+    parts = {name: (Part(text),) for name, text in frame.items()} | body
     return {
-        name: whole[name]
+        name: parts[name]
         for name in speech.words["layout"]
-        if name in whole and any(whole[name][0])
+        if name in parts and any(parts[name][0])
     }
 
 

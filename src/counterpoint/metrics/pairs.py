@@ -93,8 +93,8 @@ class AnswerPairs:
     def neighbour_space(self, k: Any) -> tuple[BoolArray, FloatArray, BoolArray, FloatArray, int]:
         """Return data and answers as points whose Euclidean distances are `proximity` by ``"l2"``.
 
-        First which rows (r,) of the data miss no cell, and these as points; then which answers
-        (m,), and these; last k, at most one less than there are rows.
+        Returns masks of the rows of the data (r,) and of the answers (m,) that miss no cell, each
+        followed by these as points; and k, cut down to one less than these rows of the data.
         """
         # Another category changes two columns by 1, and counts 1: √(1/2 + 1/2).
         sizes = [block.stop - block.start for block in self.features.blocks]
@@ -209,9 +209,9 @@ def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
 
 
 def _with_numbers(features: cp.Features, *frames: pd.DataFrame) -> cp.Features:
-    """Return the features as frames show them: some seemed to be categories and are numbers.
+    """Return the features, those continuous that only seemed to be categories.
 
-    Their columns in the data happened to hold 0 and 1 alone, and have others here.
+    Their columns hold 0 and 1 alone in the data, but other numbers in one of the frames.
     """
 
     def is_number(feature: Any) -> bool:

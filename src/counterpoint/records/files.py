@@ -176,6 +176,7 @@ def _batch_from_json(records: Sequence[dict[str, Any]], positions: Sequence[int]
         answers = [{**dict.fromkeys(names), **(answer or {})} for answer in answers]
     else:
         row_frame = _frame(rows, names)
+        # a row without an answer stands in for it, so that its cells have the types of the others
         pairs = zip(rows, answers, strict=True)
         answers = [row if answer is None else answer for row, answer in pairs]
     answer_frame = _frame(answers, names)

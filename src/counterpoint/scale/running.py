@@ -271,10 +271,11 @@ LOCK = "_lock"
 
 @contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Keep a folder of this machine to one run, until its process ends, however it does.
+    """Lock the folder of the answers for one run; the lock ends with its process, even if killed.
 
-    Few other file systems have locks. Two runs write the same shards there, but the first to end
-    may take what the other has not finished for what was left behind.
+    Only folders of this machine are locked, for few other file systems can be. Elsewhere, two runs
+    at once write the same shards, but the run that ends first may remove the partial files of the
+    other, as if a worker that was killed had left them (see `_tidy`).
     """
     try:
         fcntl = import_module("fcntl")

@@ -306,7 +306,7 @@ def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
 
     rows, found = 0, 0
     statuses, costs, records = Counter[str](), Counter[str](), list[str]()
-    schema = _answers(job, fragment, no_rows(job.schema), 0)[0].schema
+    schema = _answers(job, fragment, no_rows(job.schema), 0)[0].schema  # as that of any block
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     options: dict[str, Any] = {"use_dictionary": texts, "write_page_checksum": True}
     with job.sink.open(path, "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
@@ -319,7 +319,7 @@ def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
             rows += len(block)
             found += int(counterfactuals.found.sum())
             statuses.update(answers["cf_status"].to_pylist())
-            costs.update(_costs(counterfactuals))
+            costs.update(_cost_counts(counterfactuals))
         summary = {
             "rows": rows,
             "found": found,
@@ -369,7 +369,7 @@ def put(fs: Any, path: str, content: Any) -> None:
 # Costs are counted on a grid, in hundredths of their logarithm, so that those of all shards add up
 
 
-def _costs(answers: Counterfactuals) -> Counter[str]:
+def _cost_counts(answers: Counterfactuals) -> Counter[str]:
     """Return the number of changes that cost about ``exp(key / 100)``, by key."""
     cost = answers.cost[answers.found & (answers.cost > 0)]
     keys, counts = np.unique(np.round(100.0 * np.log(cost)).astype(int), return_counts=True)
@@ -379,7 +379,7 @@ def _costs(answers: Counterfactuals) -> Counter[str]:
 def cost_of(counted: dict[str, int], share: float) -> float:
     """Return the cost that a share of all changes does not exceed, to .5 %; NaN of none.
 
-    ``counted`` is what `_costs` returns, added up over shards.
+    ``counted`` is what `_cost_counts` returns, added up over shards.
     """
     keys = sorted(counted, key=int)
     if not keys:

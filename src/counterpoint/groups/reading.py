@@ -114,25 +114,30 @@ def _(model: MLPRegressor) -> Representation:
 
 
 def read_model(model: Any) -> tuple[Representation, ColumnEncoding]:
-    """Read a model as `represent` does, with its columns."""
+    """Read a model as `represent` does, with the columns that it takes.
+
+    A model is read as a whole, such as a network; step by step, as an affine map; or, if it is a
+    pipeline whose last step is read as a whole, as an affine map before that.
+    """
     reader = _reader_of(model)
     if reader is not None:
         representation, inputs = reader(model), inputs_of(model)
         width = representation.n_features
+        # names serve only if there is one for each column that it takes
         names = inputs.names if inputs is not None and inputs.count == width else None
         features = Features(map(Continuous, names or (f"x{j}" for j in range(width))))
         return representation, ColumnEncoding(features, named=names is not None)
     if isinstance(model, Pipeline):
         steps = [(name, step) for name, step in model.steps if step not in (None, "passthrough")]
         last_name, last = steps[-1] if steps else ("", None)
-        if steps and _reader_of(last) is not None:  # such as a network after scalers
+        if steps and _reader_of(last) is not None:
             second, encoding = read_model(last)
             if len(steps) == 1:
                 return second, encoding
             first, encoding = _read_affine(Pipeline(steps[:-1]))
             joined = first.then(second) if isinstance(second, Affine) else Composed(first, second)
             return joined, encoding
-        if len(steps) > 1:
+        if len(steps) > 1:  # an error that names the step
             _require_step_reader(last, f"Step {last_name!r}: ")
     _require_step_reader(model)
     return _read_affine(model)

@@ -254,7 +254,7 @@ class Network(Representation):
             for k in reversed(range(len(inputs))):
                 C = C @ self.layers[k][0].T
                 if k or self.activates_inputs:
-                    C = C * slope(inputs[k])
+                    C = C * slope(inputs[k])  # as a function of the activation's value
             return C
 
         return X, pull

@@ -377,7 +377,11 @@ def _template_values(
 def _reasons(
     explainer: cp.Explainer, answers: cp.Counterfactuals, rows: Sequence[int], speech: Speech
 ) -> dict[int, tuple[Reason, ...]]:
-    """Return the reasons of rows with an answer, or with one under fewer constraints."""
+    """Return the reasons of rows, row → the features that its answer changes.
+
+    A row without an answer gets those of an answer that only keeps immutable features, and others
+    within the data, if the query says so; it has none if there is no such answer either.
+    """
     reasons = {i: _principal_reasons(answers, i, speech) for i in rows if answers.found[i]}
     unanswered = {*rows} - {*reasons} - {*answers.problems}
     constraints = answers.query.constraints

@@ -209,9 +209,9 @@ def frame_of(rows: Any, features: cp.Features | None) -> pd.DataFrame:
 
 
 def _with_numbers(features: cp.Features, *frames: pd.DataFrame) -> cp.Features:
-    """Return the features, those continuous that only seemed to be categories.
+    """Return the features, with those made continuous that are categories in the data alone.
 
-    Their columns hold 0 and 1 alone in the data, but other numbers in one of the frames.
+    Such a column holds only 0 and 1 in the data, but other numbers in one of the frames.
     """
 
     def is_number(feature: Any) -> bool:

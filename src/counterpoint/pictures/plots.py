@@ -277,7 +277,7 @@ def draw_map(
 def draw_translation_path(path: Any, count: Any, ax: Any) -> Figure:
     """Draw correctness and coverage of the explanation chosen for each number of features."""
     ks = sorted(set(np.ceil(path.counts(count)).astype(int).tolist()) - {0})
-    chosen = [path.able(k, count)[0] for k in ks]
+    chosen = [path.able(k, count)[0] for k in ks]  # the best of at most k features
     (axes,) = axes_of(ax, (1,), (5.6, 4.0))
     for colour, (name, dashes, marker) in zip(COLOURS, RATES, strict=False):
         rates = [getattr(candidate, name) for candidate in chosen]

@@ -179,12 +179,15 @@ def _crossing(squares: FloatArray, t: FloatArray, power: float) -> FloatArray:
 def _step(squares: FloatArray, t: FloatArray, power: float, r: FloatArray) -> FloatArray:
     """Return the step h (n,) of the trapezoidal rule in v at which its error is negligible.
 
-    The error is exp(−2π d / h) times the integrand at the height d of v, for any d at which the
-    integrand is analytic from the contour to there, on either side: up to the pole of 1 / z at 0
-    above, where the angle is π / 2, and to that of M at 1 below. At imaginary v, where the
-    integrand is largest, z = r cos(θ ± d) is real. Six heights are tried on each side.
+    The error has two terms, one for each side of the contour: exp(−2π d / h) times the integrand
+    at v ± i d, for any d up to the nearest pole on that side. Such a v lies on the hyperbola of the
+    angle θ ± d; above, the pole is that of 1 / z at 0, of the angle π / 2, and below that of M at
+    1. On a hyperbola the integrand is largest where it crosses the real axis, at z = r cos(θ ± d).
+
+    With log |integrand| higher by ``rise`` at d than on the contour, a term is negligible for
+    h = 2π d / (NEGLIGIBLE + rise). Each side takes the largest of six d, and both have to do.
     """
-    pole = np.arccos(1.0 / np.maximum(r, 1.0))  # the angle at which the hyperbola crosses at 1
+    pole = np.arccos(1.0 / np.maximum(r, 1.0))  # the angle of the hyperbola that crosses at 1
     log_size = _log_size(squares, t, power, r, np.full((len(r), 1), ANGLE))
     steps = []
     for sign, height in ((1.0, np.full_like(r, np.pi / 2.0 - ANGLE)), (-1.0, ANGLE - pole)):
@@ -200,6 +203,7 @@ def _log_size(
     """Return log |integrand| (n, m) where hyperbolas of angles (n, m) cross the real axis."""
     z = r[:, None] * np.cos(angle)
     log_factors = np.log(np.abs(_factors(squares, z))).sum(axis=2)
+    # there dz / z = i tan(angle) dv
     return np.log(np.tan(angle)) - t[:, None] * z - power * log_factors
 
 

@@ -63,9 +63,10 @@ def _by_name(bounds: Mapping[Any, Any], names: list[Any] | None) -> Any:
 
 
 def _refuse_two_readings(bounds: Any, limits: FloatArray) -> None:
-    """Refuse two pairs for two columns that may be (low, high), or one pair for each column.
+    """Refuse bounds of two columns that may be (low, high), or one such pair for each column.
 
-    ``limits`` (2, d) are those by the first reading. A tuple of two lists is (low, high).
+    ``limits`` (2, d) are low and high by the first reading; by the second they are its transpose. A
+    tuple of two lists is (low, high).
     """
     low, high = limits
     may_be_pairs = isinstance(bounds, list) or any(isinstance(b, tuple) for b in bounds)

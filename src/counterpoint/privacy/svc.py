@@ -346,6 +346,7 @@ class PrivateSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn(self, n: int) -> None:
         """Warn of pipeline steps that learn from rows without noise, and of too large a δ."""
+        # a fit with flaws says already that it is not private
         learned = [] if self._flaws() else learned_before(self)
         if learned:
             warnings.warn(

@@ -35,7 +35,9 @@ def proofs_of(pieces: Sequence[BoundProof], rows: IntArray) -> list[Any]:
             added: dict[str, Any] = {"trees": trees[row]} if row in trees else {}
             if piece.family_proofs is not None:
                 fields = vars(piece.family_proofs[row]).items()
-                added["own"] = {k: [*v] if isinstance(v, list) else told(v) for k, v in fields}
+                added["own"] = {
+                    k: [*v] if isinstance(v, list) else number_to_json(v) for k, v in fields
+                }
             boxed = None if piece.boxed is None else piece.boxed.take(np.array([row]))
             if boxed is not None:
                 added["boxes"] = _boxes(boxed)
@@ -73,7 +75,7 @@ def as_pieces(proof: Any, sizes: Sequence[int]) -> Any:
     if not isinstance(proof, np.ndarray):
         return proof
     pieces = np.split(proof, np.cumsum(sizes)[:-1])
-    return [{"multipliers": [*map(told, piece.tolist())]} for piece in pieces]
+    return [{"multipliers": [*map(number_to_json, piece.tolist())]} for piece in pieces]
 
 
 def _node(options: int) -> np.dtype[Any]:
@@ -85,7 +87,7 @@ def _node(options: int) -> np.dtype[Any]:
 def _tree(tree: ProofTrees) -> dict[str, Any]:
     """Return the tree of one row: its splits and the multipliers of its leaves, in base64."""
     return {
-        "bound": told(float(tree.bound[0])),
+        "bound": number_to_json(float(tree.bound[0])),
         "nodes": b64encode(_nodes(tree)).decode(),
         "multipliers": b64encode(tree.multipliers[tree.is_leaf].astype("<f8").tobytes()).decode(),
     }
@@ -107,7 +109,7 @@ def _read_tree(tree: Mapping[str, Any], program: Program) -> ProofTrees:
     leaves = np.frombuffer(b64decode(tree["multipliers"], validate=True), "<f8")
     multipliers = np.zeros((len(splits.kind), node_size(program)))
     multipliers[splits.is_leaf] = leaves.reshape(int(splits.is_leaf.sum()), node_size(program))
-    return splits._replace(bound=numbers([tree["bound"]]), multipliers=multipliers)
+    return splits._replace(bound=numbers_from_json([tree["bound"]]), multipliers=multipliers)
 
 
 def _read_splits(text: Any, program: Program) -> ProofTrees:
@@ -194,15 +196,15 @@ def _chunks(trees: list[tuple[int, Any]], program: Program) -> list[ProofTrees]:
     return [ProofTrees.joined(read[a:b]) for a, b in pairwise(ends) if a < b]
 
 
-def told(value: Any) -> Any:
+def number_to_json(value: Any) -> Any:
     """Return a number as JSON has it: null for NaN, words for infinities."""
     if isinstance(value, float) and not np.isfinite(value):
         return None if np.isnan(value) else "inf" if value > 0 else "-inf"
     return value
 
 
-def numbers(values: Sequence[Any]) -> FloatArray:
-    """Return numbers (n,) that `told` wrote; raise a ValueError if one is none."""
+def numbers_from_json(values: Sequence[Any]) -> FloatArray:
+    """Return numbers (n,) that `number_to_json` wrote; raise a ValueError if one is none."""
     words = {None: np.nan, "inf": np.inf, "-inf": -np.inf}
     plain = [words[v] if v is None or isinstance(v, str) else v for v in values]
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in plain):

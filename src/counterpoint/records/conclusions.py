@@ -134,9 +134,11 @@ def _proved(
 
 
 def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -> Bounding:
-    """Return what bounds one program of a target: multipliers and trees, or a family's own proof.
+    """Read the recorded proof of a bound on one program of a target, for a batch of rows.
 
-    Raises a ValueError if no family knows a proof of this kind.
+    Trees and a family's own proofs are read by the family that has a reader for the type of one of
+    the conditions; multipliers, and trees that no family reads, are `Evidence`. Raises a ValueError
+    if no family reads its own proof.
     """
     if proof.boxed is not None:
         undivided = _evidence(union, program, cases, proof._replace(boxed=None))
@@ -145,8 +147,8 @@ def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -
         for family in families():
             for condition in (union.lazy, *program.region):
                 if type(condition) in family.PROOFS:
-                    read = family.PROOFS[type(condition)]
-                    evidence: Bounding = read(condition, program, cases, proof)
+                    reader = family.PROOFS[type(condition)]
+                    evidence: Bounding = reader(condition, program, cases, proof)
                     return evidence
     if proof.family_proofs is not None:
         raise ValueError("there is a proof of a kind that is not known")
@@ -156,7 +158,7 @@ def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -
 def _boxed(
     union: Union, program: Program, cases: Batch, boxed: BoxedProof, undivided: Bounding
 ) -> BoxedEvidence:
-    """Return what bounds one program in boxes that cover the domains of some rows.
+    """Read the recorded proof of rows whose domains were split into boxes, with a proof for each.
 
     A leaf of the splits needs a proof of its own, unless its box is empty or excluded by a
     forbidden combination, so that it holds no answer. ``undivided`` bounds rows without boxes.
@@ -164,22 +166,24 @@ def _boxed(
     if union.combinations is None:
         raise ValueError("there are boxes in a proof, and no combination is forbidden")
     splits = boxed.splits
-    row = splits.row[splits.tree]  # the row of each node
+    node_row = splits.row[splits.tree]
     low, high, _ = boxes(program, cases.take(splits.row), splits.tree, splits)
     excluded = is_empty(program.domain, low, high)
-    excluded |= union.combinations.forbid(low, high, cases.x[row]).any(axis=1)
-    leaf = np.flatnonzero(splits.is_leaf & ~excluded)
-    # A proof states no place of a leaf: the k-th proof of a row is that of its k-th leaf.
-    leaf = leaf[np.argsort(row[leaf], kind="stable")]
-    order = np.argsort(boxed.row, kind="stable")
-    if not np.array_equal(row[leaf], boxed.row[order]):
+    excluded |= union.combinations.forbid(low, high, cases.x[node_row]).any(axis=1)
+    leaves = np.flatnonzero(splits.is_leaf & ~excluded)
+    # The proofs do not say which leaf each is of: the k-th of a row is that of its k-th leaf. Both
+    # are brought into the order of the rows.
+    leaves = leaves[np.argsort(node_row[leaves], kind="stable")]
+    leaf_row, order = node_row[leaves], np.argsort(boxed.row, kind="stable")
+    if not np.array_equal(leaf_row, boxed.row[order]):
         raise ValueError("the boxes of a proof do not fit what is proved of them")
     batches = []
-    if len(leaf):
-        inside = replace(cases.take(row[leaf]), low=low[leaf], high=high[leaf])
+    if len(leaves):
+        inside = replace(cases.take(leaf_row), low=low[leaves], high=high[leaves])
         evidence = _evidence(union, program, inside, boxed.leaves.take(order))
-        batches = [SearchedNodes(row[leaf], np.ones(len(leaf), dtype=bool), [evidence])]
-    return BoxedEvidence([undivided], splits, batches, np.arange(len(leaf)))
+        is_leaf = np.ones(len(leaves), dtype=bool)
+        batches = [SearchedNodes(leaf_row, is_leaf, [evidence])]
+    return BoxedEvidence([undivided], splits, batches, order=np.arange(len(leaves)))
 
 
 def messages_of(values: Mapping[str, Any], query: Query) -> NDArray[np.object_]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from counterpoint.errors import InvalidInput, shown
 from counterpoint.numerics import BoolArray
-from counterpoint.programs.proof_text import numbers
+from counterpoint.programs.proof_text import numbers_from_json
 from counterpoint.records.checker import BROKEN
 from counterpoint.records.record import (
     EDITED,
@@ -180,7 +180,9 @@ def _batch_from_json(records: Sequence[dict[str, Any]], positions: Sequence[int]
         pairs = zip(rows, answers, strict=True)
         answers = [row if answer is None else answer for row, answer in pairs]
     answer_frame = _frame(answers, names)
-    columns: dict[str, Any] = {k: numbers([record[k] for record in records]) for k in NUMBERS}
+    columns: dict[str, Any] = {
+        k: numbers_from_json([record[k] for record in records]) for k in NUMBERS
+    }
     columns |= {k: np.array([record[k] for record in records], dtype=object) for k in WORDS}
     columns["valid"] = np.array([record["valid"] for record in records])
     proofs = [record["proof"] for record in records]

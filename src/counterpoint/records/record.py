@@ -23,7 +23,7 @@ from scipy import sparse
 from counterpoint.numerics import SINGLE, VIOLATION, FloatArray, IntArray
 from counterpoint.problem.constraints import Constraint, WithinObserved
 from counterpoint.problem.tables import distinct, policy_of
-from counterpoint.programs.proof_text import told
+from counterpoint.programs.proof_text import number_to_json
 from counterpoint.rows.cells import is_missing
 from counterpoint.rows.features import Categorical, Features
 from counterpoint.search.query import Query
@@ -282,7 +282,7 @@ def cell_to_json(value: Any) -> Any:
         return {"missing": "none"}
     if is_missing(value):
         return None
-    return told(value) if isinstance(value, float) else value
+    return number_to_json(value) if isinstance(value, float) else value
 
 
 def cell_from_json(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from counterpoint.errors import InvalidInput, MissingExtra
-from counterpoint.programs.proof_text import as_pieces, told
+from counterpoint.programs.proof_text import as_pieces, number_to_json
 from counterpoint.records.record import (
     HASHED,
     WORDS,
@@ -36,7 +36,7 @@ def to_json(batches: Iterator[RecordBatch], salt: str | None) -> list[dict[str, 
         for i, position in enumerate(batch.positions.tolist()):
             row, answer = rows[i], answers[i]
             record = {**batch.shared, "row": row, "proof": as_pieces(batch.proofs[i], batch.sizes)}
-            record |= {name: told(values[i]) for name, values in columns.items()}
+            record |= {name: number_to_json(values[i]) for name, values in columns.items()}
             record |= {name: str(record[name]) for name in WORDS}
             if salt is not None:  # the answer then holds only the cells that change
                 record["row"] = hashed(row, salt)

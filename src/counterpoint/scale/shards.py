@@ -240,7 +240,7 @@ def attempt(job: Job, fragment: Fragment) -> dict[str, Any] | str:
         # The workers share the cores, a fragment each; threads of BLAS within them would compete
         # for the same cores, and may round differently, where a shard is to be the same bytes.
         with threadpool_limits(1):
-            return _finished(job, fragment) or _written(job, fragment)
+            return _finished(job, fragment) or _write_shard(job, fragment)
     except CounterpointError as error:
         return str(error)
     except OSError as error:  # of the output folder: one of the input is an `InvalidInput` by now
@@ -266,9 +266,9 @@ def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
     shard = f"{fragment.shard}.parquet"
     try:
         with job.sink.open(f"{job.out}/{SUMS}/{fragment.shard}.json") as file:
-            sums = json.load(file)
-        is_intact = all(_sum(job, name) == digest for name, digest in sums.items())
-        if not (is_intact and shard in sums):
+            digests = json.load(file)
+        is_intact = all(_sha256(job, name) == digest for name, digest in digests.items())
+        if not (is_intact and shard in digests):
             return None
         with job.sink.open(f"{job.out}/{shard}") as file:
             summary: dict[str, Any] = json.loads(pq.read_metadata(file).metadata[SUMMARY])
@@ -277,21 +277,24 @@ def _finished(job: Job, fragment: Fragment) -> dict[str, Any] | None:
     return summary | {"skipped": True}
 
 
-def _sum(job: Job, name: str) -> str:
+def _sha256(job: Job, name: str) -> str:
     with job.sink.open(f"{job.out}/{name}", "rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
-    """Answer a fragment; return the summary of its shard, which is named when it is complete."""
+def _write_shard(job: Job, fragment: Fragment) -> dict[str, Any]:
+    """Answer a fragment; return the summary of its shard.
+
+    It is written under another name, and renamed when it is complete.
+    """
     partial = f"_{fragment.shard}-{uuid4().hex}.part"
     try:
-        summary = _write(job, fragment, f"{job.out}/{partial}")
-        sums = {name: _sum(job, name) for name in summary["records"]}
-        sums[f"{fragment.shard}.parquet"] = _sum(job, partial)
+        summary = _write_answers(job, fragment, f"{job.out}/{partial}")
+        digests = {name: _sha256(job, name) for name in summary["records"]}
+        digests[f"{fragment.shard}.parquet"] = _sha256(job, partial)
         job.sink.makedirs(f"{job.out}/{SUMS}", exist_ok=True)
-        put(job.sink, f"{job.out}/{SUMS}/{fragment.shard}.json", sums)
-        # last: a shard that is there is finished
+        put(job.sink, f"{job.out}/{SUMS}/{fragment.shard}.json", digests)
+        # last: a shard that has its name is finished
         job.sink.mv(f"{job.out}/{partial}", f"{job.out}/{fragment.shard}.parquet")
     finally:
         if job.sink.exists(f"{job.out}/{partial}"):
@@ -299,7 +302,7 @@ def _written(job: Job, fragment: Fragment) -> dict[str, Any]:
     return summary
 
 
-def _write(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
+def _write_answers(job: Job, fragment: Fragment, path: str) -> dict[str, Any]:
     """Write the answers to a fragment as a Parquet file, and their records; return its summary."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -204,7 +204,7 @@ def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint])
 
 
 def _allowed_range(rule: Any, feature: Any, low: float, high: float) -> tuple[float, float]:
-    """Return the range that a constraint allows to all values from ``low`` to ``high`` together."""
+    """Return the union of the ranges that a constraint allows to values from low to high."""
     match rule:
         case cp.Immutable():
             return low, high

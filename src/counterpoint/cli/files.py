@@ -72,7 +72,7 @@ DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """Read cells between commas: pandas would take the first column for names of rows."""
+    """Read a CSV file; refuse what pandas would misread, such as other separators than commas."""
     import pandas as pd
 
     with path.open(encoding="utf-8-sig") as file:
@@ -94,7 +94,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
             f"{path.name}, line {line}: expected {names} cells, as many as the first line has "
             f"names; got {cells}. Put texts with commas in quotation marks."
         ) from None
-    if not isinstance(frame.index, pd.RangeIndex):
+    if not isinstance(frame.index, pd.RangeIndex):  # made of the cells that have no name
         raise cp.InvalidInput(
             f"{path.name}: rows have more cells than the first line has names. Name every column, "
             "and put texts with commas in quotation marks."

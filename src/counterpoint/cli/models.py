@@ -79,9 +79,10 @@ def readable() -> dict[str, list[tuple[str, str, str]]]:
     from counterpoint.models import LastLayer
     from counterpoint.models.dispatch import inputs_of, named_readers, read_step
 
+    classifiers, regressors, _, steps = SECTIONS
     entries: dict[str, list[tuple[str, str, str]]] = {section: [] for section in SECTIONS}
-    for section, name, kind in _of_scikit_learn():
-        entries[section].append((name, "scikit-learn", _line(name, kind)))
+    for section, name, estimator in _of_scikit_learn():
+        entries[section].append((name, "scikit-learn", _line(name, estimator)))
     # Models of other packages, which need not be installed, have readers by their names.
     by_name = {
         (package, name, question is read_step)
@@ -89,10 +90,10 @@ def readable() -> dict[str, list[tuple[str, str, str]]]:
         if question is not inputs_of
     }
     for package, name, is_step in by_name:
-        regresses = name.endswith("Regressor") or name == "Scorecard"
-        section = SECTIONS[3] if is_step else SECTIONS[1 if regresses else 0]
+        is_regressor = name.endswith("Regressor") or name == "Scorecard"
+        section = steps if is_step else regressors if is_regressor else classifiers
         entries[section].append((name, package, _line(name, None)))
-    entries[SECTIONS[0]].append(("LastLayer", "counterpoint", _line("LastLayer", LastLayer)))
+    entries[classifiers].append(("LastLayer", "counterpoint", _line("LastLayer", LastLayer)))
     return entries
 
 
@@ -104,23 +105,26 @@ def _of_scikit_learn() -> Iterator[tuple[str, str, type]]:
     from counterpoint.models.dispatch import finish, has_reader, read, read_step
     from counterpoint.models.estimators import NOT_READ
 
-    for name, kind in all_estimators():
-        is_model = has_reader(finish, kind) or (kind not in NOT_READ and has_reader(read, kind))
-        is_step = kind not in NOT_READ and has_reader(read_step, kind)
+    classifiers, regressors, around, steps = SECTIONS
+    for name, estimator in all_estimators():
+        is_read = estimator not in NOT_READ
+        is_model = has_reader(finish, estimator) or (is_read and has_reader(read, estimator))
+        is_step = is_read and has_reader(read_step, estimator)
         if name in AROUND and (is_model or is_step):
-            yield SECTIONS[2], name, kind
+            yield around, name, estimator
             continue
         if is_model:
-            yield SECTIONS[0 if issubclass(kind, ClassifierMixin) else 1], name, kind
+            is_classifier = issubclass(estimator, ClassifierMixin)
+            yield classifiers if is_classifier else regressors, name, estimator
         if is_step:
-            yield SECTIONS[3], name, kind
+            yield steps, name, estimator
 
 
-def _line(name: str, kind: Any) -> str:
+def _line(name: str, estimator: Any) -> str:
     """Return a line about a class: the extra that it needs, and a remark or its own first line."""
     remark = REMARKS.get(name, ENCODED if name in ONLY_CATEGORIES else "").replace("`", "")
-    if not remark and kind is not None:
-        remark = next(iter((kind.__doc__ or "").strip().splitlines()), "")
+    if not remark and estimator is not None:
+        remark = next(iter((estimator.__doc__ or "").strip().splitlines()), "")
     if name in EXTRAS:
         remark = f"needs the extra {EXTRAS[name]}{'; ' if remark else ''}{remark}"
     return remark

@@ -84,7 +84,8 @@ class Groups:
                 f"Expected masks that do not overlap; {len(shared)} rows are in several, such as "
                 f"row {shared[0]} in {' and '.join(both)}. Take them out of all but one."
             )
-        return cls(labels, np.where(stack.any(axis=0), stack.argmax(axis=0), -1)).filled(1)
+        member = np.where(stack.any(axis=0), stack.argmax(axis=0), -1)
+        return cls(labels, member).filled(1)  # raises for a group without rows
 
     @classmethod
     def from_polygons(
@@ -105,7 +106,7 @@ class Groups:
         for i, corners in enumerate(labelled.values()):
             inside = _inside(plane, _plane(corners, "corners of polygons"))
             member[inside & (member < 0)] = i
-        return cls(tuple(labelled), member).filled(1)
+        return cls(tuple(labelled), member).filled(1)  # raises for a group without rows
 
     @classmethod
     def from_clusters(cls, points: ArrayLike, clusterer: Any) -> Groups:

@@ -115,18 +115,18 @@ def _proved(
     query, union = recorded.query, recorded.query.union
     program_proofs, gap = read_proofs(proofs, union.proof_programs), query.effort.gap
     bound, cutoff = np.zeros(len(proofs)), np.where(answered, objective, np.inf)
-    # For rows whose whole columns are on their lattice, the union decides each tie, as it did for
-    # their search: its programs are what their proofs are about.
+    # A proof is about the programs of the union that was searched. For rows whose whole columns are
+    # on their lattice, that is the union with ties resolved.
     on_lattice = np.zeros(len(proofs), dtype=bool)
     if query.is_discrete:
         on_lattice = query.on_lattice(x)
     lattice_union = query.lattice_union if on_lattice.any() else union
-    for mask, searched in ((~on_lattice, union), (on_lattice, lattice_union)):
+    for mask, row_union in ((~on_lattice, union), (on_lattice, lattice_union)):
         rows = np.flatnonzero(mask)
         if len(rows):
             evidence = [
-                _evidence(searched, program, recorded.cases(program, x[rows]), proof.take(rows))
-                for program, proof in zip(searched.proof_programs, program_proofs, strict=True)
+                _evidence(row_union, program, recorded.cases(program, x[rows]), proof.take(rows))
+                for program, proof in zip(row_union.proof_programs, program_proofs, strict=True)
             ]
             bound[rows] = lower_bounds(evidence, cutoff[rows], gap)[0]
     closed = relative_gap(objective, bound) <= gap

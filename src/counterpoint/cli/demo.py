@@ -68,11 +68,11 @@ class Story:
     title: str
     data: str  # a line about the data
     pipeline: str  # a line about the model
-    portrait: str  # the description of a row, with its columns in braces
+    row_description: str  # with columns in braces
     unwanted: str  # the decision that is to change
     wanted: str
     changes: tuple[int, ...]  # an example is shown for each of these numbers of changes
-    point: str  # the unit of costs
+    cost_unit: str
     rows: pd.DataFrame
     labels: Any
     model: Any
@@ -119,7 +119,7 @@ def _tell(out: Console, story: Story) -> cp.Counterfactuals:
     limits = {
         "limits": [str(c) for c in problem.constraints if c not in fixed],
         "fixed": [", ".join(map(str, c.features)) for c in fixed],
-        "costs": [story.point, *filter(None, [prices])],
+        "costs": [story.cost_unit, *filter(None, [prices])],
     }
     _facts(out, limits)
     start = perf_counter()
@@ -160,7 +160,7 @@ def _examples(
 
     def show(i: int, outcome: str, *, reason: bool) -> None:
         row = {"row": unwanted.index[i], **unwanted.iloc[i]}
-        show_answer(out, story.portrait.format_map(row) + outcome, answers[i], reason=reason)
+        show_answer(out, story.row_description.format_map(row) + outcome, answers[i], reason=reason)
 
     changes = answers.changed.sum(axis=1).tolist()
     for count in story.changes:
@@ -190,11 +190,11 @@ def _loans() -> Story:
         title="Loans: a model of whole numbers and categories",
         data="German credit: real loans, and who paid them back (UCI, CC BY 4.0)",
         pipeline="one-hot encoding and scaling, then logistic regression",
-        portrait="Applicant {row} ({LoanAmount} marks over {LoanDuration} months)",
+        row_description="Applicant {row} ({LoanAmount} marks over {LoanDuration} months)",
         unwanted="declined",
         wanted="granted",
         changes=(1, 2, 3),
-        point="in points; a point is a month of the term, or 100 marks of the amount",
+        cost_unit="in points; a point is a month of the term, or 100 marks of the amount",
         rows=rows,
         labels=labels,
         model=make_pipeline(prepare, LogisticRegression(max_iter=1000)).fit(rows, labels),
@@ -216,11 +216,11 @@ def _tumours() -> Story:
         title="Tumours: a model of measurements",
         data="Breast cancer, which comes with scikit-learn: measured cell nuclei",
         pipeline="scaling, then logistic regression",
-        portrait="Tumour {row}",
+        row_description="Tumour {row}",
         unwanted="malignant",
         wanted="benign",
         changes=(2,),
-        point="in typical spreads of each measurement",
+        cost_unit="in typical spreads of each measurement",
         rows=rows,
         labels=labels,
         model=make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, labels),

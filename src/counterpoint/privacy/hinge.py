@@ -33,6 +33,7 @@ def minimize_hinge(rows: FloatArray, box: float, tol: float, max_iter: int) -> F
 
     ``rows`` (n, F) are y_i φ_i, and ``box`` is C/n. The error tells nothing about the rows.
     """
+    # w = 0 with slacks 0 + lack − excess = 1
     w = np.zeros(rows.shape[1])
     duals = np.repeat([[0.5 * box], [0.5 * box], [1.0], [2.0]], len(rows), axis=1)
     # If numbers overflow or vanish, nothing is certified; a warning would tell something of rows.
@@ -110,11 +111,15 @@ def _length_to_zero(duals: FloatArray, change: FloatArray, most: float) -> float
 
 
 def _candidates(rows: FloatArray, duals: FloatArray, box: float) -> Iterator[FloatArray]:
-    """Yield α (n,); then the nearest with a_iᵀw = 1 on the margin, and α_i = 0 or C/n elsewhere."""
+    """Yield α (n,), and then the nearest one that satisfies the equations of the optimum.
+
+    Rows on the margin have a_iᵀw = 1, those above it α_i = 0, and those below it α_i = C/n.
+    """
     alpha, free, excess, lack = duals
     yield alpha
-    # A row is on the margin unless its excess is larger than α, or its lack than C/n − α, one of
-    # which is 0 at the optimum; ``scale`` takes slacks to the units of these.
+    # At the optimum one of excess and α is 0, and one of lack and C/n − α: a row is above the margin
+    # if its excess is the larger one, and below it if its lack is. ``scale`` takes slacks to the
+    # units of α.
     scale = box * np.maximum(np.einsum("ij,ij->i", rows, rows), 1.0)
     above = excess * scale > alpha
     below = lack * scale > free

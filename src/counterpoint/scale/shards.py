@@ -97,10 +97,10 @@ def fragments_of(
         name = path[len(root) + 1 :] or PurePosixPath(path).name
         folders = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder]
         keys = {unquote(key): unquote(value) for key, _, value in folders}
-        for groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
-            first = sum(counts[: groups[0]]) if groups else 0
-            shard = hashed(question, name, version, groups)
-            fragments.append(Fragment(path, name, keys, first, groups, shard))
+        for row_groups in _runs(counts, least) if kinds == {"parquet"} else [None]:
+            first = sum(counts[: row_groups[0]]) if row_groups else 0
+            shard = hashed(question, name, version, row_groups)
+            fragments.append(Fragment(path, name, keys, first, row_groups, shard))
     schemas = [schema for schema, _, _ in heads if schema is not None]
     return _common_schema(schemas, root, fragments[0].keys), fragments
 

@@ -108,7 +108,8 @@ class RuleSample:
         cost, targets = np.full(len(rows), np.nan), answers.targets[rows].tolist()
         cells = answers.table.select(answers.features.names)
         seconds = answers.query.effort.seconds
-        for target in {id(t): t for t in targets}.values():  # a target that depends on the row
+        # a target that depends on the row is several targets, each of some rows
+        for target in {id(t): t for t in targets}.values():
             index = [k for k, other in enumerate(targets) if other is target]
             X = cells.take(np.array(rows)[index]).native
             cost[index] = looser.explain(X, target, time_limit=seconds, progress=False).cost

@@ -199,11 +199,11 @@ class GroupTranslations(GroupExplainer):
 
         for fit in chain.from_iterable(fits):
             consider(fit.D, fit.strength)
-        few = len(self.scene_.names) <= FEW_FEATURES  # of many, pruning takes most of the time
-        chosen = prunable(list(candidates.values()), 12 if few else 3)
+        is_small = len(self.scene_.names) <= FEW_FEATURES  # of many, pruning takes most of the time
+        chosen = prunable(list(candidates.values()), 12 if is_small else 3)
         with track(len(chosen), show=progress, unit="explanations pruned") as done:
             for candidate in chosen:
-                for near in (True, False) if few else (True,):
+                for near in (True, False) if is_small else (True,):
                     for D in pruned(self.task_, candidate.offsets, near=near):
                         consider(D, candidate.translations.strength)
                 done(1)

@@ -329,19 +329,24 @@ def _means(
     has_data: bool,
 ) -> dict[str, float]:
     """Return one tool's line of the table; ``has_data``: whether there are data to be near to."""
-    read = model, None, answers  # what was read already needs no factual rows
-    valid = validity(*read, target)
-    values = {name: proximity(*read, distance=name) for name in ("l1", "l2", "mad")}
-    values["sparsity"] = sparsity(*read)
-    values["redundancy"] = redundancy(*read, target)
-    values["violated"] = np.sign(constraint_violation(*read))
+    inputs = model, None, answers  # what was read already needs no factual rows
+    valid = validity(*inputs, target)
+    values = {name: proximity(*inputs, distance=name) for name in ("l1", "l2", "mad")}
+    values["sparsity"] = sparsity(*inputs)
+    values["redundancy"] = redundancy(*inputs, target)
+    values["violated"] = np.sign(constraint_violation(*inputs))
     if has_data:
-        values["ynn"], values["lof"] = ynn(*read, target), lof(*read)
+        values["ynn"], values["lof"] = ynn(*inputs, target), lof(*inputs)
     if explained is not None:
         values["gap"] = _gaps(model, answers, target, explained)
     means = {name: _mean(column[valid == 1.0]) for name, column in values.items()}
     found = len(np.unique(answers.row[answers.answered])) / max(answers.count, 1)
-    return {"found": found, "validity": _mean(valid), **means, "diversity": _mean(diversity(*read))}
+    return {
+        "found": found,
+        "validity": _mean(valid),
+        **means,
+        "diversity": _mean(diversity(*inputs)),
+    }
 
 
 def _mean(values: FloatArray) -> float:

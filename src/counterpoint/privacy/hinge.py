@@ -72,7 +72,8 @@ def _step(
     corrects for the products of changes that Newton's equations leave out.
     """
     alpha, free, excess, lack = duals
-    # Newton's equations, with all changes but that of w eliminated: (I + Σ curvature_i a_i a_iᵀ) w.
+    # Newton's equations, with all changes but that of w eliminated, have the matrix
+    # I + Σ curvature_i a_i a_iᵀ.
     curvature = 1.0 / (excess / alpha + lack / free)
     system = cho_factor(_gram(rows, curvature), overwrite_a=True, check_finite=False)
     margin_residual = 1.0 + excess - lack - rows @ weights
@@ -85,9 +86,11 @@ def _step(
         upper = upper - alpha * excess
         lower = lower - free * lack
         target = margin_residual + upper / alpha - lower / free
-        w = cho_solve(system, weight_residual + (curvature * target) @ rows, check_finite=False)
-        a = curvature * (target - rows @ w)
-        return w, np.stack([a, -a, (upper - excess * a) / alpha, (lower + lack * a) / free])
+        right_side = weight_residual + (curvature * target) @ rows
+        w_change = cho_solve(system, right_side, check_finite=False)
+        a = curvature * (target - rows @ w_change)  # the change of α
+        changes = [a, -a, (upper - excess * a) / alpha, (lower + lack * a) / free]
+        return w_change, np.stack(changes)
 
     gap = _complementarity(duals)
     mean = gap / (2.0 * len(rows))  # of the products α excess and free lack
@@ -96,12 +99,13 @@ def _step(
     predicted = duals + _length_to_zero(duals, predictor, 1.0 / share) * predictor
     remaining = max(_complementarity(predicted), 0.0) / gap
     centre = remaining**3 * mean  # the more of the gap is left so, the more it is centred
-    w, change = newton(centre - predictor[0] * predictor[2], centre - predictor[1] * predictor[3])
+    upper, lower = centre - predictor[0] * predictor[2], centre - predictor[1] * predictor[3]
+    w_change, change = newton(upper, lower)
     length = min(1.0, share * _length_to_zero(duals, change, 1.0 / share))
     if not _complementarity(duals + length * change) <= 0.7 * gap:
-        w, change = newton(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
+        w_change, change = newton(0.5 * mean, 0.5 * mean)  # the corrector overshoots: to the middle
         length = min(1.0, share * _length_to_zero(duals, change, 1.0 / share))
-    return weights + length * w, duals + length * change
+    return weights + length * w_change, duals + length * change
 
 
 def _length_to_zero(duals: FloatArray, change: FloatArray, most: float) -> float:
@@ -117,9 +121,9 @@ def _candidates(rows: FloatArray, duals: FloatArray, box: float) -> Iterator[Flo
     """
     alpha, free, excess, lack = duals
     yield alpha
-    # At the optimum one of excess and α is 0, and one of lack and C/n − α: a row is above the margin
-    # if its excess is the larger one, and below it if its lack is. ``scale`` takes slacks to the
-    # units of α.
+    # At the optimum one of excess and α is 0, and one of lack and C/n − α. So a row is above the
+    # margin if its excess is the larger one, and below it if its lack is; ``scale`` takes slacks to
+    # the units of α.
     scale = box * np.maximum(np.einsum("ij,ij->i", rows, rows), 1.0)
     above = excess * scale > alpha
     below = lack * scale > free

@@ -40,8 +40,10 @@ def to_batches(answers: Any) -> Iterator[RecordBatch]:
     tables = [t.select(features.names) for t in (answers.table, answers.decoded(slice(None)))]
     frames = [pd.DataFrame({str(n): t.column(n) for n in features.names}) for t in tables]
     float32 = [str(features.names[j]) for j in sorted(tables[0].singles)]
-    read = fingerprint(reading.form, features, reading.fills)
-    model = {"fingerprint": read, "features": [*map(str, features.names)]}
+    model = {
+        "fingerprint": fingerprint(reading.form, features, reading.fills),
+        "features": [*map(str, features.names)],
+    }
     groups: dict[str, list[int]] = {}  # rows with equal targets
     for i, target in enumerate(answers.targets.tolist()):
         groups.setdefault(repr(target), []).append(i)

@@ -214,18 +214,18 @@ def read_rows(
     """Return finite rows (n, d), dense or sparse, the encoding of their columns, and groups."""
     cells, names, groups = _cells_of(X, groups, layer)
     encoding = _matched(encoding, names, cells.shape[1] if names is None else len(names))
-    wanted = encoding.features.names
+    expected = encoding.features.names
     if not isinstance(cells, Table):  # a matrix
         cells = sparse.csr_array(cells) if sparse.issparse(cells) else np.asarray(cells)
-        if names is not None and wanted != names:
+        if names is not None and expected != names:
             position = {name: j for j, name in enumerate(names)}
-            cells = cells[:, [position[name] for name in wanted]]
+            cells = cells[:, [position[name] for name in expected]]
         if sparse.issparse(cells):
             return _checked_sparse(cells, encoding.features), encoding, groups
         if cells.dtype.kind in "biuf":  # converted all at once, and not column by column
             cells = np.ascontiguousarray(cells, dtype=np.float64)
-        cells = Table(cells, wanted)
-    return _encoded(cells.select(wanted), encoding), encoding, groups
+        cells = Table(cells, expected)
+    return _encoded(cells.select(expected), encoding), encoding, groups
 
 
 def _cells_of(

@@ -88,8 +88,8 @@ def _values(
     names = ("valid", "margin", "probability", "guarantees", "rounding")
     validation = Validation(*(getattr(certificates, name)[usable] for name in names))
     if query.target.requirement.promise is Guarantee.NONE:
-        # The search may have added them up in another order. The checker has to find the same: the
-        # message depends on which is the larger.
+        # The search may have added up the terms of scores in another order than the checker will.
+        # Both have to find the same: the message depends on whether margin or rounding is larger.
         form, target = query.model.form, query.target
         margin = form.margin(y, target)
         rounding = form.margin_error(y, target.requirement, query.eps)

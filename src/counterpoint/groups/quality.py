@@ -356,8 +356,8 @@ def outside(
 def away(translations: Translations, points: Points, scale: FloatArray) -> FloatArray:
     """Return the distance (l, l) of moved rows from real ones, over that of real ones.
 
-    Both are medians of Euclidean distances to the nearest other row of the group moved to, over
-    all features in units of ``scale``; NaN if that of real ones is 0.
+    Both are medians of Euclidean distances to the nearest other row of the group moved to, over all
+    features in units of ``scale``; NaN if that of real ones is 0.
     """
     # Samples of 500 rows of each group, or of so few, but at least 10, that the distances between
     # all pairs of groups take two billion products.

@@ -148,7 +148,7 @@ def constraint_violation(
     x, y = answers.encoded(answers.x), answers.encoded(answers.y)
     for constraint in (*of_model, *added):
         region = constraint.region(answers.features)
-        if isinstance(constraint, cp.Clearance):  # which depends on the model's thresholds
+        if isinstance(constraint, cp.Clearance):  # the model's thresholds are put into its region
             explainer = model
             if not isinstance(model, cp.Explainer):
                 explainer = cp.Explainer(model, features=answers.features, cost=cp.Manhattan())

@@ -104,8 +104,8 @@ def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
     row_eps = float(np.finfo(np.float32).eps) if asked["float32"] else EPS
     reading = replace(reading, form=reading.form.in_precision(max(reading.eps, row_eps)))
     query = Query.ask(reading, explainer.features, constraints, problem.cost)
-    read = fingerprint(reading.form, query.features, reading.fills)
-    if read != shared["model"]["fingerprint"]:
+    model_fingerprint = fingerprint(reading.form, query.features, reading.fills)
+    if model_fingerprint != shared["model"]["fingerprint"]:
         problems.append(
             "It is a record of another model: what is read of this one has another fingerprint."
         )

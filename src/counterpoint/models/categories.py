@@ -37,23 +37,24 @@ class CategoriesWanted(Exception):
 
 
 def settle_categories(encoder: Any, columns: Columns, *, strict: bool) -> None:
-    """Ask for other categories where the features and an encoder's ``categories_`` do not agree.
+    """Raise `CategoriesWanted` where the features and an encoder's ``categories_`` do not agree.
 
-    Raises `CategoriesWanted`. ``strict`` says that the encoder stops at a category that it does not
-    know.
+    It holds the features with the categories that they should have. ``strict`` says that the
+    encoder stops at a category that it does not know; such a category of a feature is removed, and
+    barred so that no later round brings it back.
     """
     features, barred = columns.features, dict(columns.barred)
-    for j, listed in enumerate(encoder.categories_):
-        encoded = tuple(value for value in listed.tolist() if not is_missing(value))
+    for j, categories_of_column in enumerate(encoder.categories_):
+        encoded = tuple(v for v in categories_of_column.tolist() if not is_missing(v))
         position = columns.raw_feature(j)
-        if position is None:
+        if position is None:  # a step before has computed the column
             if columns.sources[j] == NUMBERS:
                 raise columns.refusal(
                     encoder,
                     f"it takes categories, but {columns.label(j)} is computed from numbers. "
                     "Encode the raw column, or make the categories in the data before fitting.",
                 )
-            continue  # an earlier step made its categories, so no feature has to have them
+            continue  # the step made its categories, so no feature has to have them
         change = _new_categories(encoder, columns, position, encoded, strict=strict)
         if change is not None:
             categories, newly_barred = change

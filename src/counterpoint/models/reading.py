@@ -34,7 +34,7 @@ from counterpoint.rows.encoding import PRESENT, RowBatch, decode, match_columns
 from counterpoint.rows.features import Continuous, Features, unknown_name
 from counterpoint.rows.table import Table
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @final
@@ -232,7 +232,7 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> ReadMo
     The features are from data or from the user, None to derive them from the model. If they are
     ``fixed``, numbers that the model encodes as categories are an error.
     """
-    families()
+    families()  # imports them all, so that their readers are registered
     if isinstance(model, type):
         raise InvalidInput(f"Expected a fitted model; got the class {model.__name__}. Fit one.")
     with _refused_if_damaged(model):
@@ -241,12 +241,13 @@ def see_through(model: Any, features: Features | None, *, fixed: bool) -> ReadMo
             inputs = Inputs(read(model).width if features is None else len(features))
         form, columns, features = _settle_categories(
             lambda columns: finish(model, columns),
-            _choose(inputs, features),
+            _features_of(inputs, features),
             fixed=fixed and features is not None,
         )
-        form, named = columns.lifted(form), inputs.names is not None
-        noted = (columns.steps, *fills_of(columns))
-        return ReadModel(model, form, features, named, *noted, _eps_of(model))
+        form = columns.lifted(form)
+        fills, unfilled = fills_of(columns)
+        named, eps = inputs.names is not None, _eps_of(model)
+        return ReadModel(model, form, features, named, columns.steps, fills, unfilled, eps)
 
 
 @contextmanager
@@ -291,40 +292,40 @@ def see_columns(transformer: Any, inputs: Inputs) -> Columns:
     def read_columns(columns: Columns) -> tuple[None, Columns]:
         return None, through_step("", transformer, replace(columns, straight=True)).seen()
 
-    _, columns, features = _settle_categories(read_columns, _choose(inputs, None), fixed=False)
+    _, columns, features = _settle_categories(read_columns, _features_of(inputs, None), fixed=False)
     return replace(columns, features=features)
 
 
 def _settle_categories(
-    read_columns: Callable[[Columns], tuple[Answer, Columns]], features: Features, *, fixed: bool
-) -> tuple[Answer, Columns, Features]:
-    """Read raw columns until all encoders agree with the features; return these with the answer.
+    read_columns: Callable[[Columns], tuple[Result, Columns]], features: Features, *, fixed: bool
+) -> tuple[Result, Columns, Features]:
+    """Read raw columns until all encoders agree with the features; return these with the result.
 
-    After each round that they do not, or in which a fill is no category yet, the features have
-    other categories (see `counterpoint.models.categories`). An encoder may refuse a fill that
-    became one; then it is taken back.
+    A round in which they do not agree is followed by one with other categories, and so is one in
+    which the pipeline fills in a value that is no category yet: this joins them as a stand-in (see
+    `counterpoint.models.categories`). If an encoder refuses stand-ins, they are taken back.
     """
     barred: Mapping[int, frozenset[Hashable]] = {}
     while True:
         raw = Columns.raw(features, fixed=fixed, barred=barred)
         try:
-            answer, columns = read_columns(raw)
+            result, columns = read_columns(raw)
         except CategoriesWanted as wanted:
             features, barred = wanted.features, wanted.barred
             continue
-        except (InvalidInput, UnsupportedModel):  # perhaps of a stand-in
-            without = without_stand_ins(raw)
-            if without is None:
+        except (InvalidInput, UnsupportedModel):  # perhaps because of a stand-in
+            reduced = without_stand_ins(raw)
+            if reduced is None:
                 raise
-            features, barred = without
+            features, barred = reduced
             continue
-        wider = with_stand_ins(columns)
-        if wider is None:
-            return answer, columns, features
-        features = wider
+        extended = with_stand_ins(columns)
+        if extended is None:
+            return result, columns, features
+        features = extended
 
 
-def _choose(inputs: Inputs, features: Features | None) -> Features:
+def _features_of(inputs: Inputs, features: Features | None) -> Features:
     """Return the features that the model takes, in its order, without those it never looks at.
 
     ``features`` are those to choose from; None to make numbers of the model's own names and ranges.

@@ -220,7 +220,7 @@ NOT_A_SUM = (
 
 def run(step: Any, rows: Any, columns: Columns, method: str = "transform") -> NDArray[Any]:
     """Run a fitted step on rows, or cells by column, and make a dense array of what it returns."""
-    rows = _block(step, rows) if isinstance(rows, list) else rows
+    rows = _input_of(step, rows) if isinstance(rows, list) else rows
     try:
         with quiet():
             out = getattr(step, method)(rows)
@@ -294,23 +294,24 @@ def by_running(
     return _with_numbers(step, after, columns, marks, (base, other))
 
 
-def _block(step: Any, cells: list[NDArray[Any]]) -> Any:
-    """Arrange cells as the step got its input: a frame with names, or an array.
+def _input_of(step: Any, columns: list[NDArray[Any]]) -> Any:
+    """Arrange columns of cells as a step's input: a frame if it was fitted on names, or an array.
 
-    Cells are objects where an encoder's categories are, as they were when it was fitted. In an
-    array all are, or numbers beside words would become words.
+    An encoder whose categories are of dtype object was fitted on objects, and gets these again. An
+    array has one dtype: if any of its columns are objects all become so, for beside words NumPy
+    would turn numbers into words.
     """
-    categories = [np.asarray(listed) for listed in getattr(step, "categories_", ())]
+    categories = [np.asarray(of_column) for of_column in getattr(step, "categories_", ())]
     names = getattr(step, "feature_names_in_", None)
     if names is None:
-        if any(column.dtype == object for column in (*cells, *categories)):
-            cells = [column.astype(object) for column in cells]
-        return np.column_stack(cells)
+        if any(values.dtype == object for values in (*columns, *categories)):
+            columns = [column.astype(object) for column in columns]
+        return np.column_stack(columns)
     import pandas as pd
 
-    for j, listed in enumerate(categories):
-        cells[j] = cells[j].astype(object) if listed.dtype == object else cells[j]
-    return pd.DataFrame(dict(zip(names, cells, strict=True)))
+    for j, of_column in enumerate(categories):
+        columns[j] = columns[j].astype(object) if of_column.dtype == object else columns[j]
+    return pd.DataFrame(dict(zip(names, columns, strict=True)))
 
 
 def _varied(

@@ -383,10 +383,12 @@ class CellSearch:
         self.end = perf_counter() + (incumbents.effort.seconds or np.inf)
         rivals, weights = np.zeros(len(cells), dtype=np.intp), np.zeros(len(cells))
         self.relaxation = CellRelaxation(program, cells, self.case, rivals, weights)
+        # The pool begins with the 16 rivals of the largest scores, in their order. At first every
+        # cell is bounded by the largest.
         scores = self.relaxation.scores[cells.rivals]
         leading = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         self.pool: list[int] = leading[np.argsort(-scores[leading], kind="stable")].tolist()
-        rivals[:] = self.pool[0]
+        self.relaxation.rivals[:] = self.pool[0]
         self.relaxation.weigh()
         # (S,) lower bounds; infinite for a cell that is proved empty, or was opened
         self.bounds = np.array(self.relaxation.unrefuted)
@@ -454,22 +456,29 @@ class CellSearch:
             self.pool += [rival for rival in missed if rival not in self.pool]
 
     def _relaxed(self, cell: int, rivals: IntArray) -> tuple[Bounding, FloatArray | None]:
-        """Search a cell with the rows of some rivals; return what bounds it, and its point (1, d).
+        """Search a cell with the rows of some rivals alone; return its evidence and point (1, d).
 
-        There is no point if the cell is empty, or holds none that is cheaper than the best so far.
-        For a plain program that is one small quadratic program.
+        The point is None if the cell is empty, or holds none that is cheaper than the incumbent. If
+        the program is plain, the search is one small quadratic program; `search_listed` does the
+        others, and those that are not solved.
         """
         incumbents, row, rows = self.incumbents, self.row, self.cells.rows(cell, rivals)
         subproblem = Subproblem.of(self.program, Region((rows,)))
         nearest = nearest_point(self.program, rows, self.case) if self.is_plain else None
         if nearest is not None:
             point, multipliers = nearest
-            incumbents.closed[row] = False
-            cut, nothing_reported = rows.cut(multipliers), np.zeros(1)
+            incumbents.closed[row] = False  # a solver has settled the row, not a closed form
+            cut = rows.cut(multipliers)  # of all conditions: a plain program has no others
             sizes = Sizes(cut.weights, cut.normals, cut.roundings)
-            proved = self.program.duality.bound(self.case, cut, sizes)
-            proof = subproblem.program, self.case, multipliers, None, nothing_reported
-            return Evidence(*proof, proved=proved), point
+            proof = Evidence(
+                subproblem.program,
+                self.case,
+                multipliers,
+                at=None,
+                reported=np.zeros(1),
+                proved=self.program.duality.bound(self.case, cut, sizes),
+            )
+            return proof, point
         effort = incumbents.effort
         if np.isfinite(self.end):  # half of the time that is left
             effort = replace(effort, seconds=max(0.5 * (self.end - perf_counter()), 1e-6))

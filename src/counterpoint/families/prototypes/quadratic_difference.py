@@ -461,19 +461,23 @@ class Curvature(NonConvexDuality):
     def refutes(self, cases: Batch, multipliers: FloatArray, cut: Cut) -> BoolArray:
         """(n,): whether L without the cost is convex and positive, so that no point is possible.
 
-        A curvature that may be rounding counts as 0. On columns without bounds, positive then means
-        up to a thousand times as far away as the row itself; and by more than 1e-12 of the terms.
+        At points of the region L without the cost is not positive. A curvature that may be rounding
+        counts as 0. On columns without bounds, positive then means up to a thousand times as far
+        away as the row itself; and by more than 1e-12 of the terms.
         """
         refuted, base = np.zeros(len(cases.x), dtype=bool), self._condition_base
-        no_cost, flat = np.zeros((1, *self.form.shape)), np.zeros(len(base))
+        no_cost = np.zeros((1, *self.form.shape))
         rows, lagrangian = self._lagrangian(cases, multipliers, cut, base, no_cost)
         if not len(rows):
             return refuted
         cases, error = lagrangian.cases, lagrangian.eigenvalue_error
         with np.errstate(over="ignore", invalid="ignore"):
             delta = lagrangian.minimizer(cases.x)
-            least, size = lagrangian.lower_bound(self.domain, delta, np.ones(len(rows)), flat)
-            # By how much L may fall along a direction that is flat but for rounding.
+            # No parabola is split off (its base is 0): the tangent bounds all of L.
+            curvature, no_parabola = np.ones(len(rows)), np.zeros(len(base))
+            least, size = lagrangian.lower_bound(self.domain, delta, curvature, no_parabola)
+            # Where the curvature may be rounding, it is at least −2 error, and L may fall below the
+            # tangent by as much: 2 error · Σ base_j reach_j².
             width, distance = cases.high - cases.low, np.abs(cases.x + delta) + np.abs(cases.x)
             reach = np.where(np.isfinite(width), width, 1e3 * distance)
             is_curved = lagrangian.least_curvature > 0.0

@@ -21,11 +21,11 @@ units. If the same draws did both, the order statistic would not be one of indep
 
 
 def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
-    """Return bounds (…, V) that V random numbers all meet at once, with a probability.
+    """Return upper bounds (…, V) that V random numbers all meet at once, with a probability.
 
-    From N draws, (…, V, N). The first draws give each number a middle and a unit, its spread. In
-    these units the bound is the same for all numbers: an order statistic of the largest number of
-    each of the other draws.
+    ``draws`` (…, V, N) are N draws of the numbers. The first of them, the pilot, give each number a
+    median and a spread. Less its median and in units of its spread, every number has the same
+    bound: an order statistic, over the other draws, of the largest of the V numbers.
 
     Raises
     ------
@@ -36,18 +36,19 @@ def joint_quantiles(draws: FloatArray, probability: float) -> FloatArray:
     pilot = int(np.ceil(PILOT * n))
     rank = _order_statistic(n - pilot, probability)
     if rank is None:
-        raise InvalidInput(
+        raise InvalidInput(  # with three draws to spare
             f"Expected at least {least_draws(probability) + 3} draws of the noise to tell a "
             f"probability of {probability!r}; got draws={n}. Ask for more, or for "
             "guarantee='fixed'."
         )
-    # The spread is that of the quantile asked for, or of one standard deviation.
+    # The spread is from the median to the quantile at ``probability``, but to no lower one than at
+    # 0.84: of a normal distribution that is one standard deviation.
     levels = [0.5, max(probability, 0.84)]
-    middle, upper = np.quantile(draws[..., :pilot], levels, axis=-1)[..., None]
-    spread = np.where(upper > middle, upper - middle, 1.0)
-    scores = ((draws[..., pilot:] - middle) / spread).max(axis=-2)
-    largest = np.partition(scores, rank - 1, axis=-1)[..., rank - 1]
-    return np.asarray(middle[..., 0] + largest[..., None] * spread[..., 0])
+    median, upper = np.quantile(draws[..., :pilot], levels, axis=-1)[..., None]
+    spread = np.where(upper > median, upper - median, 1.0)
+    largest = ((draws[..., pilot:] - median) / spread).max(axis=-2)
+    bound = np.partition(largest, rank - 1, axis=-1)[..., rank - 1]
+    return np.asarray(median[..., 0] + bound[..., None] * spread[..., 0])
 
 
 @lru_cache(maxsize=256)

@@ -131,7 +131,7 @@ class RowSearch:
             self._set_margin(0.0 if margins is None else float(margins.segments[0]))
             points += self._first_feasible(self.start, self._clipped(hint.prototype))
         if hint.anywhere or (hint.otherwise and not points):
-            point = self._nearest(points if margins is None else [])
+            point = self._nearest_in_balls(points if margins is None else [])
             points += [] if point is None else [point]
         return min(points, key=self.cost_of, default=None)
 
@@ -144,22 +144,24 @@ class RowSearch:
         margin += float(self.constraint.closed_in(self.case.margin)[0])
         self.tightened = replace(self.constraint, margin=self.constraint.margin + margin)
 
-    def _nearest(self, points: list[FloatArray]) -> FloatArray | None:
+    def _nearest_in_balls(self, points: list[FloatArray]) -> FloatArray | None:
         """Return the cheapest point of descents that leads by the margin of its own distance.
 
-        Margins grow with balls. The smallest ball's is tried first; if the best point for it lies
-        in a larger ball, that ball's margin is the next. The first descents also start at
-        ``points``.
+        There is a margin for each ball about the row, and larger balls have larger ones. The
+        smallest ball's is tried first; if the best point for it lies in a larger ball, that ball's
+        margin is the next. Descents start at points that have the margin: first at ``points`` and
+        at others uphill of random ones; then uphill of the best point so far, and of random ones
+        again if no point there has the margin.
         """
         margins = np.zeros(1) if self.safety_margins is None else self.safety_margins.balls[0]
         best, ball = None, 0
-        while margins[ball] <= self.tightened.largest_score:
+        while margins[ball] <= self.tightened.largest_score:  # else no score has the margin
             self._set_margin(float(margins[ball]))
-            starts = points if best is None else self._first_feasible(best, self._climbed(best))
+            starts = points if best is None else self._first_feasible(best, self._climb(best))
             if best is None or not starts:
-                for point in self._points_about():
-                    starts = starts + self._first_feasible(self.start, self._climbed(point))
-            best = self._descended(starts)
+                for point in self._random_points():
+                    starts = starts + self._first_feasible(self.start, self._climb(point))
+            best = self._best_descent(starts)
             if best is None or self.safety_margins is None:
                 return best
             own_ball = int(self.safety_margins.smallest_ball(np.array([self.cost_of(best)]))[0])
@@ -168,7 +170,7 @@ class RowSearch:
             ball = own_ball
         return None
 
-    def _descended(self, starts: list[FloatArray]) -> FloatArray | None:
+    def _best_descent(self, starts: list[FloatArray]) -> FloatArray | None:
         """Return the best point of descents from the three cheapest of feasible points, if any.
 
         All three descents are coarse; only the best one is continued.
@@ -182,11 +184,11 @@ class RowSearch:
         best = min(points, key=self.cost_of, default=None)
         if best is None or self.limited or self.effort.gap >= 1.0:  # any point will do
             return best
-        return self._tidied(self._descend(best, 1e-11))
+        return self._without_traces(self._descend(best, 1e-11))
 
     # Starts
 
-    def _points_about(self) -> FloatArray:
+    def _random_points(self) -> FloatArray:
         """(S, d) points about the row where angles differ by about 0 to 2, from a fixed seed."""
         features, angles = self.constraint.features, np.array([0.0, 0.7, 0.7, 2.0])
         frequency = np.sqrt((features.frequencies**2).sum(axis=0))
@@ -196,7 +198,7 @@ class RowSearch:
         changes = np.random.default_rng(0).normal(size=(len(angles), features.width)) * size
         return self._clipped(self.start + angles[:, None] * changes)
 
-    def _climbed(self, y: FloatArray) -> FloatArray:
+    def _climb(self, y: FloatArray) -> FloatArray:
         """Move a point (d,) uphill until it is feasible, or nothing improves.
 
         Each step goes to the top of a parabola below the score, so none lowers the score.
@@ -269,8 +271,10 @@ class RowSearch:
         than that.
         """
         value, slope = (values[0] for values in self.tightened.excess_with_slope(y[None]))
+        # The excess is a constant minus the score, but for the noise, whose curvature is left out.
         curvatures, axes = np.linalg.eigh(-self.constraint.score_about(y).hessians[0])
-        form, margin = (axes * np.maximum(curvatures, 0.0)) @ axes.T, 0.0
+        form = (axes * np.maximum(curvatures, 0.0)) @ axes.T
+        margin = 0.0
         for _ in range(4):
             model = parabola(y, float(value) + margin, slope, form)
             point = self._optimum(model, self.case)
@@ -282,10 +286,10 @@ class RowSearch:
             margin += 1.1 * excess
         return None
 
-    def _tidied(self, y: FloatArray) -> FloatArray:
-        """(d,) the point without changes of less than 1e-4 of an absolute cost, if it is feasible.
+    def _without_traces(self, y: FloatArray) -> FloatArray:
+        """Return the point (d,) without its tiny changes, if it is feasible without them.
 
-        Nobody would make them.
+        Nobody would make a change of less than 1e-4 of an absolute cost.
         """
         cost = self.convex.encoded_cost
         costs = cost.absolute * np.abs(y - self.x)

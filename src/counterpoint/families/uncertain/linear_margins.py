@@ -283,17 +283,19 @@ def _least_margin(
 ) -> FloatArray:
     """Return the least margin (n,) that any point of a row may suffice with; infinite for none.
 
-    At the distance ρ the required margin is the largest of the lines ``start + rate · ρ``, (n, V),
-    and the score is at most each of ``level + gain · ρ``, (n, 2). The score reaches the margin in
-    an interval of ρ, and the margin at the interval's lower end is the least.
+    A point at the distance ρ needs a margin of max_v (start_v + rate_v · ρ), with V lines (n, V),
+    and its score is at most min_k (level_k + gain_k · ρ), with two lines (n, 2). The score can
+    reach the margin in an interval of ρ. No rate is negative, so that the least margin is the one
+    at the interval's lower end.
     """
     n = len(start)
-    # For each pair of lines the score lacks ``deficit`` at ρ = 0, and makes up ``closing`` · ρ.
+    # A score reaches a margin if deficit <= closing · ρ for each pair of lines, (n, 2 V).
     deficit = (start[:, :, None] - level[:, None, :]).reshape(n, -1)
     closing = (gain[:, None, :] - rate[:, :, None]).reshape(n, -1)
     closes = closing > 0.0
     crossings = np.divide(deficit, closing, out=np.zeros_like(closing), where=closes)
     nearest = crossings.max(axis=1).clip(0.0)
+    # The other pairs only grow apart, so one that misses at the lower end misses everywhere.
     never = (~closes & (deficit > closing * nearest[:, None])).any(axis=1) | np.isinf(nearest)
     nearest[never] = 0.0
     margin = (start + rate * nearest[:, None]).max(axis=1)

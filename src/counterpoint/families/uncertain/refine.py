@@ -55,8 +55,12 @@ class Refinement:
         *,
         outer: Refinement | None = None,
     ) -> None:
-        """Start a search; one within an ``outer`` search goes on from the half-spaces of that."""
+        """Start a search; one within an ``outer`` search goes on from the half-spaces of that.
+
+        The conditions that no solver takes are ``subproblem.supported``.
+        """
         self.subproblem, self.case, self.effort = subproblem, case, effort
+        # whether relaxations are solved by a branch and bound; an inner search holds what is whole
         self.branches = subproblem.is_integral and outer is None
         if outer is None:
             self.half_spaces = LinearBounds(
@@ -78,7 +82,7 @@ class Refinement:
         # A violation that costs such a share of the point's own cost is answered by a shift, not
         # by one more half-space; the shift's cost is then a part of the gap that is aimed at.
         self.negligible = 0.1 * EXACT if effort.gap < 1.0 else 1.0  # 1: any point will do
-        self.is_fenced = False
+        self.has_far_half_spaces = False  # see `_may_have_a_point`
 
     def run(self, cost_cutoff: float) -> None:
         """Search until the gap is closed, or no point below the cutoff remains."""
@@ -214,12 +218,12 @@ class Refinement:
         if self.inward_shift:  # it may be too large
             self.inward_shift, self.negligible = 0.0, max(0.01 * self.negligible, 0.1 * EXACT)
             return True
-        if self.is_fenced or self.bound >= cost_cutoff:
+        if self.has_far_half_spaces or self.bound >= cost_cutoff:
             return False
         # Half-spaces far out along columns without bounds. Where all others are nearly parallel,
         # rounding alone lets points far out meet them, and what solvers rightly hold to be
         # impossible cannot be refuted. Half-spaces hardly turn from so far on.
-        self.is_fenced, x = True, self.case.x
+        self.has_far_half_spaces, x = True, self.case.x
         distance = 1e3 * np.maximum(np.abs(self.last_optimum - x), np.abs(x))
         for ends, sign in ((self.case.low, -1.0), (self.case.high, 1.0)):
             for j in np.flatnonzero(np.isinf(ends[0])):
@@ -229,27 +233,27 @@ class Refinement:
 
 
 def cutting_planes(
-    result: Incumbents, union: Union, safety_margins: LinearMargins | None
+    incumbents: Incumbents, union: Union, safety_margins: LinearMargins | None
 ) -> list[Bounding]:
     """Search a union whose conditions no solver takes, row by row; return what bounds its rows.
 
-    ``safety_margins`` are conditions of each row. The time of each row is shared evenly among the
-    subproblems.
+    A row's entry in ``safety_margins`` is one more condition. The time of each row is shared evenly
+    among the subproblems.
     """
-    effort, evidence = result.effort.shared(len(union)), []
-    result.closed[:] = False
-    for i in range(len(result.cases)):
+    effort, evidence = incumbents.effort.shared(len(union)), []
+    incumbents.closed[:] = False
+    for i in range(len(incumbents.cases)):
         row, best = np.array([i]), []
         for s, listed in enumerate(union.listed):
             subproblem = listed
             if safety_margins is not None:
                 subproblem = listed.within(Region((safety_margins.rows[i],)))
-            case = subproblem.sees(result.cases).take(row)
+            case = subproblem.sees(incumbents.cases).take(row)
             refinement = Refinement(subproblem, case, effort)
-            refinement.run(float(result.cutoff()[i]))
-            result.limited[i] |= refinement.limited
+            refinement.run(float(incumbents.cutoff()[i]))
+            incumbents.limited[i] |= refinement.limited
             if refinement.point is not None:
-                result.offer(s, row, refinement.point, np.array([refinement.cost]))
+                incumbents.offer(s, row, refinement.point, np.array([refinement.cost]))
             best.append(refinement.best)
         evidence.append(best)
     return [RowEvidence(evidence)]

@@ -107,14 +107,17 @@ class Descents:
         """
         program, x, quadrics = self.program, case.x[0], self.quadrics
         value, slope = quadrics.excess(case.x, case.margin)[0, :, None], quadrics.slopes(case.x)[0]
+        # (2 J, d) the changes of each column that make the excess of each of the J conditions 0
         changes = roots(np.diagonal(quadrics.forms, axis1=1, axis2=2), slope, value)
         usable = np.isfinite(changes) & (changes != 0.0) & program.domain.numeric
         change, column = changes[usable], np.nonzero(usable)[1]
-        step, past = program.domain.steps[column], 1e-9
-        # Rounding may leave a root on the wrong side, so points just beyond it are tried, too.
-        beyond = np.outer([1.0, 1.0 + 1e-3 * past, 1.0 + past], change)
+        # Rounding may leave a root on the wrong side, so points just beyond it are tried, too; and
+        # a root just beyond a whole step may belong on it.
+        rounding = 1e-9
+        beyond = np.outer([1.0, 1.0 + 1e-3 * rounding, 1.0 + rounding], change)
+        step = program.domain.steps[column]  # 0 for none
         unit = np.where(step > 0.0, step, 1.0)
-        whole = np.sign(change) * np.ceil(np.abs(change) / unit - past) * unit
+        whole = np.sign(change) * np.ceil(np.abs(change) / unit - rounding) * unit
         move = np.where(step > 0.0, whole, beyond).ravel()
         points = x + move[:, None] * np.eye(len(x))[np.tile(column, 3)]
         return points[self.satisfied(points, case)]
@@ -140,7 +143,7 @@ class Descents:
             if cost >= previous_cost * (1.0 - ACCURACY) or perf_counter() > end:
                 break
         if self.program.encoded_cost.absolute.any():
-            best = self._tidied(best, case, end)
+            best = self._without_traces(best, case, end)
         # Steps stay a little within the conditions: back towards the row as far as these allow.
         home = np.clip(case.x[0], case.low[0], case.high[0])
         share = self._last_entry(home, best - home, case)
@@ -187,8 +190,8 @@ class Descents:
         y[columns] = point[: int(columns.sum())]
         return y
 
-    def _tidied(self, point: FloatArray, case: Batch, end: float) -> FloatArray:
-        """(d,) the point without traces of changes, which interior points leave.
+    def _without_traces(self, point: FloatArray, case: Batch, end: float) -> FloatArray:
+        """Return the point (d,) without the tiny changes that an interior-point method leaves.
 
         Columns that hardly moved are held at the row, and another step is taken. The point stays as
         it is if that costs more, or misses the program.
@@ -199,11 +202,11 @@ class Descents:
         if (point == x)[traces].all():
             return point
         held = case.holding(traces[None], case.x)
-        tidy = self.corrected(np.where(traces, x, point), held)
-        optimum = self._step(tidy, held, end)
-        tidy = tidy if optimum is None else self._shortened(tidy, optimum, held)
-        dearer = self.encoded_cost(tidy, case) >= self.encoded_cost(point, case) * (1.0 + ACCURACY)
-        return point if dearer or not self.satisfied(tidy[None], case)[0] else tidy
+        other = self.corrected(np.where(traces, x, point), held)
+        optimum = self._step(other, held, end)
+        other = other if optimum is None else self._shortened(other, optimum, held)
+        dearer = self.encoded_cost(other, case) >= self.encoded_cost(point, case) * (1.0 + ACCURACY)
+        return point if dearer or not self.satisfied(other[None], case)[0] else other
 
     def _shortened(self, start: FloatArray, end: FloatArray, case: Batch) -> FloatArray:
         """Return the end of a step, or the last point before it up to which conditions are met."""

@@ -247,20 +247,21 @@ class Translation:
         return self.sum(terms) + value
 
     def _add_conditions(self) -> None:
-        """Add quadratic conditions, linear rows and categories, with coefficients of about 1.
+        """Add quadratic conditions, linear rows and categories.
 
-        All but categories are functions value + slope · v + vᵀ(form)v that are at most 0.
+        The first two are functions value + slope · v + vᵀ(form)v <= 0 of the variables v. With
+        y = base + unit · v, the value is that at the base, and slopes and forms are times units.
         """
         quadrics, affine, unit = self.curvature.quadrics, self.program.affine, self.unit
+        values, slopes = quadrics.excess(self.base[None])[0], quadrics.slopes(self.base[None])[0]
         forms = quadrics.forms * np.outer(unit, unit)
-        base, no_form = self.base[None], np.zeros((0, 0))
-        functions = [
-            *zip(quadrics.excess(base)[0], quadrics.slopes(base)[0] * unit, forms, strict=True)
-        ]
+        functions = [*zip(values, slopes * unit, forms, strict=True)]
+        no_form = np.zeros((0, 0))
         for matrix, limit in ((affine.matrix, affine.high), (-affine.matrix, -affine.low)):
             excess = matrix @ self.base - limit
             finite = np.flatnonzero(np.isfinite(limit))
             functions += [(excess[j], matrix[j] * unit, no_form) for j in finite]
+        # The largest coefficient becomes 1 in a form, or `SCALE` in a slope, since v is about so.
         for value, slope, form in functions:
             steepest = np.abs(slope).max(initial=0.0) / SCALE
             scale = max(np.abs(form).max(initial=0.0), steepest, TINY)

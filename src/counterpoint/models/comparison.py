@@ -176,7 +176,8 @@ def _lies_between(
 ) -> bool:
     """Return whether the form's probability at a (1, d) point lies between two ends.
 
-    A margin against each end says so, up to its rounding error.
+    Forms give margins and no probabilities. That of "at least the lower end" must be positive, and
+    that of "at least the upper end" negative, up to its rounding error.
     """
     for end, sign in zip(ends, (1.0, -1.0), strict=True):
         if not 0.0 < end < 1.0:
@@ -184,7 +185,7 @@ def _lies_between(
         target = Probability(label, float(end))
         try:
             inside = sign * form.margin(x, target)[0]
-        except InvalidInput:  # a calibration gives no row as much: right for the upper end
+        except InvalidInput:  # by a calibration all probabilities lie below this end
             return sign < 0.0
         if not inside >= -form.margin_error(x, target.requirement, eps)[0]:
             return False

@@ -115,14 +115,15 @@ class Quadrics:
 
     def __init__(self, conditions: Sequence[QuadraticDifference], d: int) -> None:
         self.conditions = tuple(conditions)
+        # Conditions with the same F and f are on one prototype: key → its position.
         keys = [(c.matrix.tobytes(), c.offset.tobytes()) for c in conditions]
-        prototypes = {key: g for g, key in enumerate(dict.fromkeys(keys))}
-        self.prototype_of = np.array([prototypes[key] for key in keys], dtype=np.intp)
-        self.first_of = [keys.index(key) for key in prototypes]
+        positions = {key: g for g, key in enumerate(dict.fromkeys(keys))}
+        self.prototype_of = np.array([positions[key] for key in keys], dtype=np.intp)
+        self.first_of = [keys.index(key) for key in positions]
         maps = [(conditions[j].matrix, conditions[j].offset) for j in self.first_of]
         maps += [(c.rival, c.rival_offset) for c in conditions]
-        of_rival = np.arange(len(prototypes), len(maps))
-        self.signs = np.eye(len(maps))[self.prototype_of] - np.eye(len(maps))[of_rival]
+        rival_of = np.arange(len(positions), len(maps))
+        self.signs = np.eye(len(maps))[self.prototype_of] - np.eye(len(maps))[rival_of]
         self._absolute_signs = np.abs(self.signs)
         k = max((len(offset) for _, offset in maps), default=1)
         self.maps, self._offsets = np.zeros((len(maps), k, d)), np.zeros((len(maps), k))

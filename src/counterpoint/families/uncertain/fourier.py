@@ -135,14 +135,15 @@ class CosineSums:
             curvatures, axes = np.linalg.eigh(self._forms(bend))
             squares = np.einsum("nij,ni->nj", axes, b) ** 2
             increase = np.full((len(b), len(radii)), np.inf)
-            # ν in units of the largest curvature: small balls need one far above it, large ones one
-            # just above; between neighbours bounds differ by little.
+            # A bound for each ν > Q, see `CosineSums`; the least counts. Small balls need one far
+            # above the largest curvature, large ones one just above; between neighbours bounds
+            # differ by little.
             for ratio in (1.02, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 30.0, 100.0):
                 nu = ratio * np.maximum(curvatures[:, -1:], TINY / EPS)
                 gain = (squares / (nu - curvatures)).sum(axis=1)
                 increase = np.minimum(increase, 0.5 * (nu * radii**2 + gain[:, None]))
         else:
-            # At the corners, δ = ± radius along one column.
+            # The parabola is convex, so it is largest at a corner: δ = ± radius along one column.
             increase = np.zeros((len(b), len(radii)))
             diagonal = 0.5 * bend @ self.frequencies**2
             for linear, square in zip(np.abs(b).T[:, :, None], diagonal.T[:, :, None], strict=True):
@@ -450,15 +451,16 @@ class DistanceBounds(Bounding):
         radii *= _unit_distance(sums.frequencies)
         size = float(score.sizes.sum()) + abs(float(score.constants[0]))
         error = float(constraint.features.rounding(x[None], constraint.weights)[0])
+        # (V,) the score that points between each ball and the one before need
         required = constraint.least_score - (4096.0 * EPS * size + error) + np.zeros(len(radii))
         if margins is not None:
             radii = np.union1d(radii, margins.radii)
             ball = margins.balls[i, np.searchsorted(margins.radii, radii)]
             required = required[0] + np.minimum(ball, margins.segments[i])
-        is_enough = sums.in_balls(radii, is_round=is_root)[0] >= required
-        if not is_enough.any():
+        may_hold_a_point = sums.in_balls(radii, is_round=is_root)[0] >= required
+        if not may_hold_a_point.any():
             return np.inf
-        # The first ball that may hold a point; the one before it, of which this is the radius, not.
-        distance = float(np.append(0.0, radii)[is_enough.argmax()])
+        # The radius of the last ball before the first one that may hold a point.
+        distance = float(np.append(0.0, radii)[may_hold_a_point.argmax()])
         # Rounding may have raised the least cost by a share far below 1e-9.
         return (1.0 - 1e-9) * (distance**2 if is_root else distance)

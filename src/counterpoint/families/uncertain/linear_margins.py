@@ -253,7 +253,7 @@ def linear_margins(
     """
     slopes, constants = noise
     cost = norm = program.encoded_cost
-    if cost.kind is not Manhattan:  # in one-hot columns |δ| is δ²
+    if cost.kind is not Manhattan:  # the square of a norm: in one-hot columns |δ| is δ²
         is_full = cost.quadratic.ndim == 2
         square = cost.quadratic + (np.diag(cost.absolute) if is_full else cost.absolute)
         norm = EncodedCost(np.zeros(program.width), square)
@@ -262,11 +262,13 @@ def linear_margins(
     for first in range(0, len(cases), size):
         block = cases.take(slice(first, first + size))
         norms = DualNorms(program, block)
-        moves = block.x @ slopes.T + constants
-        start, rate = polygon_corners(moves, norms.of(slopes), probability)
-        least = _least_margin(start, rate, *_highest_scores(norms, *score))
-        rows = zip(block.x, start, rate, least.tolist(), strict=True)
-        margins += [DistanceMargin(x, a, n, *score, c, norm) for x, a, n, c in rows]
+        noise_at_rows = block.x @ slopes.T + constants  # (rows, N) what is added to their scores
+        starts, rates = polygon_corners(noise_at_rows, norms.of(slopes), probability)
+        least = _least_margin(starts, rates, *_highest_scores(norms, *score)).tolist()
+        margins += [
+            DistanceMargin(x, start, rate, *score, least_margin, norm)
+            for x, start, rate, least_margin in zip(block.x, starts, rates, least, strict=True)
+        ]
     return LinearMargins(tuple(margins))
 
 

@@ -145,15 +145,25 @@ class Descent:
         """Evaluate the objective at u; ``inputs`` are scores, labels and score sizes."""
         scores, label, _ = inputs
         labels, gram_u = label_entries(label), gram @ u
-        loss_value, shares, label_pull = loss(scores - gram_u, labels)
+        loss_value, shares, minus_at_label = loss(scores - gram_u, labels)
+        # The loss's gradient in the scores is the shares, but at the label −minus_at_label.
         residual = weight * u
         residual -= shares
-        residual[labels] = weight * u[labels] + label_pull
+        residual[labels] = weight * u[labels] + minus_at_label
         gram_residual = gram @ residual
-        objective = 0.5 * weight * dots(u, gram_u) + loss_value
-        squared_gradient = np.maximum(dots(residual, gram_residual), 0.0)
-        at_u = (loss_value, shares, objective, residual, gram_residual, squared_gradient)
-        return cls(gram, loss, *inputs, u, weight, *at_u)
+        return cls(
+            gram,
+            loss,
+            *inputs,
+            u,
+            weight,
+            loss_value,
+            shares,
+            objective=0.5 * weight * dots(u, gram_u) + loss_value,
+            residual=residual,
+            gram_residual=gram_residual,
+            squared_gradient=np.maximum(dots(residual, gram_residual), 0.0),
+        )
 
     def take(self, rows: BoolArray | IntArray) -> Descent:
         """Return some of the rows; `numpy.take` keeps the order in memory, an index does not."""
@@ -347,10 +357,10 @@ def minimise(
         else:
             # Where the gradient vanishes, λu = p − e with e = 1 at the label and 0 at its rivals.
             # The label's entry is minus the sum of the others, so that columns of u sum to 0.
-            own = label_entries(labels[block])
+            at_label = label_entries(labels[block])
             u = shares[block].T / weights[block]
-            u[own] = 0.0
-            u[own] = -u.sum(axis=0)
+            u[at_label] = 0.0
+            u[at_label] = -u.sum(axis=0)
         state = Descent.at(u, weights[block], inputs, gram, log_loss)
         _descend(state, accuracy, out, np.arange(block.start, block.stop))
     return out
@@ -360,14 +370,14 @@ def _against_largest_rival(
     scores: FloatArray, gram: FloatArray, label: IntArray, weight: FloatArray
 ) -> FloatArray:
     """(K, n) u at the optimum of each row if its largest rival were the only one: theorem 4.2."""
-    own, rivals, u = label_entries(label), scores.copy(), np.zeros_like(scores)
-    rivals[own] = -np.inf
+    at_label, rivals, u = label_entries(label), scores.copy(), np.zeros_like(scores)
+    rivals[at_label] = -np.inf
     rival = rivals.argmax(axis=0)
-    rival_entries = (rival, own[1])
+    at_rival = label_entries(rival)
     # (n,) squared distances, in P⁻¹, of the rival's row of A from the label's
     square = np.maximum(gram[rival, rival] - 2.0 * gram[rival, label] + gram[label, label], 0.0)
-    share, _ = logistic_root(square / weight, scores[own] - scores[rival_entries])
-    u[rival_entries], u[own] = share / weight, -share / weight
+    share, _ = logistic_root(square / weight, scores[at_label] - scores[at_rival])
+    u[at_rival], u[at_label] = share / weight, -share / weight
     return u
 
 

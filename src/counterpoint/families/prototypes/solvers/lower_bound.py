@@ -215,9 +215,11 @@ def _log_distance(q: FloatArray, beta: FloatArray, c: FloatArray, pole: FloatArr
     size = np.where(size > 0.0, size, 1.0)
     squares = beta * beta
     far_root = 2.0 * squares.sum(axis=2) / c  # that of ψ where all q are small next to μ
+    near_root = np.sqrt(0.5 * far_root * pole)  # where the pole's axis alone counts, with all of β
+    # From ``high`` on the gain is less than c.
     low, high = np.log(CLOSEST * size), np.log(8.0 * (far_root + size))
     closest = low
-    log_distance = np.log(np.maximum(np.sqrt(0.5 * far_root * pole), far_root))
+    log_distance = np.log(np.maximum(near_root, far_root))
     converged = ~(c > 0.0)
     for _ in range(100):
         log_distance = np.where(converged, log_distance, np.clip(log_distance, low, high))
@@ -254,20 +256,22 @@ def _inequalities(program: Program, case: Batch) -> Iterator[Inequalities]:
     """Yield what all changes of one row meet, without what is integral, if some column can move."""
     curvature, affine, domain = curvature_of(program), program.affine, program.domain
     quadrics, x, low, high = curvature.quadrics, case.x[0], case.low[0], case.high[0]
-    free, first, eye = low < high, program.size - curvature.size, np.eye(program.width)
+    free, eye = low < high, np.eye(program.width)
     excess, slopes = quadrics.excess(case.x, case.margin)[0], quadrics.slopes(case.x)[0]
-    yield Inequalities(quadrics.forms, slopes, excess, first + np.arange(len(quadrics)), 1.0)
+    first_lambda = program.size - curvature.size  # the order of multipliers: see `Curvature`
+    positions = first_lambda + np.arange(len(quadrics))
+    yield Inequalities(quadrics.forms, slopes, excess, positions, 1.0)
     # (y − low)(y − high) <= 0; in one-hot columns an equation, which is two inequalities
-    first, bounded, numeric = first + len(quadrics), curvature.bounded, domain.numeric
+    first_tau, bounded, numeric = first_lambda + len(quadrics), curvature.bounded, domain.numeric
     for sign, movable in ((1.0, free), (-1.0, free & ~numeric)):
-        positions = np.flatnonzero(movable[bounded])
-        columns = bounded[positions]
+        used = np.flatnonzero(movable[bounded])
+        columns = bounded[used]
         above_low = x[columns] - np.where(numeric, low, 0.0)[columns]
         above_high = x[columns] - np.where(numeric, high, 1.0)[columns]
         units = eye[columns]
         forms = units[:, :, None] * units[:, None, :]
         slopes = units * (above_low + above_high)[:, None]
-        yield Inequalities(forms, slopes, above_low * above_high, first + positions, sign)
+        yield Inequalities(forms, slopes, above_low * above_high, first_tau + used, sign)
     # Linear rows; and bounds and sums of one-hot blocks, for which the domain needs no multipliers.
     sums = np.array([eye[group].sum(axis=0) for group in domain.groups]).reshape(-1, len(x))
     matrix, ones = np.vstack([affine.matrix, eye, sums]), np.ones(len(sums))

@@ -484,9 +484,11 @@ class KnapsackLagrangian:
         total = terms.sum(axis=1)
         if k.at_most is not None:
             total = np.where(best_changes(terms, self.must, k.at_most), terms, 0.0).sum(axis=1)
+            # Beside features that must change, ``count`` others may: those with the least terms. A
+            # feature may take the place of the last of these.
             optional = np.sort(np.where(self.must, 0.0, np.minimum(terms, 0.0)), axis=1)
-            last = np.clip(k.at_most - self.must.sum(axis=1), 1, terms.shape[1]) - 1
-            replaceable = np.take_along_axis(optional, last[:, None], axis=1)
+            count = np.clip(k.at_most - self.must.sum(axis=1), 1, terms.shape[1])
+            replaceable = np.take_along_axis(optional, count[:, None] - 1, axis=1)
             terms = np.where(self.must, terms, np.minimum(terms, replaceable))
         numbers, tables = np.split(terms, [len(k.numbers)], axis=1)
         return Terms(total + staying.sum(axis=1), slope, numbers, options, tables + staying)

@@ -249,7 +249,11 @@ def _exact_starts(
     That is the first number with the outputs of a piece, between a point of the piece before and
     one of its own: a step may compare in another way than by its edges as they are stored. All
     pieces of all inputs are bisected at once.
+
+    ``points``: input → (pieces, 2), its numbers in each piece; ``outputs``: of these, row by row,
+    (count, m'), for all inputs at once.
     """
+    # The pieces of all inputs without the first ones are one array; an input's are its span.
     ends = np.cumsum([0, *(len(inputs) - 1 for inputs in points.values())]).tolist()
     spans = dict(zip(points, map(slice, ends[:-1], ends[1:]), strict=True))
     low = np.concatenate([inputs[:-1, -1] for inputs in points.values()])
@@ -259,7 +263,8 @@ def _exact_starts(
         trial = transformed({j: y[span] for j, span in spans.items()})
         same = np.zeros(len(y), dtype=bool)
         for j, span in spans.items():
-            expected = outputs[: points[j].size, owner == j].reshape(len(points[j]), 2, -1)[1:, -1]
+            of_input = outputs[: points[j].size, owner == j].reshape(*points[j].shape, -1)
+            expected = of_input[1:, -1]  # at ``high``
             same[span] = (trial[: len(expected), owner == j] == expected).all(axis=1)
         return same
 

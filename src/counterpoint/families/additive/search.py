@@ -168,8 +168,8 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         """Keep better points: those of the mixtures, and the rounded mixtures, all repaired."""
         is_open = dual.bound < self.best.cost[boxes.boxes.row]
         used = is_open[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
-        column, box = np.nonzero(used.T)
-        change, choice = dual.points.change[box, column], dual.points.choice[box, column]
+        point, box = np.nonzero(used.T)  # the first points of all boxes, then the second ones, …
+        change, choice = dual.points.change[box, point], dual.points.choice[box, point]
         # The two points of a single demand mostly differ in one feature, which repairing replaces
         # anyway: beside tables, their mixture is not rounded.
         if not self.knapsack.tables or dual.weights.shape[1] > 2:
@@ -215,16 +215,16 @@ def _narrowed(boxes: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatA
 
     The Lagrangian with one feature at a value, and the others at their least, bounds the cost of
     all points with that value. So a feature's term may exceed its least by the ``room`` that is
-    between the Lagrangian's least and the cutoff.
+    between the Lagrangian's least and the cutoff. A least that is not positive excludes nothing.
     """
     k, box = boxes.knapsack, boxes.boxes
     if k.sums is not None:
         return box  # terms of curves are not of this form
     terms = boxes.terms(multipliers)
-    total = terms.total + (multipliers * boxes.missing).sum(axis=1)
-    room = np.where(total > 0.0, cutoff * (1.0 + PRUNING_SLACK) - total, np.inf)[:, None]
+    least = terms.total + (multipliers * boxes.missing).sum(axis=1)
+    room = np.where(least > 0.0, cutoff * (1.0 + PRUNING_SLACK) - least, np.inf)[:, None]
     limit = terms.numbers + np.maximum(room, 0.0)  # the most that a term of a number may be
-    # largest rises, and then largest falls
+    # The largest rises; and the largest falls, which are rises in the opposite direction.
     rise, fall = (
         _reach(boxes, slope, limit, end)
         for slope, end in ((terms.slope, box.high), (-terms.slope, -box.low))
@@ -232,7 +232,9 @@ def _narrowed(boxes: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatA
     if not k.tables:
         return box._replace(low=-fall, high=rise)
     fits = terms.options <= (terms.tables + room)[:, :, None]
-    if k.at_most is not None:  # the factual option is no change, and takes no other's place
+    # Where changes are counted, a table's least may assume that it takes another feature's place.
+    # The factual option is no change and takes none, so it stays where no change is forced.
+    if k.at_most is not None:
         may_stay = ~boxes.must[:, len(k.numbers) :, None]
         fits |= may_stay & (np.arange(fits.shape[2]) == boxes.factual[:, :, None])
     option_cost = np.where(fits, box.option_cost, np.inf)
@@ -320,6 +322,8 @@ def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray
     mean = np.where(used, weights * points.change, 0.0).sum(axis=1)
     low = np.where(used, points.change, np.inf).min(axis=1)
     high = np.where(used, points.change, -np.inf).max(axis=1)
+    # Whole numbers are cut at the mixture's mean, columns with costs by level where the cost bends,
+    # and smooth ones in the middle; other continuous columns are never split.
     inside = np.clip(mean, box.low, box.high)
     cut, fraction = np.floor(inside), np.abs(inside - np.rint(inside))
     cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)  # both parts have values
@@ -347,23 +351,25 @@ def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray
 def _smooth_scores(
     boxes: KnapsackLagrangian, nodes: KnapsackNodes, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """Return half the weighed gain of each smooth column's curve between the points, (m, k).
+    """Return the scores of smooth columns, (m, k), at most ½ as for fractions of whole numbers.
 
-    ``low`` and ``high`` (m, c) are the least and largest changes of the mixture's points. Gains are
-    relative to the largest of any feature that the mixture splits: a curve that gains by far less
-    than others is not worth a split.
+    They are half of what the curves gain between the least and the largest change of the mixture's
+    points, ``low`` and ``high`` (m, c), relative to the largest such gain of any feature: a curve
+    that gains by far less than others is not worth a split.
     """
     k, smooth, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
     curve_gain = np.abs(boxes.smooth_gains(high[:, smooth]) - boxes.smooth_gains(low[:, smooth]))
     curve_gain = (curve_gain * multipliers[:, None]).sum(axis=2)
     curve_gain = np.where((low != high)[:, smooth], curve_gain, 0.0)
-    is_linear, distance = np.array(k.whole), high - low  # linear columns that may be split
-    is_linear[smooth] = False
-    distance = np.where(is_linear & np.isfinite(distance), distance, 0.0)
+    # Of the numbers without a curve, only whole ones can be split.
+    is_whole, distance = np.array(k.whole), high - low
+    is_whole[smooth] = False
+    distance = np.where(is_whole & np.isfinite(distance), distance, 0.0)
     number_gain = np.abs(k.slopes(multipliers) * distance)
+    # Of tables, (m, q, t) gains of the options that the q points choose: the largest less the least
     used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
-    options = -boxes.without_cost().option_values(multipliers)
-    chosen = np.take_along_axis(options, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
+    option_gain = -boxes.without_cost().option_values(multipliers)
+    chosen = np.take_along_axis(option_gain, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
     table_gain = np.where(used, chosen, -np.inf).max(axis=1)
     table_gain = table_gain - np.where(used, chosen, np.inf).min(axis=1)
     largest = np.hstack([curve_gain, number_gain, table_gain])
@@ -393,23 +399,25 @@ def _level_cuts(
 def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray) -> BoolArray:
     """Return the upper part (m, k) of the options of one table of each box, t (m,).
 
-    Those gain more than half-way between the options that the mixture chooses. Pieces of a curve
-    are parted by their order instead, so that both parts are intervals.
+    Options have a rank: their gain λ · gains, or the order of pieces if the table is a curve, so
+    that both parts are intervals. The upper part is above the middle between the ranks that the
+    mixture chooses.
     """
-    index, groups = np.arange(len(t)), len(boxes.knapsack.options)
-    mask = np.isfinite(boxes.boxes.option_cost[index, t])
+    index = np.arange(len(t))
+    mask = np.isfinite(boxes.boxes.option_cost[index, t])  # the options that are left
     order = np.broadcast_to(np.arange(mask.shape[1], dtype=np.float64), mask.shape)
     gain = np.zeros(mask.shape)
     for r in range(len(boxes.knapsack.gains)):
         gains = np.broadcast_to(boxes.gains_of(r), boxes.boxes.option_cost.shape)[index, t]
         gain += nodes.multipliers[:, r, None] * gains
-    rank = np.where((t >= groups)[:, None], order, gain)
+    is_curve = t >= len(boxes.knapsack.options)  # tables of curves come after those of groups
+    rank = np.where(is_curve[:, None], order, gain)
     choice, used = nodes.points.choice[index, :, t], nodes.weights > 0.0
     chosen = rank[index[:, None], choice]
     most = np.where(used, chosen, -np.inf).max(axis=1)
     least = np.where(used, chosen, np.inf).min(axis=1)
     upper = mask & (rank > (0.5 * (most + least))[:, None])
-    # of options of one rank, the first that is chosen is parted from the others
+    # Options of one rank leave a part empty: then the first chosen one is parted from the others.
     is_trivial = ~upper.any(axis=1) | (upper == mask).all(axis=1)
     first = np.where(mask[index, choice[:, 0]], choice[:, 0], mask.argmax(axis=1))
     alone = np.arange(mask.shape[1]) == first[:, None]

@@ -149,6 +149,10 @@ def _xgboost_tree(tree: Any, output: int, outputs: int, weight: float) -> Trees:
     question=finish,
 )
 def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
+    """Read XGBoost over categories too: it lists those of each column as it was fitted on them.
+
+    Numbers are listed as ``values``. Words are bytes one after the other, cut at ``offsets``.
+    """
     learner = json.loads(bytes(fitted(model).get_booster().save_raw("json")))["learner"]
     boosted = learner["gradient_booster"]
     encoders = boosted.get("gbtree", boosted).get("model", {}).get("cats", {}).get("enc", [])
@@ -160,7 +164,7 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
             text = np.array(encoder["values"], dtype=np.int64).astype(np.uint8).tobytes()
             ends = pairwise(encoder["offsets"])
             categories[j] = [text[a:b].decode("latin-1") for a, b in ends]
-            if not text.isascii():  # it cuts them between characters and not bytes
+            if not text.isascii():  # XGBoost's offsets then count characters and not bytes
                 raise _refusal(model, "takes categories that are not in ASCII. Rename them.")
     return finish_alone(model, _coded(columns, categories))
 
@@ -266,8 +270,8 @@ def _lightgbm_tree(model: Any, root: Any, output: int, outputs: int) -> Trees:
             sets.append(np.array(re.findall(r"\d+", str(node["threshold"])), dtype=np.float64))
         else:
             cuts[k] = _beyond_zero(node["threshold"])
-            # without missing values in training, they count as 0
-            is_default = node["missing_type"] == "NaN"
-            missing_left[k] = node["default_left"] if is_default else cuts[k] >= 0.0
+            # Without missing values in training, they count as 0.
+            takes_missing = node["missing_type"] == "NaN"
+            missing_left[k] = node["default_left"] if takes_missing else cuts[k] >= 0.0
     all_sets = subset, tuple(sets)
     return Trees.one(inputs, cuts, np.array(children).T, values, missing_left, all_sets)

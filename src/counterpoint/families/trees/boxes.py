@@ -46,19 +46,21 @@ class CellBoxes(NamedTuple):
         return bool(within.all() and self.among[0, categories].all())
 
     def halves(self, grid: Grid, splits: IntArray) -> tuple[CellBoxes, CellBoxes]:
-        """Return the two parts of each box by (n, 3) splits.
+        """Return the two parts of each box by (n, 3) splits, see `Grid.has`.
 
         They are the cells before one and the others, or the categories of a set and the others.
         """
-        (low, high, among), (kind, what, where) = self, splits.T
-        at, test = np.flatnonzero(kind == SplitKind.NUMBER), np.flatnonzero(kind == SplitKind.SET)
-        f, cell, m = what[at], where[at], what[test]
+        (low, high, among), kind = self, splits[:, 0]
+        rows = np.flatnonzero(kind == SplitKind.NUMBER)
+        f, cell = splits[rows, 1], splits[rows, 2]
         below, above = np.array(high), np.array(low)
-        below[at, f] = np.minimum(high[at, f], cell - 1)
-        above[at, f] = np.maximum(low[at, f], cell)
+        below[rows, f] = np.minimum(high[rows, f], cell - 1)
+        above[rows, f] = np.maximum(low[rows, f], cell)
+        rows = np.flatnonzero(kind == SplitKind.SET)
+        sets = splits[rows, 1]
         inside, outside = np.array(among), np.array(among)
-        inside[test] &= ~grid.failing(m)
-        outside[test] &= ~grid.sets[m]
+        inside[rows] &= ~grid.failing(sets)
+        outside[rows] &= ~grid.sets[sets]
         return CellBoxes(low, below, inside), CellBoxes(above, high, outside)
 
 
@@ -141,9 +143,10 @@ class RowCosts:
         self.grid, self.x, self.program, self.case = grid, case.x[0], program, case
         low, high = np.array(case.low[0]), np.array(case.high[0])
         whole = np.flatnonzero(program.domain.steps)  # their bounds move inwards, to whole steps
-        ends = low[whole], high[whole]
-        ends = lattice.within_bounds(self.x[whole], *ends, program.domain.steps[whole])
-        (low[whole], high[whole]), self.bounds = ends, (low, high)
+        low[whole], high[whole] = lattice.within_bounds(
+            self.x[whole], low[whole], high[whole], program.domain.steps[whole]
+        )
+        self.bounds = low, high
         margins = [c.margins for c in program.region if isinstance(c, MinimumChange)]
         self.clearance = np.max(margins, axis=0) if margins else np.zeros(program.width)
         # Costs of features, of at most 16 roundings each, are lowered so far that their sums, in
@@ -158,6 +161,7 @@ class RowCosts:
         self._set_tests()
         self._set_categories(low, high, relations)
         self._set_untested(low, high, relations)
+        # The box of all that is possible: of each number the first and the last cell with values.
         among = np.isfinite(self.category_cost)
         first = self.next_cell[grid.starts[:-1]]
         last = self.previous_cell[grid.starts[1:] - 1]
@@ -258,8 +262,9 @@ class RowCosts:
     def ends(self, eps: float | None = None) -> tuple[FloatArray, FloatArray]:
         """Return the first and last values (M,) that may be in each cell.
 
-        With a precision ``eps``, in which 1 + eps follows 1, those that surely are. A value that
-        crosses a threshold from x is clear of it by the `MinimumChange` that is asked for.
+        With a precision ``eps``, in which 1 + eps follows 1, those that surely are. `MinimumChange`
+        asks for a clearance from thresholds that a change from x crosses: so cells above x begin so
+        far above their lower threshold, and cells below x end so far below their upper one.
         """
         grid = self.grid
         low, high = (grid.outer_low, grid.outer_high) if eps is None else grid.inner(eps)
@@ -268,13 +273,13 @@ class RowCosts:
         if not clearance.any():
             return low, high
         if eps is None:  # a cell that may hold x is not narrowed: to stay crosses nothing
-            rises, falls = grid.outer_low > x, grid.outer_high < x
+            is_above, is_below = grid.outer_low > x, grid.outer_high < x
         else:
-            rises, falls = grid.cuts >= x, grid.upper < x
-        rises &= (clearance > 0.0) & np.isfinite(grid.cuts)
-        falls &= (clearance > 0.0) & np.isfinite(grid.upper)
-        first = np.where(rises, MinimumChange.beyond(grid.cuts, clearance)[0], -np.inf)
-        last = np.where(falls, MinimumChange.beyond(grid.upper, clearance)[1], np.inf)
+            is_above, is_below = grid.cuts >= x, grid.upper < x
+        is_above &= (clearance > 0.0) & np.isfinite(grid.cuts)
+        is_below &= (clearance > 0.0) & np.isfinite(grid.upper)
+        first = np.where(is_above, MinimumChange.beyond(grid.cuts, clearance)[0], -np.inf)
+        last = np.where(is_below, MinimumChange.beyond(grid.upper, clearance)[1], np.inf)
         if eps is not None and eps > EPS:
             first, last = narrowed(first, last)
         return np.maximum(low, first), np.minimum(high, last)
@@ -285,12 +290,16 @@ class RowCosts:
         """Set the costs (C,) of categories, infinite where they may not be, and their bounds."""
         grid, column = self.grid, self.grid.category_columns
         allowed, forced = high[column] > 0.5, low[column] > 0.5
-        allowed &= forced | ~grid.by_group(np.logical_or, forced[None])[0][grid.category_group]
+        # A category that is forced leaves no other of its group.
+        has_forced = grid.by_group(np.logical_or, forced[None])[0]  # (groups,)
+        allowed &= forced | ~has_forced[grid.category_group]
         self.is_own = self.x[column] > 0.5  # the categories of the row
         entered = self.program.duality.diagonal.entered(self.x[None])[0, column]
         self.category_cost = np.where(allowed, entered, np.inf)
         self.category_bound = self.lowering * self.category_cost
-        if relations is not None:  # another category moves two columns: it enters, the own leaves
+        # Another category moves two columns: it enters, which adds at least its slope − error, and
+        # the own one leaves, which takes at most its slope + error away.
+        if relations is not None:
             slope, error = relations.slope[column], relations.error[column]
             own = np.where(self.is_own, [slope, error], 0.0)
             leaving = grid.by_group(np.add, own)[:, grid.category_group].sum(axis=0)
@@ -303,10 +312,10 @@ class RowCosts:
         # Of each number, the cells from the first to the last that has a value, and the cheapest.
         low = self.next_cell[starts + np.clip(boxes.low, 0, self.top)]
         high = self.previous_cell[starts + np.clip(boxes.high, 0, self.top)]
-        without = (low > high) | (boxes.low > boxes.high)
+        no_value = (low > high) | (boxes.low > boxes.high)
         cells = np.clip(self.cheapest_cell, low, np.maximum(low, high))
-        cells[without] = 0
-        numbers = np.where(without, np.inf, self.cell_bound[starts + cells])
+        cells[no_value] = 0
+        numbers = np.where(no_value, np.inf, self.cell_bound[starts + cells])
         options = np.where(boxes.among, self.category_bound, np.inf)
         groups = grid.by_group(np.minimum, options)
         least = self.fixed_cost + numbers.sum(axis=1) + groups.sum(axis=1)
@@ -343,17 +352,20 @@ class RowCosts:
         misses |= self.test_high[:, None] < boxes.low.T[f]
         numbers[misses] = np.inf
         extra[:count] = numbers
-        which, members = np.nonzero(grid.sets)
-        begin = np.searchsorted(which, np.arange(len(g)))
-        options = np.where(boxes.among.T, self.category_bound[:, None], np.inf)[members]
-        extra[count:-1] = np.minimum.reduceat(options, begin) - costs.groups.T[g]
+        # A set costs what its cheapest category in the box does; the sets' ``members`` stand one
+        # after the other.
+        set_of_member, members = np.nonzero(grid.sets)
+        begin = np.searchsorted(set_of_member, np.arange(len(g)))
+        member_costs = np.where(boxes.among.T, self.category_bound[:, None], np.inf)[members]
+        extra[count:-1] = np.minimum.reduceat(member_costs, begin) - costs.groups.T[g]
         if costs.numbers_stay is None or costs.groups_stay is None:
             return extra, None
+        # A feature that may stay has to change for a test that its own cell or category fails.
         changes = np.zeros(extra.shape, dtype=bool)
-        own_passes = (grid.test_first <= self.own_cell[f]) & (self.own_cell[f] <= grid.test_last)
-        changes[:count] = costs.numbers_stay.T[f] & ~own_passes[:, None]
-        own_passes = np.logical_or.reduceat((boxes.among & self.is_own).T[members], begin)
-        changes[count:-1] = costs.groups_stay.T[g] & ~own_passes
+        number_passes = (grid.test_first <= self.own_cell[f]) & (self.own_cell[f] <= grid.test_last)
+        changes[:count] = costs.numbers_stay.T[f] & ~number_passes[:, None]
+        group_passes = np.logical_or.reduceat((boxes.among & self.is_own).T[members], begin)
+        changes[count:-1] = costs.groups_stay.T[g] & ~group_passes
         return extra, changes
 
     def leaf_costs(
@@ -407,13 +419,14 @@ class RowCosts:
         from one cell to another are clear of them.
         """
         grid, tests = self.grid, np.unique(self.grid.tests[self.leaves(cells, categories)])
-        n, m = grid.by_kind(tests)
+        number_tests, set_tests = grid.by_kind(tests)
+        number = grid.test_number[number_tests]
         low, high = np.zeros(len(cells), dtype=np.intp), np.array(self.top)
-        np.maximum.at(low, grid.test_number[n], grid.test_first[n])
-        np.minimum.at(high, grid.test_number[n], grid.test_last[n])
+        np.maximum.at(low, number, grid.test_first[number_tests])
+        np.minimum.at(high, number, grid.test_last[number_tests])
         is_clear = self.clearance[grid.columns] > 0.0
         low[is_clear] = high[is_clear] = cells[is_clear]
-        among = ~np.asarray(grid.failing(m).any(axis=0))
+        among = ~np.asarray(grid.failing(set_tests).any(axis=0))
         return CellBoxes(low[None], high[None], among[None])
 
     def with_relations(self, multipliers: FloatArray) -> RowCosts:

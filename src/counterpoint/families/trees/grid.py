@@ -279,10 +279,8 @@ def _read_nodes(
     for i in trees.tested.tolist():
         nodes = np.flatnonzero(trees.inputs == i)
         entries = slice(matrix.indptr[i], matrix.indptr[i + 1])
-        sources, weights = (
-            matrix.indices[entries],
-            matrix.data[entries],
-        )  # input = Σ weight · column
+        # The input is Σ weights · columns over these sources.
+        sources, weights = matrix.indices[entries], matrix.data[entries]
         source_groups = np.unique(group_of_column[sources])
         if len(source_groups) > 1 or (len(sources) > 1 and source_groups[0] < 0):
             raise UnsupportedModel(
@@ -349,8 +347,9 @@ def _cuts(
 ) -> tuple[FloatArray, FloatArray]:
     """Return where nodes that test one input cut its column, and the doubts, in column units.
 
-    A doubt is how far from a cut rounding may take an input across its threshold: 0 if the input is
-    the column itself (``before`` is None), or if it is known how the model computes it.
+    The input is weight · column + offset, or the column itself (``before`` is None). A doubt is how
+    far from a cut rounding may take the input across its threshold: 0 if it is the column itself,
+    or if it is known how the model computes it.
     """
     i, thresholds = int(trees.inputs[nodes[0]]), trees.thresholds[nodes]
     if (trees.subset[nodes] >= 0).any():
@@ -366,10 +365,9 @@ def _cuts(
     sizes = before.sizes.take(np.array([i]))
     reach = np.zeros((len(cut), sizes.matrix.shape[1]))
     reach[:, column] = cut
-    size = sizes(reach)[:, 0] + np.abs(thresholds)
-    scale = abs(sparse.csr_array(before.matrix)[[i]].sum())
+    size = sizes(reach)[:, 0] + np.abs(thresholds)  # of the terms of the input at the cut
     # twice, so that a point beyond it is clear of the threshold after all of its roundings
-    return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / scale)
+    return cut, np.asarray(2.0 * (sizes.terms + AFTER) * EPS * size / abs(weight))
 
 
 def _leaf_tests(
@@ -384,10 +382,11 @@ def _leaf_tests(
     columns of a forest on wide tables are gigabytes.
     """
     tree, leaf, pair_leaf, pair_node, to_left = _paths(trees)
+    # No row reaches a leaf on the other side of a node where all rows go one way.
     constant, reached = nodes.constant[pair_node], np.ones(len(leaf), dtype=bool)
     reached[pair_leaf[(constant >= 0) & ((constant == 1) != to_left)]] = False
 
-    # Of all nodes above a leaf that test one number, the cells that pass.
+    # Of each leaf and number, the cells that pass all nodes above the leaf that test the number.
     pairs = np.flatnonzero(nodes.number[pair_node] >= 0)
     pairs, begin, leaves, number = _by_leaf(pairs, pair_leaf, nodes.number[pair_node])
     node, end = pair_node[pairs], node_cell[pair_node[pairs]]
@@ -399,6 +398,7 @@ def _leaf_tests(
     interval = (number * most + low) * most + high
     demands: list[tuple[IntArray, NDArray[Any]]] = [(leaves[is_demand], interval[is_demand])]
 
+    # Of each leaf and group, the categories that pass.
     for g, span in enumerate(spans):
         pairs = np.flatnonzero(nodes.group[pair_node] == g)
         pairs, begin, leaves, _ = _by_leaf(pairs, pair_leaf, nodes.group[pair_node])
@@ -407,7 +407,7 @@ def _leaf_tests(
         reached[leaves[~among.any(axis=1)]] = False
         is_demand = np.asarray(~among.all(axis=1))
         demands.append((leaves[is_demand], among[is_demand]))
-    place = np.cumsum(reached) - 1
+    place = np.cumsum(reached) - 1  # of a leaf among those that are reached
     demands = [(place[at[reached[at]]], values[reached[at]]) for at, values in demands]
     return tree[reached], leaf[reached], demands
 

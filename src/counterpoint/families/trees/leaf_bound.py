@@ -157,7 +157,8 @@ class LeafBound:
     def _radii(self, near: _Leaves, low: FloatArray) -> FloatArray:
         """Return radii (k,), from ``low`` on, below which S does not meet the demands.
 
-        Ten bisections, and then the next cost of a leaf: S rises only there.
+        S at a radius is the sum over the trees of the best values of leaves that cost no more. Ten
+        bisections, and then the next cost of a leaf: S rises only there.
         """
         shift = self.condition.shift[:, None]
 
@@ -168,7 +169,7 @@ class LeafBound:
         fails = ~may_meet(low)
         if not fails.any():
             return low
-        begin = near.begin[:: len(self.grid.tree_starts)]
+        begin = near.begin[:: len(self.grid.tree_starts)]  # (k,) where the pairs of a box begin
         high = np.maximum.reduceat(near.cost, begin)
         for _ in range(10):
             middle = np.where(fails, 0.5 * (low + high), low)
@@ -185,25 +186,27 @@ class LeafBound:
         Those are the best leaf of each tree, where it is better than the nearest point's, which has
         ``nearest`` values (r, k, T). They are for one demand: of those that other leaves meet
         better, the one that the nearest point misses by most. Leaves within the bound come first,
-        as they hold it down, and any others if none of those improves: without them first, deep
-        forests stay unproved.
+        as they hold it down, and any others only if none of those improves: if all came at once,
+        deep forests would stay unproved.
         """
         trees, box = len(self.grid.tree_starts), np.arange(len(bound))
         sums = nearest.sum(axis=2) + self.condition.shift[:, None]
-        counts = near.cost <= bound[near.box]
-        improves: BoolArray = np.asarray((self._top(near, counts) > nearest).any(axis=(0, 2)))
-        counts |= ~improves[near.box]
-        best = self._top(near, counts)
-        demand = np.where((best > nearest).any(axis=2), sums, np.inf).argmin(axis=0)
+        is_candidate = near.cost <= bound[near.box]  # (A,) of the pairs of a leaf and a box
+        improves: BoolArray = np.asarray((self._top(near, is_candidate) > nearest).any(axis=(0, 2)))
+        is_candidate |= ~improves[near.box]
+        best = self._top(near, is_candidate)
+        demand = np.where((best > nearest).any(axis=2), sums, np.inf).argmin(axis=0)  # (k,)
         top = best[demand, box].ravel()  # (k · T,)
         gain = top - nearest[demand, box].ravel()
-        improving = np.flatnonzero(gain > 0.0)
+        improving = np.flatnonzero(gain > 0.0)  # a number for each box and tree
         if not len(improving):
             return np.zeros((len(bound), 3), dtype=np.intp)
-        value = np.where(counts, near.values[demand[near.box], np.arange(len(counts))], -np.inf)
+        # The first leaf of the box and the tree with the best value.
+        value = near.values[demand[near.box], np.arange(len(near.box))]
+        value = np.where(is_candidate, value, -np.inf)
         is_best = value == top[near.box * trees + self.grid.leaf_tree[near.leaf]]
         pair = np.flatnonzero(is_best)
-        leaf = near.leaf[pair[np.searchsorted(pair, near.begin[improving])]]  # the first of each
+        leaf = near.leaf[pair[np.searchsorted(pair, near.begin[improving])]]
         return self._votes(costs, near.which, improving // trees, leaf, gain[improving])
 
     def _votes(

@@ -82,9 +82,11 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
     relations = Relations(row, without_trees(row.program)) if row.program.size else None
     boxes, nodes = _leaf_boxes(tree, row.root, grid)
     for multipliers, chunk in _chunks(tree.multipliers[nodes], grid):
-        rows = [row]
+        rows = [row]  # costs of the row: as they are, and with multipliers of relations
         if multipliers.any():
             rows.append(row.with_relations(multipliers))
+        # A box that the costs of leaves do not close may be closed by the relations alone, or by
+        # the model's own sums.
         for k, leaves in _unclosed(rows, arrays.pick(boxes, chunk), values, shift, claim):
             box = arrays.pick(boxes, chunk[k : k + 1])
             is_bounded = relations is not None and relations.bound(box, multipliers) >= claim
@@ -96,16 +98,17 @@ def _proved(tree: ProofTrees, row: RowCosts, condition: LeafSums, needs: FloatAr
 def _leaf_boxes(tree: ProofTrees, root: CellBoxes, grid: Grid) -> tuple[CellBoxes, IntArray]:
     """Return the boxes of the leaves, in their order from left to right, and their nodes."""
     inner = np.flatnonzero(~tree.is_leaf)
-    # A node's box is the intersection of the halves that its own split and those above leave it.
+    # Each split of the root's box leaves a half to each of the two children; a node's box is the
+    # intersection of its half with those of the nodes above it.
     whole = arrays.pick(root, np.zeros(len(inner), dtype=np.intp))
-    halves = whole.halves(grid, _splits(tree, inner, grid))
+    first, second = whole.halves(grid, _splits(tree, inner, grid))
     boxes = []
-    for combine, ends, pair in zip(
-        (np.maximum, np.minimum, np.logical_and), root, zip(*halves, strict=True), strict=True
-    ):
-        children = np.stack(pair, axis=1).reshape(2 * len(inner), ends.shape[1])
-        boxes.append(tree.inherited(combine, np.concatenate([ends, children])))
-    # The place of a node in [0, 1): each second child on the way adds a half, a quarter, …
+    intersections = np.maximum, np.minimum, np.logical_and  # of low, high and among
+    for intersect, of_root, *halves in zip(intersections, root, first, second, strict=True):
+        # Nodes are in this order: the root, and the two children of each inner node.
+        children = np.stack(halves, axis=1).reshape(2 * len(inner), of_root.shape[1])
+        boxes.append(tree.inherited(intersect, np.concatenate([of_root, children])))
+    # A node's place from left to right: each second child on the way adds ½, ¼, …; the root adds 1.
     is_second = np.arange(len(tree.kind)) % 2 == 0
     place = tree.inherited(np.add, 0.5**tree.depth * is_second)
     leaves = np.flatnonzero(tree.is_leaf)
@@ -182,15 +185,17 @@ def _cheaper(
 def refuted(condition: LeafSums, grid: Grid, leaves: IntArray) -> bool:
     """Return whether the model's own sums over a box's leaves miss a demand, whichever they are.
 
-    That is known of the best leaves of all trees in two cases. Where all values are binary
-    fractions, only the last division is rounded. And where leaves are added up tree by tree, a
-    larger term makes no rounded sum smaller. How other sums are rounded is unknown.
+    These sums take one leaf of each tree; the best one for the demand bounds them all. It is known
+    bit by bit in two cases. Where all values are binary fractions, only the last division is
+    rounded. And where leaves are added up tree by tree, a larger term makes no rounded sum smaller.
+    How other sums are rounded is unknown; but with a slack, sums in our own order decide, see
+    `TreeScores.decides`.
     """
     form, weights, values = condition.form, condition.weights, grid.undivided[leaves]
     if not condition.ties_resolved or (form.order is Order.OWN and not condition.slack):
         return False
     begin, gains = np.searchsorted(leaves, grid.tree_starts), weights @ values.T
-    best = np.maximum.reduceat(gains, begin, axis=1)  # (r, T)
+    best = np.maximum.reduceat(gains, begin, axis=1)  # (r, T) gains of the best leaf of each tree
     if form.sums_exactly(values):
         sums = (best.sum(axis=1) + weights @ form.base) / form.divisor
     elif form.order is not Order.ANY or condition.slack:

@@ -155,10 +155,12 @@ def _(model: Any) -> Form:
 
 
 def _histogram_tree(predictor: Any, output: int, count: int) -> Trees:
+    """Return a tree of histogram boosting, of which the leaves add to one of so many outputs."""
     nodes = predictor.nodes
-    leaf, is_set = nodes["is_leaf"].astype(bool), nodes["is_categorical"].astype(bool)
+    is_leaf, is_set = nodes["is_leaf"].astype(bool), nodes["is_categorical"].astype(bool)
     values = np.zeros((len(nodes), count))
-    values[:, output] = np.where(leaf, nodes["value"], 0.0)
+    values[:, output] = np.where(is_leaf, nodes["value"], 0.0)
+    # (sets, 256) whether each category goes left
     bits = np.unpackbits(
         np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4").view(np.uint8),
         axis=1,
@@ -168,7 +170,7 @@ def _histogram_tree(predictor: Any, output: int, count: int) -> Trees:
     return Trees.one(
         nodes["feature_idx"],
         nodes["num_threshold"],
-        np.where(leaf, -1, sides),
+        np.where(is_leaf, -1, sides),
         values,
         nodes["missing_go_to_left"].astype(bool),
         (

@@ -364,15 +364,17 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         grid, row, cells = self.grid, self.row, box.box
         if not refuted(self.condition, grid, path) or refuted(self.condition, grid, box.leaves):
             return 0, 0, 0
-        n, m = grid.by_kind(np.unique(grid.tests[path]))
-        f = grid.test_number[n]
-        for k in np.flatnonzero(row.test_low[n] > cells.low[0, f]).tolist():
-            return SplitKind.NUMBER, int(f[k]), int(row.test_low[n[k]])
-        for k in np.flatnonzero(row.test_high[n] < cells.high[0, f]).tolist():
-            behind = int(row.next_cell[grid.starts[f[k]] + row.test_high[n[k]] + 1])
-            return SplitKind.NUMBER, int(f[k]), behind
-        for k in np.flatnonzero((cells.among[0] & grid.failing(m)).any(axis=1)).tolist():
-            return SplitKind.SET, int(m[k]), 0
+        number_tests, set_tests = grid.by_kind(np.unique(grid.tests[path]))
+        f, first, last = (
+            of_tests[number_tests] for of_tests in (grid.test_number, row.test_low, row.test_high)
+        )
+        for k in np.flatnonzero(first > cells.low[0, f]).tolist():  # cells below the test's first
+            return SplitKind.NUMBER, int(f[k]), int(first[k])
+        for k in np.flatnonzero(last < cells.high[0, f]).tolist():  # cells above its last
+            return SplitKind.NUMBER, int(f[k]), int(row.next_cell[grid.starts[f[k]] + last[k] + 1])
+        fails = (cells.among[0] & grid.failing(set_tests)).any(axis=1)  # some category of the box
+        for k in np.flatnonzero(fails).tolist():
+            return SplitKind.SET, int(set_tests[k]), 0
         return 0, 0, 0
 
 

@@ -287,10 +287,10 @@ def rounding(X: FloatArray, magnitude: Magnitude, eps: float) -> FloatArray:
     return bound
 
 
-def split(
+def wanted_classes(
     target: Target, classes: NDArray[Any], fitting: str, called: str = "the classes"
 ) -> tuple[NDArray[np.bool_], float]:
-    """Return which classes (k,) are wanted, and the margin of the target.
+    """Return which classes (k,) a target on labels alone wants, and its margin.
 
     For messages, ``fitting`` names the targets that fit the form, and ``called`` the classes.
     """
@@ -298,7 +298,7 @@ def split(
     if not required.labels or required.probable or required.chance is not None:
         count = f" of {len(classes)} classes" if len(classes) > 2 else ""
         raise target.misfit(f"a classifier{count}", fitting)
-    wanted = mask(required.labels, classes, called) ^ required.others
+    wanted = mask(required.labels, classes, called) ^ required.others  # the labels, or all others
     if wanted.all() or not wanted.any():
         raise InvalidInput(
             f"Expected a target that leaves some class out and some in; {target!r} does not among "

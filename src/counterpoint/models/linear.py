@@ -25,7 +25,7 @@ from counterpoint.models.form import (
     mask,
     require_finite,
     rounding,
-    split,
+    wanted_classes,
 )
 from counterpoint.numerics import (
     AFTER,
@@ -217,7 +217,7 @@ class LinearScores(AffineForm):
         )
 
     def _wanted(self, target: Target) -> tuple[BoolArray, float]:
-        return split(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
+        return wanted_classes(target, self.classes, "Label, OtherLabel, Probability or Tradeoff")
 
     def _label(self, target: Target) -> int:
         """Return the position of the target's label; an error if its probability is not known."""
@@ -399,7 +399,7 @@ class Votes(AffineForm):
                 f"{type(target).__name__} needs class probabilities: the model decides by votes "
                 "between pairs of classes. Use Label with a margin in score units."
             )
-        return split(target, self.classes, "Label or OtherLabel")
+        return wanted_classes(target, self.classes, "Label or OtherLabel")
 
 
 def scores_of_rows(

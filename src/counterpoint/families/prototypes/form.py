@@ -36,7 +36,7 @@ from counterpoint.models.form import (
     Magnitude,
     mask,
     rounding,
-    split,
+    wanted_classes,
 )
 from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
 from counterpoint.problem.targets import Target
@@ -439,7 +439,9 @@ def _demand(
     requirement, kind = target.requirement, type(target).__name__
     if not requirement.probable:
         fitting = "Label or OtherLabel" if link is None else "Label, OtherLabel or Probability"
-        wanted, margin = split(target, classes, fitting, "the classes that have prototypes")
+        wanted, margin = wanted_classes(
+            target, classes, fitting, "the classes that have prototypes"
+        )
         return wanted[owner], margin
     if link is not Link.SOFTMAX:
         raise InvalidInput(

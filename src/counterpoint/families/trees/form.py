@@ -14,7 +14,7 @@ from counterpoint.caches import Memo
 from counterpoint.errors import InvalidInput
 from counterpoint.families.trees.ensemble import Trees
 from counterpoint.families.trees.grid import Grid, divided
-from counterpoint.models.form import AffineMap, Form, mask, require_finite, split
+from counterpoint.models.form import AffineMap, Form, mask, require_finite, wanted_classes
 from counterpoint.numerics import (
     AFTER,
     EPS,
@@ -286,7 +286,7 @@ class TreeScores(Form):
             return (self._demands(required, weights[finite], offsets[finite]),)
         if required.probable:
             return (self._probable(target),)
-        wanted, margin = split(target, self.classes, "Label, OtherLabel or Probability")
+        wanted, margin = wanted_classes(target, self.classes, "Label, OtherLabel or Probability")
         rivals = np.flatnonzero(~wanted)
         unit = np.eye(len(self.classes))
         return tuple(

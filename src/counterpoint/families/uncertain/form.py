@@ -31,7 +31,7 @@ from counterpoint.models.dispatch import (
     inputs_of,
     read,
 )
-from counterpoint.models.form import AffineMap, Form, Magnitude, split
+from counterpoint.models.form import AffineMap, Form, Magnitude, wanted_classes
 from counterpoint.models.linear import LinearScores
 from counterpoint.numerics import EPS, FloatArray
 from counterpoint.privacy.noise import NoiseLaw
@@ -182,7 +182,7 @@ class FourierScores(UncertainForm):
                 f"{type(target).__name__} needs class probabilities: a support vector machine has "
                 "none. Use Label with a margin in score units, or Robust."
             )
-        wanted, margin = split(target, self.classes, "Label, OtherLabel or Robust")
+        wanted, margin = wanted_classes(target, self.classes, "Label, OtherLabel or Robust")
         return (1.0 if wanted[1] else -1.0), margin
 
     def start_hint(self, target: Robust, features: Features) -> StartHint:

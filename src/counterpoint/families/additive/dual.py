@@ -78,7 +78,8 @@ def _initial_basis(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatA
     """
     (n, s), k = start.shape, boxes.knapsack
     value, point = boxes.least(start)
-    # What is missing costs more, per gain, than the dearest change does that gains most.
+    # What is missing costs more, per gain, than the dearest change does that gains most. That cost
+    # is a bound on the multiplier, so it is at least four times the one at the start.
     costs, tables = boxes.boxes.option_cost, k.table_gains if boxes.gain is None else boxes.gain
     most = np.abs(tables).max(axis=(-2, -1), initial=0.0)  # the largest gain for each demand
     most = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), most)
@@ -87,13 +88,16 @@ def _initial_basis(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatA
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
     dearest += point.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
     dearest[dearest == 0.0] = 1.0  # nothing is left to choose, but what is missing is not free
-    is_met, demand = point.gain >= boxes.missing, np.arange(s)
     matrix, cost = np.zeros((n, s + 1, s + 1)), np.zeros((n, s + 1))
-    matrix[:, :s, 0], matrix[:, s, 0], cost[:, 0] = point.gain, 1.0, point.cost
+    kind, shares = np.full((n, s + 1), POINT), np.zeros((n, s + 1))
+    # the first column: the point
+    matrix[:, :s, 0], matrix[:, s, 0] = point.gain, 1.0
+    cost[:, 0], shares[:, 0] = point.cost, 1.0
+    # the others: one for each demand
+    is_met, demand = point.gain >= boxes.missing, np.arange(s)
     matrix[:, demand, demand + 1] = np.where(is_met, -1.0, 1.0)
     cost[:, 1:] = np.where(is_met, 0.0, np.maximum(4.0 * start, dearest[:, None] / most))
-    kind, shares = np.full((n, s + 1), POINT), np.zeros((n, s + 1))
-    kind[:, 1:], shares[:, 0] = np.where(is_met, SURPLUS, MISSING), 1.0
+    kind[:, 1:] = np.where(is_met, SURPLUS, MISSING)
     return Basis(
         matrix=matrix,
         target=np.hstack([boxes.missing, np.ones((n, 1))]),

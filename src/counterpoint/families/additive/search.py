@@ -439,10 +439,12 @@ def _proof(
         number = lattice.number(rows.x[row], ends, k.units)
         bounds[:, k.numbers] = np.where(ends != root_ends, number, bounds[:, k.numbers])
     permitted = np.isfinite(root.option_cost)
+    # Of groups, the columns of options that were removed are 0.
     for t, (group, is_option) in enumerate(zip(k.options, k.is_option, strict=True)):
         columns = group[is_option]
         removed = (permitted[:, t] & ~record.mask[:, t])[:, : len(is_option)][:, is_option]
         high[:, columns] = np.where(removed, 0.0, high[:, columns])
+    # Of curves in tables, the pieces that are left are an interval.
     node = np.arange(len(row))
     for b, column in enumerate(k.tabulated_columns.tolist()):
         least, most = rows.values[1:, row, b]  # of each piece

@@ -55,10 +55,7 @@ class Refinement:
         *,
         outer: Refinement | None = None,
     ) -> None:
-        """Start a search; one within an ``outer`` search goes on from the half-spaces of that.
-
-        The conditions that no solver takes are ``subproblem.supported``.
-        """
+        """Start a search; one within an ``outer`` search goes on from the half-spaces of that."""
         self.subproblem, self.case, self.effort = subproblem, case, effort
         # whether relaxations are solved by a branch and bound; an inner search holds what is whole
         self.branches = subproblem.is_integral and outer is None

@@ -42,7 +42,7 @@ STEPS = 200
 
 
 def label_entries(label: IntArray) -> Entries:
-    """Return the index of the labels' own entries in an array (K, n)."""
+    """Return the index of one entry in each column (K, n): that of the row's label, or a rival."""
     return label, np.arange(len(label))
 
 

@@ -73,17 +73,17 @@ def _search(
 ) -> None:
     """Find u and λ of the rows of a block, from the nearest half-space, and record them."""
     score_size = np.abs(scores).max(axis=0) + np.abs(limit)
-    own = label_entries(label)
+    at_label = label_entries(label)
     # (K, n) by how much each rival alone misses the limit, and the squared distances, in P⁻¹, of
     # its row of A from the label's: 0 where rounding cannot tell the rows apart
-    shortfall = scores - scores[own] - limit
-    shortfall[own] = -np.inf
+    shortfall = scores - scores[at_label] - limit
+    shortfall[at_label] = -np.inf
     lengths = gram.diagonal()[:, None] + gram[label, label]
     square = lengths - 2.0 * gram[:, label]
     square = np.where(square <= 16.0 * EPS * lengths, 0.0, square)
 
     # Rows that have the log-odds already, but for their rounding, stay.
-    loss_value, shares, _ = log_odds_loss(scores, own)
+    loss_value, shares, _ = log_odds_loss(scores, at_label)
     satisfied = loss_value <= limit + SCORE_ROUNDING * score_size
     out.coefficients[rows[satisfied]], out.weight[rows[satisfied]] = 0.0, np.inf
     out.shares[rows[satisfied]], out.settled[rows[satisfied]] = shares[:, satisfied].T, True
@@ -125,17 +125,17 @@ def _nearest_half_space(
     The goal against one rival is a half-space. The least change into it has the length shortfall /
     √square, u = ±shortfall / square at the rival and the label, and λ = 1 / u.
     """
-    own = label_entries(label)
+    at_label = label_entries(label)
     # Where many rivals are ahead together, and none alone, a start away from 0 is still needed.
     shortfall = np.maximum(shortfall, 1e-3 * missing)
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(square > 0.0, shortfall / np.sqrt(square), -np.inf)
-    distance[own] = -np.inf
-    dearest = (distance.argmax(axis=0), own[1])
+    distance[at_label] = -np.inf
+    dearest = label_entries(distance.argmax(axis=0))
     pull = shortfall[dearest] / np.where(square[dearest] > 0.0, square[dearest], np.inf)
     pull = np.maximum(pull, LEAST)
     u = np.zeros_like(shortfall)
-    u[dearest], u[own] = pull, -pull
+    u[dearest], u[at_label] = pull, -pull
     return u, 1.0 / pull
 
 

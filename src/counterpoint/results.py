@@ -192,8 +192,8 @@ class Counterfactual:
         c = self.certificate
         certificate = [(f.name, getattr(c, f.name)) for f in fields(c)]
         (in_few_digits,) = self.batch.in_few_digits(slice(self.position, self.position + 1))
-        moved = [(name, *pair) for name, pair in in_few_digits.changes.items()]
-        same = [(name, value) for name, value in self.factual.items() if name not in self.changes]
+        changes = [(name, *pair) for name, pair in in_few_digits.changes.items()]
+        unchanged = [item for item in self.factual.items() if item[0] not in self.changes]
         rounded_cost = in_few_digits.certificate.cost
         cost = f"cost {rounded_cost:.4g}{c.likely}, at least {c.bound:.4g} ({c.claim})"
         is_rounded = in_few_digits.changes != self.changes
@@ -202,11 +202,12 @@ class Counterfactual:
         return html.panel(
             f"Counterfactual: {self.status}",
             html.paragraph(self.message),
-            html.table(("feature", "from", "to"), moved) if moved else "",
+            html.table(("feature", "from", "to"), changes) if changes else "",
+            # not of a `Tradeoff`, whose bound is one of its objective
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
             html.folded(
-                f"{several(len(same), 'feature')} unchanged",
-                html.table(("feature", "value"), same),
+                f"{several(len(unchanged), 'feature')} unchanged",
+                html.table(("feature", "value"), unchanged),
             ),
             html.folded(
                 "Certificate of the exact answer" if is_rounded else "Certificate",

@@ -123,8 +123,8 @@ def survival(
     Upadhyay, Joshi & Lakkaraju (2021), Towards robust and reliable algorithmic recourse, NeurIPS.
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
-    plain = as_target(target)
-    if not isinstance(plain, cp.Label | cp.OtherLabel) or plain.margin:
+    base_target = as_target(target)
+    if not isinstance(base_target, cp.Label | cp.OtherLabel) or base_target.margin:
         raise InvalidInput(
             f"Expected a label, a Label or an OtherLabel without a margin; got {shown(target)}."
         )
@@ -139,17 +139,18 @@ def survival(
     import pandas as pd
     from scipy.stats import t as student_t
 
-    seen, unseen = models[::2], models[1::2]
+    selection_models, test_models = models[::2], models[1::2]
     curve: list[dict[str, float]] = []
     answers_at: dict[float, cp.Counterfactuals] = {}
 
     def is_enough(margin: float) -> bool:
-        answers = answers_at[margin] = explainer.explain(X, replace(plain, margin=margin))
-        shares = _shares(seen, explainer, X, answers, plain)
+        """Explain with a margin, and note how many answers stay valid; return whether enough do."""
+        answers = answers_at[margin] = explainer.explain(X, replace(base_target, margin=margin))
+        shares = _shares(selection_models, explainer, X, answers, base_target)
         mean, error = shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
-        at_least = mean - student_t.ppf(0.95, len(shares) - 1) * error
+        lower_limit = mean - student_t.ppf(0.95, len(shares) - 1) * error
         cost = answers.cost[answers.found].mean() if answers.found.any() else np.nan
-        numbers = {"margin": margin, "share": mean, "at_least": at_least, "cost": cost}
+        numbers = {"margin": margin, "share": mean, "at_least": lower_limit, "cost": cost}
         curve.append({**numbers, "found": int(answers.found.sum())})
         if not answers.found.any():
             raise NoAnswer(
@@ -157,13 +158,13 @@ def survival(
                 f"than {share:.0%} stay valid on the refits. Ask for a smaller share, or relax "
                 "the constraints."
             )
-        return bool(at_least >= share)
+        return bool(lower_limit >= share)
 
     margin = _least(is_enough)
     answers, answers_without = answers_at[margin], answers_at[0.0]
     have_both = answers_without.found & answers.found
-    shares = _shares(unseen, explainer, X, answers, plain)
-    shares_without = _shares(unseen, explainer, X, answers_without, plain)
+    shares = _shares(test_models, explainer, X, answers, base_target)
+    shares_without = _shares(test_models, explainer, X, answers_without, base_target)
     return Survival(
         margin,
         float(shares.mean()),

@@ -64,15 +64,15 @@ class PercentileCost(NamedTuple):
     def table(
         self, x: FloatArray, low: FloatArray, high: FloatArray, step: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return changes (n, k) from ``low`` to ``high``, (n,), and how much the level rises there.
+        """Return changes of numbers x, (n, k), and by how much the level rises with each, (n, k).
 
-        The cost plus any linear function is least at one of these changes: at ``low`` and ``high``,
-        at no change (or the end nearest to it), and where the level bends. Changes are in feature
-        units, or in steps if ``step`` is not 0; a bend between two steps stands for both of them.
+        The cost plus any linear function is least at one of these changes from ``low`` to ``high``,
+        (n,): at both ends, at no change (or the end nearest to it), and at the bends, which lead to
+        the knots. Changes are in feature units, or in steps if ``step`` is not 0.
         """
         level, unit = self(x)[:, None], step or 1.0
         bends, rise = (self.knots - x[:, None]) / unit, self.values - level
-        if step:
+        if step:  # instead of a knot between two steps, both of them
             down, up = np.floor(bends + STEP_SLACK), np.ceil(bends - STEP_SLACK)
             between_steps = (down != up).any(axis=1)
             bends = down
@@ -83,7 +83,8 @@ class PercentileCost(NamedTuple):
         zero = np.minimum(np.maximum(0.0, low), high)
         ends = np.stack([low, high, zero], axis=1)
         end_rise = np.where(ends == 0.0, 0.0, self(lattice.number(x[:, None], ends, unit)) - level)
-        # A bend outside of the interval repeats its end: the arrays stay rectangular.
+        # A bend outside of the interval repeats its end: the arrays stay rectangular. As the level
+        # increases, its rise is clipped by those at the ends.
         bends = np.minimum(np.maximum(bends, low[:, None]), high[:, None])
         rise = np.minimum(np.maximum(rise, end_rise[:, :1]), end_rise[:, 1:2])
         return np.hstack([bends, ends]), np.hstack([rise, end_rise])

@@ -75,9 +75,9 @@ def percentile_ranks(
         distinct, counts = np.unique(values, return_counts=True)
         rank = (np.cumsum(counts) - 0.5 * counts) / len(values)
         if len(distinct) > knots:
-            at = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
-            at = np.unique(np.minimum(at, len(distinct) - 1))
-            distinct, rank = distinct[at], rank[at]
+            chosen = np.searchsorted(rank, np.linspace(rank[0], rank[-1], int(knots)))
+            chosen = np.unique(np.minimum(chosen, len(distinct) - 1))
+            distinct, rank = distinct[chosen], rank[chosen]
         out[feature.name] = tuple(zip(distinct.tolist(), rank.tolist(), strict=True))
     return out
 

@@ -97,23 +97,25 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 
 
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
-    """Return a column in a dtype that holds these values too, and the values in its terms."""
+    """Return a column in a dtype that holds these values too, and the values as it takes them."""
     dtype = series.dtype
     if dtype.is_numeric() and values.dtype == object:  # numbers that are categories
         values = np.asarray(values.tolist())
     if dtype.is_integer():
         numpy_dtype = np.dtype(str(dtype).lower())
-        needed = _whole_dtype(numpy_dtype, values)
-        wide = nw.Float64 if needed.kind == "f" else nw.Int64
-        return series if needed == numpy_dtype else series.cast(wide), values.astype(needed)
+        wide_dtype = _whole_dtype(numpy_dtype, values)
+        if wide_dtype != numpy_dtype:
+            series = series.cast(nw.Float64 if wide_dtype.kind == "f" else nw.Int64)
+        return series, values.astype(wide_dtype)
     if dtype == nw.Boolean and not np.isin(values, (0, 1)).all():
         return series.cast(nw.Float64), values.astype(np.float64)
     if dtype in (nw.Categorical, nw.Enum):
         return _with_levels(series, values.tolist())
     if dtype in (nw.Boolean, nw.String):
         return series, list(map(bool if dtype == nw.Boolean else str, values.tolist()))
-    ints = dtype == nw.Object and holds_ints(np.fromiter(series.to_list(), dtype=object))
-    return series, as_ints(values.tolist()) if ints else values
+    if dtype == nw.Object and holds_ints(np.fromiter(series.to_list(), dtype=object)):
+        return series, as_ints(values.tolist())
+    return series, values
 
 
 def _with_levels(series: Any, values: list[Any]) -> tuple[Any, list[Any]]:

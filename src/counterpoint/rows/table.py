@@ -482,14 +482,17 @@ def _stacked(rows: Sequence[Any]) -> NDArray[Any]:
 
 
 def _of_mappings(data: Any) -> Any:
-    """Return a pandas frame of a row, or rows, as name → value, or of columns as name → values."""
+    """Return a pandas frame of one row or a list of rows, name → value, or columns, name → values.
+
+    Which of these a single mapping is, its values tell: it holds columns if all are lists.
+    """
     import pandas as pd
 
-    several = isinstance(data, Mapping) and all(
+    holds_columns = isinstance(data, Mapping) and all(
         isinstance(values, list | np.ndarray) or nw.dependencies.is_into_series(values)
         for values in data.values()
     )
-    if not several:
+    if not holds_columns:
         rows = [data] if isinstance(data, Mapping) else data
         names = dict.fromkeys(name for row in rows for name in row)
         data = {name: [row.get(name) for row in rows] for name in names}

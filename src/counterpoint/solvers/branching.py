@@ -186,26 +186,28 @@ class ConeProblem(BranchingProblem[ConeNodes]):
                 is_split[i] = self._split(first, second, i, 0.0)
         return first, second, is_split
 
-    def _split(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
-        """Narrow two copies of node i where its point is farther than ``close`` from integral.
+    def _split(self, first: ConeNodes, second: ConeNodes, i: int, tolerance: float) -> bool:
+        """Narrow two copies of node i where its point is farther than ``tolerance`` from integral.
 
         Return whether there is such a place. The number of changes comes first, then categories,
         then whole steps.
         """
         return (
-            self._split_changes(first, second, i, close)
-            or self._split_category(first, second, i, close)
-            or self._split_whole(first, second, i, close)
+            self._split_changes(first, second, i, tolerance)
+            or self._split_category(first, second, i, tolerance)
+            or self._split_whole(first, second, i, tolerance)
         )
 
-    def _split_changes(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
+    def _split_changes(self, first: ConeNodes, second: ConeNodes, i: int, tolerance: float) -> bool:
         """Split at the feature whose change costs most: it stays, or it counts as changed."""
         at_most, x = self.program.domain.at_most, self.x
         if at_most is None:
             return False
         costs = _feature_costs(self.program, first.point[[i]] - x)[0]
-        # squared: near 0 a quadratic cost falls with the square of the change
-        if (costs > close * close * max(float(costs.sum()), LEAST)).sum() <= at_most.count:
+        # What costs next to nothing is no change. The tolerance is squared, for near 0 a quadratic
+        # cost falls with the square of the change.
+        least_cost = tolerance * tolerance * max(float(costs.sum()), LEAST)
+        if (costs > least_cost).sum() <= at_most.count:
             return False
         starts = [block.start for block in at_most.blocks]
         cannot_stay = (first.low[i] > x) | (first.high[i] < x)
@@ -219,7 +221,9 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         second.changed[i, block.start] = True
         return True
 
-    def _split_category(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
+    def _split_category(
+        self, first: ConeNodes, second: ConeNodes, i: int, tolerance: float
+    ) -> bool:
         """Split at the most undecided group: its likeliest category, or any other."""
         point = first.point[i]
 
@@ -228,7 +232,7 @@ class ConeProblem(BranchingProblem[ConeNodes]):
             return float(shares.sum() - shares.max())
 
         group = max(self.program.domain.groups, key=undecided, default=None)
-        if group is None or not undecided(group) > close:
+        if group is None or not undecided(group) > tolerance:
             return False
         column = group.start + int(point[group].argmax())
         likeliest = np.arange(group.start, group.stop) == column
@@ -237,14 +241,14 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         second.high[i, column] = 0.0
         return True
 
-    def _split_whole(self, first: ConeNodes, second: ConeNodes, i: int, close: float) -> bool:
+    def _split_whole(self, first: ConeNodes, second: ConeNodes, i: int, tolerance: float) -> bool:
         """Split at the column farthest from a whole step: the steps below it, or those above."""
         steps, x = self.program.domain.steps, self.x
         whole, unit = steps > 0.0, np.where(steps > 0.0, steps, 1.0)
         counts = (first.point[i] - x) / unit
         fraction = np.where(whole, np.abs(counts - np.round(counts)), 0.0)
         j = int(fraction.argmax())
-        if fraction[j] <= close:
+        if fraction[j] <= tolerance:
             return False
         first.high[i, j] = lattice.number(x[j], np.floor(counts[j]), unit[j])
         second.low[i, j] = lattice.number(x[j], np.ceil(counts[j]), unit[j])
@@ -271,18 +275,18 @@ class ConeProblem(BranchingProblem[ConeNodes]):
         solution = self.relaxation.solve(cases, Effort().until(self.end))
         multipliers = own_multipliers(self.program, solution.multipliers)
         refuted = self._refuted(cases, solution, multipliers)
-        doubtful = np.flatnonzero(~solution.found & ~refuted)
-        self.work += UNDECIDED * len(doubtful)
+        undecided = np.flatnonzero(~solution.found & ~refuted)
+        self.work += UNDECIDED * len(undecided)
         for solver in self.owner.convex:
-            if not len(doubtful) or perf_counter() > self.end:
+            if not len(undecided) or perf_counter() > self.end:
                 break
-            remaining = cases.take(doubtful)
+            remaining = cases.take(undecided)
             second = solver.solve(remaining, Effort().until(self.end))
-            multipliers[doubtful] = own_multipliers(self.program, second.multipliers)
-            solution.points[doubtful] = second.points
-            solution.reported[doubtful] = second.reported
-            refuted[doubtful] = self._refuted(remaining, second, multipliers[doubtful])
-            doubtful = doubtful[~second.found & ~refuted[doubtful]]
+            multipliers[undecided] = own_multipliers(self.program, second.multipliers)
+            solution.points[undecided] = second.points
+            solution.reported[undecided] = second.reported
+            refuted[undecided] = self._refuted(remaining, second, multipliers[undecided])
+            undecided = undecided[~second.found & ~refuted[undecided]]
         return solution, multipliers, refuted
 
     def _refuted(self, cases: Batch, solution: Solution, multipliers: FloatArray) -> BoolArray:

@@ -199,26 +199,26 @@ class Clarabel(Solver):
         """Improve a point and multipliers by Newton's method; each step is a quadratic program.
 
         An exponential cone holds 1 − p and p to the same absolute accuracy, so that of a loss near
-        0 it has few digits; a quadratic model of the loss, in units of the answer, has them all.
+        0 it has few digits; a quadratic model of the loss, scaled to the answer, has them all.
         """
         value, bound = self._value(case, point, multipliers)
         for _ in range(12):  # each doubles the digits, once the point is near
             if _gap(value, bound) <= 1e-10:
                 break
             sizes, model = self._sizes(case, point), self._model(case, point)
-            status, goal, duals = self.run(case, effort, sizes, model)
+            status, model_optimum, duals = self.run(case, effort, sizes, model)
             if status not in self.USABLE:
                 break
             duals = cost_limited(self.program, case, duals)
             gap = value - bound
             # the step is halved until the objective falls
-            halved = (point + 0.5**k * (goal - point) for k in range(20))
-            candidate = next((y for y in halved if self._objective(case, y) < value), point)
-            candidate_value, proved = self._value(case, candidate, duals)
+            steps = (point + 0.5**k * (model_optimum - point) for k in range(20))
+            candidate = next((y for y in steps if self._objective(case, y) < value), point)
+            candidate_value, candidate_bound = self._value(case, candidate, duals)
             if candidate_value < value:
                 point, value = candidate, candidate_value
-            if proved > bound:
-                multipliers, bound = duals, proved
+            if candidate_bound > bound:
+                multipliers, bound = duals, candidate_bound
             if not value - bound < gap:
                 break
         return point, multipliers
@@ -300,10 +300,10 @@ class ConicProgram:
     """
 
     def __init__(
-        self, owner: Clarabel, case: Batch, sizes: Sizes | None, model: Model | None
+        self, solver: Clarabel, case: Batch, sizes: Sizes | None, model: Model | None
     ) -> None:
-        self.owner, self.case, self.model = owner, case, model
-        self.program, self.form = owner.program, owner.form
+        self.solver, self.case, self.model = solver, case, model
+        self.program, self.form = solver.program, solver.form
         self.scale, self.value = sizes or self._sizes()
         self.entries: list[Entries] = []
         self.rights: list[FloatArray] = []
@@ -332,7 +332,7 @@ class ConicProgram:
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
         """Return the upper triangle of P and q of the objective ½ vᵀPv + qᵀv of variables v."""
         d, hessian = self.program.width, self.form.hessian
-        weight = float(self.case.weights[0]) if self.owner.has_loss else 1.0
+        weight = float(self.case.weights[0]) if self.solver.has_loss else 1.0
         if hessian.ndim == 2:
             i, j, values = _entries_of(np.triu(hessian))
         else:
@@ -349,7 +349,7 @@ class ConicProgram:
             linear[first:] = slope
             i, j, values = _entries_of(np.triu(curvature))
             entries.append((i + first, j + first, values))
-        elif self.owner.has_loss:
+        elif self.solver.has_loss:
             linear[-1] = 1.0 / self.value
         return _matrix(entries, (self.width, self.width)), linear
 
@@ -371,25 +371,25 @@ class ConicProgram:
     @cached_property
     def _score_unit(self) -> FloatArray:
         """Units of the scores' changes in a model, (m,): the largest that one column makes."""
-        return self.owner.steepest(self.owner.loss) * self.scale
+        return self.solver.steepest(self.solver.loss) * self.scale
 
     def _sizes(self) -> Sizes:
-        """Return the sizes by which to scale, before there is an answer.
+        """Return the sizes of change and objective by which to scale, before there is an answer.
 
-        That of the change is by how much the worst condition is missed if nothing changes; with a
-        log-loss, the change that lowers it by all it can, if that is more.
+        The change is by how much the worst condition is missed if nothing changes, or the least
+        that may lower the log-loss to 0, if that is more.
         """
-        x, limits, steepest = self.case.x, self.form.limits(self.case), self.owner.steepest
+        x, limits, steepest = self.case.x, self.form.limits(self.case), self.solver.steepest
         worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
         for coupling in self.program.couplings:
             if isinstance(coupling, Cone | LogSumExp):
                 worst = max(worst, float(coupling.excess(x)[0] / steepest(coupling).max()))
-        scale = worst if 0.0 < worst < np.inf else 1.0
-        if not self.owner.has_loss:
-            return scale, scale**2 if self.program.encoded_cost.quadratic.any() else scale
-        amount = float(self.owner.loss.amount(x)[0])
-        reach = max(amount, 1.0) / float(steepest(self.owner.loss).max())
-        return max(min(reach, 1e12), scale if scale != 1.0 else 0.0), max(amount, 1e-9)
+        change = worst if 0.0 < worst < np.inf else 1.0  # 1 where nothing is known of it
+        if not self.solver.has_loss:
+            return change, change**2 if self.program.encoded_cost.quadratic.any() else change
+        loss = float(self.solver.loss.amount(x)[0])
+        loss_change = max(loss, 1.0) / float(steepest(self.solver.loss).max())
+        return max(min(loss_change, 1e12), change if change != 1.0 else 0.0), max(loss, 1e-9)
 
     def _variables(self, count: int) -> IntArray:
         """Append variables; return their positions."""
@@ -408,9 +408,11 @@ class ConicProgram:
     def _add_between(
         self, low: FloatArray, high: FloatArray, block: Callable[[IntArray, FloatArray], Entries]
     ) -> tuple[int, IntArray, FloatArray]:
-        """Append low <= rows <= high by sides, whose entries ``block`` makes of rows and signs.
+        """Append low <= row k <= high as sides: sign · row k <= sign · bound, + for the upper one.
 
-        Return the position of the first side, and the row and sign (+1 for an upper side) of each.
+        Where both bounds are equal, the upper side is an equation. ``block`` makes the entries of
+        sides from their rows and signs. Return the position of the first side, and the row and sign
+        of each.
         """
         equal = low == high
         masks = equal, np.isfinite(high) & ~equal, np.isfinite(low) & ~equal
@@ -432,17 +434,17 @@ class ConicProgram:
             scores = coupling.matrix @ x + coupling.offset - limit
             first = self._add_exponentials(coupling.matrix, scores)
         else:
-            loss = self.owner.loss
+            loss = self.solver.loss
             if self.model is not None:
                 return self._add_scores(loss)
             matrix = np.vstack([loss.matrix, np.zeros((1, self.program.width))])
             scores = np.append(loss.matrix @ x + loss.offset, 0.0)
-            first = self._add_exponentials(matrix, scores, is_above=True)
+            first = self._add_exponentials(matrix, scores, has_value=True)
         return lambda duals: np.maximum(-duals[first : first + 3 * coupling.size : 3], 0.0)
 
     def _add_cone(self, cone: Cone) -> Callable[[FloatArray], FloatArray]:
         """Append that (slope · y + radius, M y + c) is in the second-order cone."""
-        x, size = self.case.x[0], self.owner.steepest(cone).max()
+        x, size = self.case.x[0], self.solver.steepest(cone).max()
         radius = cone.radius - float(cone.closed_in(self.case.margin)[0])
         block = -np.vstack([cone.slope, cone.matrix]) / size * self.form.unit
         right = np.append(cone.slope @ x + radius, cone.matrix @ x + cone.offset)
@@ -452,18 +454,21 @@ class ConicProgram:
         return lambda duals: np.append(-duals[head], duals[tail])[: cone.size] / (size * self.scale)
 
     def _add_exponentials(
-        self, matrix: FloatArray, scores: FloatArray, *, is_above: bool = False
+        self, matrix: FloatArray, scores: FloatArray, *, has_value: bool = False
     ) -> int:
-        """Append exp(matrix · change + scores − value) <= shares, which add up to at most 1.
+        """Append log Σ exp(z) <= value for the m scores z = matrix · change + scores.
 
-        So value >= log Σ exp(…). It is one more variable if it ``is_above`` a log-loss, else 0.
+        The value is one more variable if ``has_value``, else 0. Each score has a share as another
+        variable: exp(z − value) <= share, and the shares add up to at most 1. Return the position
+        of the first row.
         """
         m = len(matrix)
+        # the cone of a score has three rows, a = z − value, b = 1, c = share: b exp(a / b) <= c
         rows, shares = 3 * np.arange(m), self._variables(m)
         i, j, values = _entries_of(-matrix * self.scale * self.form.unit)
         right = np.stack([scores, np.ones(m), np.zeros(m)], axis=1).ravel()
         entries = [(3 * i, j, values), (rows + 2, shares, -np.ones(m))]
-        if is_above:
+        if has_value:
             entries.append((rows, np.repeat(self._variables(1), m), np.ones(m)))
         first = self._add([clarabel.ExponentialConeT() for _ in range(m)], right, *entries)
         total = np.zeros(m, dtype=np.intp), shares, np.ones(m)

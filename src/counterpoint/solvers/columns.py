@@ -55,15 +55,19 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
         return solve(_restricted(program, fixed_values, columns), over_columns)
 
     def extended(columns: BoolArray, answer: Answer) -> BoolArray | None:
-        """Return the columns with more that pay; None if the answer is that of all columns."""
+        """Return the columns and others that it pays to add; None if all columns need no more.
+
+        The multipliers have a slope on each held column. It pays to add one that may move along
+        its slope, if that gains more than the move costs.
+        """
         outcome, _, multipliers = answer
         refuted = outcome is Outcome.INFEASIBLE
         is_proved = refuted and program.refutes(case, multipliers[None, :])[0]
         if outcome is Outcome.LIMIT or is_proved or not (free & ~columns).any():
             return None
         normal = program.cut(multipliers[None, :], case.x).normal[0]
-        room = np.where(normal > 0.0, fixed_values > case.low[0], fixed_values < case.high[0])
-        gain = np.where(room & free & ~columns, np.abs(normal) / unit_costs, 0.0)
+        may_move = np.where(normal > 0.0, fixed_values > case.low[0], fixed_values < case.high[0])
+        gain = np.where(may_move & free & ~columns, np.abs(normal) / unit_costs, 0.0)
         # a refutation has no cost to exceed: any slope may end it
         pays = gain > (0.0 if refuted else weight * (1.0 + 1e-10))  # by more than rounding
         if outcome is Outcome.NOTHING or (refuted and not pays.any()):
@@ -90,9 +94,9 @@ def by_columns(program: Program, case: Batch, solve: Callable[[Program, Batch], 
     return outcome, fixed_values, multipliers
 
 
-def _restricted(program: Program, held: FloatArray, columns: BoolArray) -> Program:
-    """Return the program over some columns, with the others held at a point (d,)."""
-    fixed = np.where(columns, 0.0, held)
+def _restricted(program: Program, fixed_values: FloatArray, columns: BoolArray) -> Program:
+    """Return the program over some columns, with the others held at ``fixed_values`` (d,)."""
+    fixed = np.where(columns, 0.0, fixed_values)
     conditions: list[Condition] = []
     for coupling in program.couplings:
         if isinstance(coupling, LogLoss | LogSumExp):  # `is_wide` lets nothing else in

@@ -65,14 +65,15 @@ class Daqp(Solver):
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         with translated("DAQP"):
             solution = self._solved(cases, effort)
-            self._doubted(cases, effort, solution)
+            self._check_infeasible(cases, effort, solution)
             return solution
 
     def _solved(self, cases: Batch, effort: Effort, lengths: FloatArray | None = None) -> Solution:
         """Solve the rows for their changes in units of ``lengths`` (n,), by default the shortfalls.
 
-        Columns that cannot move are left out of DAQP's program; rows that leave out the same
-        columns share their matrices. Linear rows are divided by their lengths over the others.
+        Columns that cannot move are left out of DAQP's program; rows of the batch that leave out
+        the same columns share their matrices. Linear rows are divided by their norms over the free
+        columns.
         """
         limits, duals = self.form.limits(cases), np.zeros((len(cases), len(self.form.matrix)))
         # Bounds that cross by 1e-12 of the row's value do so by rounding: the column is held.
@@ -81,8 +82,8 @@ class Daqp(Solver):
         flags = np.where(blocked, INFEASIBLE, 0)
         free = limits.low < limits.high
         change = np.where(free, 0.0, limits.low)
-        fixed_part, size = change @ self.form.matrix.T, self._sizes(free)
-        row_low, row_high = ((v - fixed_part) / size for v in (limits.row_low, limits.row_high))
+        fixed_part, norms = change @ self.form.matrix.T, self._row_norms(free)
+        row_low, row_high = ((v - fixed_part) / norms for v in (limits.row_low, limits.row_high))
         limits = limits._replace(row_low=row_low, row_high=row_high)
         if lengths is None:
             lengths = limits.shortfall(columns=True)
@@ -93,10 +94,12 @@ class Daqp(Solver):
         for i in np.flatnonzero(~blocked).tolist():
             rows_by_mask.setdefault(free[i].tobytes(), []).append(i)
         for mask, indices in rows_by_mask.items():
-            rows, movable = np.array(indices), np.frombuffer(mask, dtype=bool)
-            row_limits = BatchBounds(*(limit[rows] for limit in limits))
-            moved, flags[rows], unit_duals = self._run(mask, change[rows], row_limits, seconds)
-            change[np.ix_(rows, movable)], duals[rows] = moved, unit_duals / size[rows]
+            rows, columns = np.array(indices), np.flatnonzero(free[indices[0]])
+            some_limits = BatchBounds(*(limit[rows] for limit in limits))
+            free_change, flags[rows], unit_duals = self._run(
+                mask, change[rows], some_limits, seconds
+            )
+            change[np.ix_(rows, columns)], duals[rows] = free_change, unit_duals / norms[rows]
         outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
         solved = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
         points = np.where(solved, self.form.points(change, cases, lengths), np.nan)
@@ -111,9 +114,9 @@ class Daqp(Solver):
         The other columns are ``held`` at changes (n, d). Return the changes of the free columns,
         DAQP's exit flags (n,), and the duals of the linear rows; 0 where nothing is found.
         """
-        movable = np.frombuffer(mask, dtype=bool)
-        low, high, n = limits.low[:, movable], limits.high[:, movable], len(held)
-        linear = held @ self._hessian[:, movable]
+        free = np.frombuffer(mask, dtype=bool)
+        low, high, n = limits.low[:, free], limits.high[:, free], len(held)
+        linear = held @ self._hessian[:, free]
         hessian, matrix = self._restrictions.made(mask, lambda: self._restricted(mask))
         first = low.shape[1]  # the position of the first linear row, after the bounds
         # DAQP ignores strides: it reads the numbers of a row one after the other.
@@ -131,41 +134,42 @@ class Daqp(Solver):
                 out[i], duals[i] = point, info["lam"][first:]
         return out, flags, duals
 
-    def _doubted(self, cases: Batch, effort: Effort, solution: Solution) -> None:
-        """Refute rows that DAQP holds to be infeasible, or solve them in other units, in place.
+    def _check_infeasible(self, cases: Batch, effort: Effort, solution: Solution) -> None:
+        """Refute the rows that DAQP calls infeasible, or solve them in larger units, in place.
 
-        Where its tolerances are below the rounding of large changes it finds nothing. A feasible
-        point of the linear relaxation tells how large they are, and is kept if all else fails.
+        Its tolerances are absolute: if changes are so large that rounding exceeds these, it misses
+        points that exist. HiGHS refutes a row, or finds a feasible point, and the largest change of
+        that is the unit in which DAQP tries again. If it fails again, the row gets HiGHS's point.
         """
         rows = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
         if not len(rows):
             return
-        doubtful = cases.take(rows)
-        linear = self._refuter.solve(doubtful, Effort())
-        solution.multipliers[rows] = linear.multipliers
-        length = np.abs((linear.points - doubtful.x) / self.form.unit).max(axis=1)
-        for i in np.flatnonzero(linear.found & (length > 0.0)).tolist():
+        cases = cases.take(rows)
+        feasible = self._refuter.solve(cases, Effort())
+        solution.multipliers[rows] = feasible.multipliers
+        lengths = np.abs((feasible.points - cases.x) / self.form.unit).max(axis=1)
+        for i in np.flatnonzero(feasible.found & (lengths > 0.0)).tolist():
             row = slice(i, i + 1)
-            other = self._solved(doubtful.take(row), effort, length[row])
-            if not other.found[0]:
-                other.points[0], other.outcomes[0] = linear.points[i], Outcome.FOUND
-            solution.put(rows[row], other)
+            rescaled = self._solved(cases.take(row), effort, lengths[row])
+            if not rescaled.found[0]:
+                rescaled.points[0], rescaled.outcomes[0] = feasible.points[i], Outcome.FOUND
+            solution.put(rows[row], rescaled)
 
-    def _restricted(self, free: bytes) -> tuple[FloatArray, FloatArray]:
+    def _restricted(self, mask: bytes) -> tuple[FloatArray, FloatArray]:
         """Return the matrix of the cost and unit linear rows over the free columns."""
-        mask = np.frombuffer(free, dtype=bool)
-        size = self._sizes(mask[None, :])[0]
-        matrix = np.ascontiguousarray(self.form.matrix[:, mask] / size[:, None])
-        return self._hessian[np.ix_(mask, mask)], matrix
+        free = np.frombuffer(mask, dtype=bool)
+        norms = self._row_norms(free[None, :])[0]
+        matrix = np.ascontiguousarray(self.form.matrix[:, free] / norms[:, None])
+        return self._hessian[np.ix_(free, free)], matrix
 
-    def _sizes(self, free: BoolArray) -> FloatArray:
-        """Return the length of each linear row over the free columns, (n, rows); 1 if it is 0.
+    def _row_norms(self, free: BoolArray) -> FloatArray:
+        """Return the norm of each linear row over the free columns, (n, rows); 1 if it is 0.
 
         With tolerances relative to the whole row, one whose large entries are all fixed would be
         met by any point.
         """
-        size = np.sqrt(free @ (self.form.matrix**2).T)
-        return np.where(size > 0.0, size, 1.0)
+        norms = np.sqrt(free @ (self.form.matrix**2).T)
+        return np.where(norms > 0.0, norms, 1.0)
 
     @cached_property
     def _restrictions(self) -> Memo[bytes, tuple[FloatArray, FloatArray]]:
@@ -173,6 +177,6 @@ class Daqp(Solver):
 
     @cached_property
     def _refuter(self) -> Highs:
-        """The linear relaxation in HiGHS, which gives the multipliers that DAQP does not."""
+        """The same region under a linear cost, in HiGHS: it gives multipliers that refute a row."""
         encoded_cost = EncodedCost(np.ones(self.program.width), np.zeros(self.program.width))
         return Highs(Program(encoded_cost, self.program.region))

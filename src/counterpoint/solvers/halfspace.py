@@ -227,27 +227,29 @@ class NearestHalfSpace:
     def solve(
         self, cases: Batch, gap: float
     ) -> tuple[FloatArray, FloatArray, IntArray, HalfSpaceEvidence]:
-        """Return the nearest points, their costs, their half-spaces, and the bounds of all.
+        """Return the nearest points (n, d), their costs and half-spaces (n,), and all bounds.
 
         Where there is no point, it is NaN, its cost infinite, and its half-space −1. Half-spaces
         that may be nearer by no more than a relative ``gap`` are not tried.
         """
         start, n = np.clip(cases.x, cases.low, cases.high), len(cases)
         missed = self.solver.shortfall(cases.x, cases)
-        # bounds without the box, (n, s); those of half-spaces that are met become exact
+        # (n, s) bounds without the box; where a half-space is tried, that with the box replaces it
         multipliers, proved = self.distance.nearest(cases.x, missed, self.program.affine.high)
         points, cost, piece = np.full(start.shape, np.nan), np.full(n, np.inf), np.full(n, -1)
-        unsolved = np.ones(proved.shape, dtype=bool)
+        untried = np.ones(proved.shape, dtype=bool)
+        # Pairs of a row and a half-space are tried: first that which seems nearest, of those that a
+        # change may reach; then all that may be nearer still.
         rows, sides = np.arange(n), np.where(self.distance.moves, proved, np.inf).argmin(axis=1)
         size = max(1, IN_CACHE // max(self.program.size, start.shape[1]))
-        for _ in range(2):  # first the one that seems nearest, then all that may be nearer still
-            for first in range(0, len(rows), size):  # pairs of a row and a half-space
+        for _ in range(2):
+            for first in range(0, len(rows), size):
                 row, side = rows[first : first + size], sides[first : first + size]
                 pair = row, side
                 y, multipliers[pair], bound = self._meet(
                     cases.take(row), start[row], missed[pair], side
                 )
-                proved[pair], unsolved[pair] = np.maximum(bound, proved[pair]), False
+                proved[pair], untried[pair] = np.maximum(bound, proved[pair]), False
                 distance = self.program.encoded_cost(y, cases.x[row])
                 distance = np.where(np.isnan(y[:, 0]), np.inf, distance)
                 # the nearest half-space of each row in this block, where it is nearer than before
@@ -257,7 +259,7 @@ class NearestHalfSpace:
                 points[row[nearest]], cost[row[nearest]] = y[nearest], distance[nearest]
                 piece[row[nearest]] = side[nearest]
             cutoff = np.where(piece < 0, np.inf, cost * (1.0 - gap))
-            rows, sides = np.nonzero(unsolved & (proved < cutoff[:, None]))
+            rows, sides = np.nonzero(untried & (proved < cutoff[:, None]))
         return points, cost, piece, HalfSpaceEvidence(multipliers, proved)
 
     def _meet(

@@ -115,7 +115,7 @@ class Highs(Solver):
         return self.program.domain.at_most.blocks if self.program.domain.at_most else ()
 
     @cached_property
-    def owner(self) -> IntArray:
+    def switch_of_column(self) -> IntArray:
         """The switch of each column, (d,), if there are switches."""
         return np.repeat(np.arange(len(self.switches)), [b.stop - b.start for b in self.switches])
 
@@ -144,7 +144,7 @@ class Highs(Solver):
         rows = np.hstack([block, -block, np.zeros((len(block), s))])
         if not s:
             return rows
-        uses = np.hstack([np.eye(d), np.eye(d), -np.eye(s)[self.owner]])
+        uses = np.hstack([np.eye(d), np.eye(d), -np.eye(s)[self.switch_of_column]])
         return np.vstack([rows, uses, np.repeat([0.0, 1.0], [2 * d, s])])
 
     @cached_property
@@ -155,25 +155,25 @@ class Highs(Solver):
 
     def solve(self, cases: Batch, effort: Effort, cutoff: FloatArray | None = None) -> Solution:
         solution = self._solved(cases, effort, cutoff)
-        for i in self._doubtful(cases, solution).tolist():
+        for i in self._failed(cases, solution).tolist():
             row = slice(i, i + 1)
             case = cases.take(row)
             balanced = Highs(self.program, balanced_units(self.program, case))
-            reached = None if cutoff is None else cutoff[row]
-            solution.put(row, balanced._solved(case, effort, reached))
+            row_cutoff = None if cutoff is None else cutoff[row]
+            solution.put(row, balanced._solved(case, effort, row_cutoff))
         return solution
 
-    def _doubtful(self, cases: Batch, solution: Solution) -> IntArray:
+    def _failed(self, cases: Batch, solution: Solution) -> IntArray:
         """Return rows whose points miss the program, and rows with neither point nor refutation."""
-        solved, missed = solution.found, solution.outcomes == Outcome.NOTHING
+        solved, failed = solution.found, solution.outcomes == Outcome.NOTHING
         if solved.any():
             points, x = solution.points[solved], cases.x[solved]
-            missed[solved] = self.program.violation(points, x) > FEASIBILITY
-        blocked = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
-        if len(blocked) and not self.integer.any():
-            refused = cases.take(blocked)
-            missed[blocked] = ~self.program.refutes(refused, solution.multipliers[blocked])
-        return np.flatnonzero(missed)
+            failed[solved] = self.program.violation(points, x) > FEASIBILITY
+        infeasible = np.flatnonzero(solution.outcomes == Outcome.INFEASIBLE)
+        if len(infeasible) and not self.integer.any():
+            rays = solution.multipliers[infeasible]
+            failed[infeasible] = ~self.program.refutes(cases.take(infeasible), rays)
+        return np.flatnonzero(failed)
 
     def _solved(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
         """Solve each row in units of its length; a change is a rise less a fall."""
@@ -235,12 +235,12 @@ class Highs(Solver):
         limited = status == STATUS.kTimeLimit
         if not limited and status != STATUS.kOptimal:
             return Outcome.NOTHING, None, none, 0.0
-        values = None if values is None else self._settled(data, i, values)
+        values = None if values is None else self._with_whole_integers(data, i, values)
         reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
         outcome = Outcome.NOTHING if values is None else Outcome.FOUND
         return Outcome.LIMIT if limited else outcome, values, none, reported
 
-    def _settled(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
+    def _with_whole_integers(self, data: Data, i: int, values: FloatArray) -> FloatArray | None:
         """Round the integers and solve for the others again, so that nothing is off by 1e-6.
 
         None if that fails.
@@ -272,10 +272,14 @@ class Engine:
                 )
         rows, columns = model.matrix.shape
         self._columns, self._rows = (np.arange(m, dtype=np.int32) for m in (columns, rows))
-        # (column, row, switch) of numbers; the changes of categories have the same cap, 1, always
+        # where each row of a batch writes its caps: (column of the program, row and column of the
+        # model) of the entry −cap in rise + fall − cap · switch <= 0. Only numbers have one of
+        # their own: the changes of categories have the cap 1, always.
         numbers = np.flatnonzero(model.program.domain.numeric & bool(model.switches)).tolist()
         first_row, first_switch = len(model.form.matrix), 2 * model.program.width
-        self._capped = [(j, first_row + j, first_switch + int(model.owner[j])) for j in numbers]
+        self._cap_entries = [
+            (j, first_row + j, first_switch + int(model.switch_of_column[j])) for j in numbers
+        ]
 
     def run(
         self,
@@ -293,7 +297,7 @@ class Engine:
         highs, (low, high) = self.highs, within or (data.low[i], data.high[i])
         highs.changeColsBounds(len(self._columns), self._columns, low, high)
         highs.changeRowsBounds(len(self._rows), self._rows, data.row_low[i], data.row_high[i])
-        for column, row, switch in self._capped:
+        for column, row, switch in self._cap_entries:
             highs.changeCoeff(row, switch, -data.caps[i, column])
         highs.clearSolver()
         if self.integral:

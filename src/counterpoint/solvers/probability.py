@@ -102,13 +102,13 @@ class Logistic(Solver):
             pull = free @ rates
             bounded_score = score[unsolved] + np.where(free, 0.0, change) @ row
             root = logistic_root(pull / weight, -bounded_score)[0]
-            before = share[unsolved]
-            least[unsolved] = np.where(root >= before, before, least[unsolved])
-            most[unsolved] = np.where(root <= before, before, most[unsolved])
+            tried = share[unsolved]
+            least[unsolved] = np.where(root >= tried, tried, least[unsolved])
+            most[unsolved] = np.where(root <= tried, tried, most[unsolved])
             inside = (root >= least[unsolved]) & (root <= most[unsolved])
             middle = np.sqrt(np.maximum(least[unsolved], TINY) * most[unsolved])
             share[unsolved] = np.where(inside, root, middle)
-            unsolved = unsolved[np.abs(share[unsolved] - before) > 1e-16 * before]
+            unsolved = unsolved[np.abs(share[unsolved] - tried) > 1e-16 * tried]
         return share
 
     def _absolute(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -250,8 +250,8 @@ class Newton(Solver):
     def _within(self, case: Batch, out: Solution, i: int) -> None:
         """Solve one row with bounds, and write it into row i of the solution if that succeeds.
 
-        The columns that end at a bound are held there, and the others solved for, until the columns
-        that end at each side are the same twice; then that is the optimum.
+        The columns that end at a bound are held there, and the others solved for, until twice the
+        same columns end at the same bounds; then that is the optimum.
         """
         condition, directions, x = self._condition, self._directions, case.x[0]
         low, high = case.low[0] - x, case.high[0] - x
@@ -259,9 +259,10 @@ class Newton(Solver):
         gram = np.zeros_like(self._gram)
         change = np.clip(np.nan_to_num(out.points[i] - x), low, high)
         free = (low < change) & (change < high)
-        sides = np.sign(change - low) + np.sign(change - high)  # 0 between bounds
+        # (d,) −1 for a column that ends at its lower bound, 1 at its upper one, 0 between them
+        sides = np.sign(change - low) + np.sign(change - high)
         scores, shares = np.zeros((2, 1, len(gram)))
-        shares[0, :-1] = out.multipliers[i]  # those without bounds are near
+        shares[0, :-1] = out.multipliers[i]  # those without bounds, which are near
         for _ in range(40):  # some 5 do
             gram[:-1, :-1] = directions[:, free] @ condition.matrix[:, free].T
             scores[0, :-1] = scores_at_x + condition.matrix @ np.where(free, 0.0, change)
@@ -269,11 +270,13 @@ class Newton(Solver):
             shares = reduced.shares
             if not isinstance(condition, LogLoss) and not reduced.settled[0]:
                 return
-            u = reduced.shares[0, :-1] / reduced.weight[0]  # at the optimum, if G allows
+            # At the optimum G (λ u − shares) = 0. This solution u says also how far the columns
+            # that are held would move; `coefficients` speak of the free ones.
+            u = reduced.shares[0, :-1] / reduced.weight[0]
             change = np.minimum(np.maximum(-u @ directions, low), high)
             free = (low < change) & (change < high)
-            before, sides = sides, np.sign(change - low) + np.sign(change - high)
-            if (sides == before).all():
+            previous, sides = sides, np.sign(change - low) + np.sign(change - high)
+            if (sides == previous).all():
                 out.points[i] = np.clip(x + change, case.low[0], case.high[0])
                 out.multipliers[i] = self._multipliers(reduced)[0]
                 return

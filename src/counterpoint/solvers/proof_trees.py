@@ -109,7 +109,7 @@ def _splits(program: Program, boxes: SearchedBoxes, inner: IntArray) -> SplitNod
 def _beyond(
     program: Program, node: IntArray, domain: Batch, low: FloatArray, high: FloatArray
 ) -> SplitNodes:
-    """Return splits that leave of the domains of nodes the numbers from low to high, (m, d)."""
+    """Return splits that cut the numbers outside of low to high, (m, d), off the nodes' domains."""
     numeric, steps = program.domain.numeric, program.domain.steps
     unit = np.where(steps > 0.0, steps, 1.0)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -117,15 +117,16 @@ def _beyond(
         step_below = lattice.number(domain.x, lattice.first(domain.x, low, unit) - 1.0, unit)
         below = np.where(steps > 0.0, step_below, np.nextafter(low, -np.inf))
     splits = []
+    # The first child has the numbers up to the value: it is what is cut off at the lower end.
     for mask, value, goes_second in (
         ((low > domain.low) & numeric, below, True),
         ((high < domain.high) & numeric, high, False),
     ):
-        box, column = np.nonzero(mask)
-        kind, options = np.full(len(box), SplitKind.NUMBER), (~numeric).sum()
-        no_options = np.zeros((len(box), options), dtype=bool)
-        split = Splits(kind, column, value[box, column], no_options)
-        splits.append(SplitNodes(node[box], split, np.full(len(box), goes_second)))
+        index, column = np.nonzero(mask)
+        kind, options = np.full(len(index), SplitKind.NUMBER), (~numeric).sum()
+        no_options = np.zeros((len(index), options), dtype=bool)
+        split = Splits(kind, column, value[index, column], no_options)
+        splits.append(SplitNodes(node[index], split, np.full(len(index), goes_second)))
     return arrays.stacked(splits)
 
 

@@ -341,7 +341,7 @@ def relative_gap(objective: FloatArray | float, bound: FloatArray | float) -> Fl
 
 def lower_bounds(
     evidence: Sequence[Bounding],
-    reached: FloatArray,
+    incumbent: FloatArray,
     gap: float = CLOSED,
     *,
     exact: bool = True,
@@ -350,26 +350,26 @@ def lower_bounds(
 
     The bound of a union is the least bound of its pieces. A piece that its multipliers refute has
     an infinite one, and so has a row all of whose pieces are refuted: it is infeasible. Only a
-    piece whose bound is below the objectives that were ``reached`` (infinite without an answer)
-    needs to be refuted. Up to a relative ``gap`` a bound proves an answer optimal. Where the
-    model's arithmetic is not ``exact`` but that of float32, searches ask for a margin that is felt,
-    and what they report of points that lead by it is no bound where nothing is claimed.
+    piece whose bound is below the ``incumbent`` objectives (n,), infinite without an answer, needs
+    to be refuted. Up to a relative ``gap`` a bound proves an answer optimal. Where the model's
+    arithmetic is not ``exact`` but that of float32, searches ask for a margin that raises the cost
+    noticeably: what solvers report of points with this margin is a bound only if it is claimed.
     """
-    proved, best = np.full((2, len(reached)), np.inf)  # best: with what solvers reported
-    has_answer, local = np.isfinite(reached), np.zeros(len(reached), dtype=bool)
+    proved, best = np.full((2, len(incumbent)), np.inf)  # best: with what solvers reported
+    has_answer, local = np.isfinite(incumbent), np.zeros(len(incumbent), dtype=bool)
     # nothing refutes the only piece where there is an answer in it
     is_single = len(evidence) == 1 and isinstance(evidence[0], Evidence)
-    to_refute = np.where(has_answer, 0.0, reached) if is_single else reached
+    to_refute = np.where(has_answer, 0.0, incumbent) if is_single else incumbent
     for piece in evidence:
         is_local, (bound, reported_bound) = piece.is_local, piece.bounds(to_refute)
         proved, best = np.minimum(proved, bound), np.minimum(best, reported_bound)
         if is_local:
-            leaves_gap = relative_gap(reached, bound) > gap
+            leaves_gap = relative_gap(incumbent, bound) > gap
             local |= has_answer & leaves_gap & (reported_bound <= bound)
-    settled = np.isposinf(best) | (relative_gap(reached, best) <= gap)
-    proves = np.isposinf(proved) | (relative_gap(reached, proved) <= gap)
+    settled = np.isposinf(best) | (relative_gap(incumbent, best) <= gap)
+    proves = np.isposinf(proved) | (relative_gap(incumbent, proved) <= gap)
     reported = settled & ~proves & (best > proved * (1.0 + 1e-12))  # by more than rounding
-    claim = np.full(len(reached), Claim.NONE.code, np.int8)
+    claim = np.full(len(incumbent), Claim.NONE.code, np.int8)
     claim[settled], claim[reported] = Claim.PROVED.code, Claim.REPORTED.code
     claim[local] = Claim.LOCAL.code
     is_proved = settled & ~reported if exact else ~reported
@@ -405,8 +405,8 @@ def certify(  # noqa: PLR0913 (what an answer is judged by)
     elif isinstance(evidence, Certificates):
         bound, claim = _inherited(evidence, objective, gap)
     else:
-        reached = np.where(holds, objective, np.inf)
-        bound, claim = lower_bounds(evidence, reached, gap, exact=resolution <= VIOLATION)
+        incumbent = np.where(holds, objective, np.inf)
+        bound, claim = lower_bounds(evidence, incumbent, gap, exact=resolution <= VIOLATION)
     return Certificates(
         verdict.valid,
         verdict.margin,

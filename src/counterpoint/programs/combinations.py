@@ -28,7 +28,7 @@ class ForbiddenCombinations(Condition):
     """
 
     # (K, d) the columns for which each combination has a literal: all of a one-hot group, or none
-    speaks: BoolArray
+    has_literal: BoolArray
     # (K, d) the columns that may be 1: of categories in its sets, and all without a literal
     options: BoolArray
     # low, high: (K, d) the ends between which numbers are; infinite where there is none
@@ -52,9 +52,9 @@ class ForbiddenCombinations(Condition):
     @cached_property
     def _numbers(self) -> tuple[tuple[int, IntArray], ...]:
         """The columns of numbers with literals, and the combinations that have one for each."""
-        has_literal = np.isfinite(self.low) | np.isfinite(self.high)
-        columns = np.flatnonzero(has_literal.any(axis=0)).tolist()
-        return tuple((j, np.flatnonzero(has_literal[:, j])) for j in columns)
+        has_end = np.isfinite(self.low) | np.isfinite(self.high)
+        columns = np.flatnonzero(has_end.any(axis=0)).tolist()
+        return tuple((j, np.flatnonzero(has_end[:, j])) for j in columns)
 
     def hold(self, low: FloatArray, high: FloatArray) -> BoolArray:
         """Return which combinations hold all points of boxes, (n, K); low and high are (n, d)."""
@@ -80,7 +80,7 @@ class ForbiddenCombinations(Condition):
         rows = np.flatnonzero(out.any(axis=1))
         if len(rows):
             differs = ((x[rows] < low[rows]) | (x[rows] > high[rows])).astype(np.float32)
-            out[rows] &= differs @ self.speaks.astype(np.float32).T > 0.0
+            out[rows] &= differs @ self.has_literal.astype(np.float32).T > 0.0
         return out
 
     def violation(self, y: FloatArray, x: FloatArray) -> FloatArray:

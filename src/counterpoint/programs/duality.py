@@ -95,9 +95,9 @@ class Duality:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             bound = self._bound(cases, cut, sizes, at)
-        unsure = np.flatnonzero(~np.isfinite(bound))
-        if len(unsure):  # numbers beyond all bounds prove nothing; a domain without a point does
-            bound[unsure] = np.where(self.domain.is_empty(cases.take(unsure)), np.inf, 0.0)
+        infinite = np.flatnonzero(~np.isfinite(bound))
+        if len(infinite):  # an overflow proves nothing; a domain without a point does
+            bound[infinite] = np.where(self.domain.is_empty(cases.take(infinite)), np.inf, 0.0)
         return bound
 
     def _bound(self, cases: Batch, cut: Cut, sizes: Sizes, at: FloatArray | None) -> FloatArray:
@@ -106,8 +106,8 @@ class Duality:
         It is min Σ_j (cost_j(δ) + slope_j · δ) + normal · x − offset, less what may be rounding.
         """
         normal, offset, doubt = cut.normal, cut.offset, cut.doubt
-        if self._gratis.any():
-            normal, sizes = _without_faint(cut, self._gratis, cases)
+        if self._costless.any():
+            normal, sizes = _without_faint(cut, self._costless, cases)
         if self.weighed:  # weight · (cost + normal / weight · y − …), and the weight comes last
             share = 1.0 / cases.weights
             normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
@@ -126,7 +126,7 @@ class Duality:
             doubt = doubt + gamma(2 * d + 8) * reach * reach
             slopes = sizes.plus(Sizes(2.0 * reach[:, None], units[None], d + 4))
         else:
-            shrink = self.shrinking(normal, sizes, cases)
+            shrink = self.shrink_factors(normal, sizes, cases)
             if shrink is not None:
                 slope = normal = normal * shrink[:, None]
                 offset, doubt = offset * shrink, doubt * shrink
@@ -151,7 +151,7 @@ class Duality:
         return (self.encoded_cost.floor == 0.0) & self.domain.numeric
 
     @cached_property
-    def _gratis(self) -> BoolArray:
+    def _costless(self) -> BoolArray:
         """(d,) the columns of `_flat` that cost nothing."""
         return (
             self._flat
@@ -182,11 +182,12 @@ class Duality:
             refuted[empty] = self.domain.is_empty(cases.take(empty))
         return refuted
 
-    def shrinking(self, slope: FloatArray, sizes: Sizes, cases: Batch) -> FloatArray | None:
+    def shrink_factors(self, slope: FloatArray, sizes: Sizes, cases: Batch) -> FloatArray | None:
         """Return factors of multipliers, (n,) in [0, 1]; None if all are 1.
 
-        With them no slope exceeds the cost of a column without curvature towards a side on which
-        it has no bound, where the least would be −∞. That holds for the exact slopes, too.
+        A slope (n, d) that exceeds the cost of a column without curvature makes the least −∞, if
+        the column has no bound on that side. With the factors no slope does, nor would it without
+        rounding; ``sizes`` are those of the terms of the slopes.
         """
         flat = self._flat
         if not flat.any():
@@ -194,19 +195,20 @@ class Duality:
         below, above = np.isinf(cases.low[:, flat]), np.isinf(cases.high[:, flat])
         if not (below.any() or above.any()):
             return None
-        share = 1.0 / np.maximum(self.encoded_cost.absolute[flat], LEAST)
+        per_cost = 1.0 / np.maximum(self.encoded_cost.absolute[flat], LEAST)
         slope, sizes = slope[:, flat], sizes.of(flat)
+        # (n,) the steepest slope, with its rounding, relative to the cost of its column
         if cases.unbounded:
-            excess = (np.abs(slope) * share).max(axis=1)
-            excess += gamma(sizes.count) * sizes.largest_in_rows(share)
+            steepest = (np.abs(slope) * per_cost).max(axis=1)
+            steepest += gamma(sizes.count) * sizes.largest_in_rows(per_cost)
         else:
             error = gamma(sizes.count) * sizes.each
             up = np.where(above, error - slope, -np.inf)
             down = np.where(below, error + slope, -np.inf)
-            excess = (np.maximum(up, down) * share).max(axis=1, initial=0.0)
-        if not (excess > STEEPEST).any():
+            steepest = (np.maximum(up, down) * per_cost).max(axis=1, initial=0.0)
+        if not (steepest > STEEPEST).any():
             return None
-        return np.where(excess > STEEPEST, STEEPEST / np.maximum(excess, STEEPEST), 1.0)
+        return np.where(steepest > STEEPEST, STEEPEST / np.maximum(steepest, STEEPEST), 1.0)
 
 
 @final
@@ -263,8 +265,11 @@ class LinearRows:
         """Return `Duality.bound` (n,) within bounds, by weights >= 0 (n,) of a row.
 
         The row is one for all, or of each case, (n,). None if a factual point is outside of its
-        bounds, or a column costs nothing. Only columns are looked at whose slope may exceed their
-        absolute cost, for all others stay: those that do are few, for most rows.
+        bounds, or a column costs nothing.
+
+        That is the least of cost + weight · row · y − offset: its value at x, less what each column
+        takes off it by moving down its slope. Most columns stay, for their slope does not exceed
+        their absolute cost, and are not looked at.
         """
         x, low, high = cases.x, cases.low, cases.high
         if low.strides[0] == 0 and high.strides[0] == 0:  # one row that is repeated
@@ -275,28 +280,29 @@ class LinearRows:
         rows, sizes = np.atleast_2d(self._rows[row]), np.atleast_2d(self._sizes[row])
         absolute, quadratic = self._cost.absolute, self._cost.quadratic
         with np.errstate(over="ignore", invalid="ignore"):
-            value = weight * along(x, rows) - offset
-            terms = weight * along(np.abs(x), sizes) + np.abs(offset)
+            least = weight * along(x, rows) - offset
+            terms = weight * along(np.abs(x), sizes) + np.abs(offset)  # the sizes of all terms
             steepest = sizes.max(axis=0) * weight.max(initial=0.0)
             columns = np.flatnonzero(steepest > STEEPEST * STEEPEST * absolute)
             absolute, quadratic = absolute[columns], quadratic[columns]
-            pull = weight[:, None] * sizes[:, columns]
-            reach = np.abs(x[:, columns] - np.where(rows > 0.0, low, high)[:, columns])
+            # (n, columns) |slope|, and how far each column may move down its slope
+            slope = weight[:, None] * sizes[:, columns]
+            move = np.abs(x[:, columns] - np.where(rows > 0.0, low, high)[:, columns])
             if self._is_absolute:
-                pays = pull > STEEPEST * absolute
-                is_endless = pays & np.isinf(reach)
-                if is_endless.any():  # as in `Duality.shrinking`
-                    steep = np.where(is_endless, pull / absolute, 0.0).max(axis=1)
-                    shrink = STEEPEST / np.maximum(steep, STEEPEST)
-                    value, terms, pull = value * shrink, terms * shrink, pull * shrink[:, None]
-                reach = np.where(pays & ~is_endless, reach, 0.0)
-                value -= (np.maximum(pull - absolute, 0.0) * reach).sum(axis=1)
+                pays = slope > STEEPEST * absolute
+                is_endless = pays & np.isinf(move)
+                if is_endless.any():  # as in `Duality.shrink_factors`
+                    excess = np.where(is_endless, slope / absolute, 0.0).max(axis=1)
+                    shrink = STEEPEST / np.maximum(excess, STEEPEST)
+                    least, terms, slope = least * shrink, terms * shrink, slope * shrink[:, None]
+                move = np.where(pays & ~is_endless, move, 0.0)
+                least -= (np.maximum(slope - absolute, 0.0) * move).sum(axis=1)
             else:
-                reach = np.minimum(pull / (2.0 * quadratic), reach)
-                value -= (reach * (pull - quadratic * reach)).sum(axis=1)
-            terms += (reach * (pull + absolute)).sum(axis=1)
+                move = np.minimum(slope / (2.0 * quadratic), move)
+                least -= (move * (slope - quadratic * move)).sum(axis=1)
+            terms += (move * (slope + absolute)).sum(axis=1)
             # terms that overflow make a NaN, which proves nothing
-            return np.fmax(value - self._rounding * terms - TINY, 0.0)
+            return np.fmax(least - self._rounding * terms - TINY, 0.0)
 
 
 def along(values: FloatArray, rows: FloatArray) -> FloatArray:

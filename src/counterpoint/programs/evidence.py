@@ -112,11 +112,11 @@ class Bounding(ABC):
         """Whether the search looks for local optima only, so that a gap may remain."""
 
     @abstractmethod
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return proved bounds (n,), and bounds with what solvers report; infinite if refuted.
 
-        ``reached`` (n,) are the objectives of the best points: to refute a row is tried only where
-        its bound is below.
+        To refute a row is tried only where its bound is below the ``incumbent`` (n,), the objective
+        of the best point.
         """
 
     @property
@@ -166,17 +166,17 @@ class Evidence(Bounding):
         away = np.nan_to_num(self.at - self.cases.x)  # of no point: the row itself
         return [BoundProof(np.hstack([self.multipliers, away]), self.proofs)]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.proved is not None and not np.isnan(self.proved).any():
             bound = np.array(self.proved)
         else:
             bound = self.program.bound(self.cases, self.multipliers, self.at)
         if self.proofs:
             bound = np.maximum(bound, self._proved_by_trees)
-        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
-        if len(doubtful):
-            doubtful_cases, multipliers = self.cases.take(doubtful), self.multipliers[doubtful]
-            bound[doubtful[self.program.refutes(doubtful_cases, multipliers)]] = np.inf
+        undecided = np.flatnonzero(bound < incumbent * (1.0 - CLOSED))
+        if len(undecided):
+            undecided_cases, multipliers = self.cases.take(undecided), self.multipliers[undecided]
+            bound[undecided[self.program.refutes(undecided_cases, multipliers)]] = np.inf
         return bound, np.maximum(bound, self.reported)
 
     def learn(
@@ -214,7 +214,7 @@ class HalfSpaceEvidence(Bounding):
     def bound_proofs(self) -> Sequence[BoundProof]:
         return [*map(BoundProof, self.multipliers.T[:, :, None])]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
         bound = self.proved.min(axis=1)
         return bound, bound
 
@@ -242,12 +242,12 @@ class BoxedEvidence(Bounding):
     def is_local(self) -> bool:
         return any(piece.is_local for piece in self.whole)
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        out = np.min([piece.bounds(reached) for piece in self.whole], axis=0)
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
+        out = np.min([piece.bounds(incumbent) for piece in self.whole], axis=0)
         branched = self.splits.row
         boxed = np.full(out.shape, np.inf)
         for row, is_leaf, evidence in self.batches:
-            bounds = np.min([piece.bounds(reached[row]) for piece in evidence], axis=0)
+            bounds = np.min([piece.bounds(incumbent[row]) for piece in evidence], axis=0)
             for least, bound in zip(boxed, bounds, strict=True):
                 np.minimum.at(least, row[is_leaf], bound[is_leaf])
         out[:, branched] = np.maximum(out[:, branched], boxed[:, branched])
@@ -255,28 +255,25 @@ class BoxedEvidence(Bounding):
 
     @property
     def bound_proofs(self) -> Sequence[BoundProof]:
-        """The proofs of whole rows with those of their boxes, if all of these are recorded."""
-        pieces = [proof for piece in self.whole for proof in piece.bound_proofs]
-        if not self.batches:
+        """The proof of each piece for whole rows, with those in their boxes; none if one lacks."""
+        whole = [proof for piece in self.whole for proof in piece.bound_proofs]
+        if not self.batches:  # all boxes are forbidden or empty
             none = np.zeros(0, dtype=np.intp)
-            boxed = [BoxedProof(self.splits, none, piece.take(none)) for piece in pieces]
-            return [p._replace(boxed=box) for p, box in zip(pieces, boxed, strict=True)]
-        row = np.concatenate([batch.row[batch.is_leaf] for batch in self.batches])
-        leaves: list[list[BoundProof]] = [[] for _ in pieces]
+            boxed = [BoxedProof(self.splits, none, proof.take(none)) for proof in whole]
+            return [p._replace(boxed=box) for p, box in zip(whole, boxed, strict=True)]
+        # piece → its proofs in the leaves of each batch
+        leaf_proofs: list[list[BoundProof]] = [[] for _ in whole]
         for _, is_leaf, evidence in self.batches:
             proofs = [proof for piece in evidence for proof in piece.bound_proofs]
-            if len(proofs) != len(pieces):
+            if len(proofs) != len(whole):
                 return []
-            for batch, proof in zip(leaves, proofs, strict=True):
-                batch.append(proof.take(np.flatnonzero(is_leaf)))
-        return [
-            piece._replace(
-                boxed=BoxedProof(
-                    self.splits, row[self.order], BoundProof.joined(batch).take(self.order)
-                )
-            )
-            for piece, batch in zip(pieces, leaves, strict=True)
-        ]
+            for of_piece, proof in zip(leaf_proofs, proofs, strict=True):
+                of_piece.append(proof.take(np.flatnonzero(is_leaf)))
+        # the leaves come batch by batch, and are put in the order of the trees
+        row = np.concatenate([batch.row[batch.is_leaf] for batch in self.batches])[self.order]
+        leaves = [BoundProof.joined(of_piece).take(self.order) for of_piece in leaf_proofs]
+        boxed = [BoxedProof(self.splits, row, proof) for proof in leaves]
+        return [p._replace(boxed=box) for p, box in zip(whole, boxed, strict=True)]
 
 
 @final
@@ -301,10 +298,10 @@ class RowEvidence(Bounding):
         multipliers = np.vstack([proof.multipliers for proof in proofs])
         return [BoundProof(multipliers, family_proofs=family_proofs)]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
-        proved, best = np.full((2, len(reached)), np.inf)
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
+        proved, best = np.full((2, len(incumbent)), np.inf)
         for i, pieces in enumerate(self.rows):
             for piece in pieces:
-                bound, reported_bound = piece.bounds(reached[i : i + 1])
+                bound, reported_bound = piece.bounds(incumbent[i : i + 1])
                 proved[i], best[i] = min(proved[i], bound[0]), min(best[i], reported_bound[0])
         return proved, best

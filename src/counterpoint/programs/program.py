@@ -254,7 +254,7 @@ class Program:
         return np.abs(self._normals)
 
     @cached_property
-    def _units(self) -> tuple[FloatArray, FloatArray]:
+    def _size_factors(self) -> tuple[FloatArray, FloatArray]:
         """Sizes of rows (m,) and columns (d,): no entry of `_normals` exceeds their product.
 
         A bound of the sizes of n sums in O(n (m + d)) instead of O(n m d).
@@ -318,19 +318,21 @@ class Program:
         shortcut = self._shortcut
         if isinstance(shortcut, LossBound) and cases.unbounded:
             return shortcut.bound(cases, multipliers)
-        if isinstance(shortcut, LinearRows):
+        if isinstance(shortcut, LinearRows):  # one row, so weight and offset are (n, 1)
             weight, offset = self.affine.cut_weights(multipliers)
             if cases.unbounded:
                 return shortcut.bound(cases.x, weight, offset)[:, 0]
-            one_sided = np.isneginf(self.affine.low[0])
-            bound = shortcut.bound_within(cases, weight[:, 0], offset[:, 0]) if one_sided else None
-            if bound is not None:
-                return bound
+            if np.isneginf(self.affine.low[0]):  # else a weight may be negative
+                bound = shortcut.bound_within(cases, weight[:, 0], offset[:, 0])
+                if bound is not None:
+                    return bound
         cut = self.cut(multipliers, cases.x)
-        row_sizes, column_sizes = self._units  # from them the rounding of the cut is bounded
+        # the sizes of the terms of the cut's normal, by which its rounding is bounded
+        row_sizes, column_sizes = self._size_factors
         sizes = Sizes((cut.weights @ row_sizes)[:, None], column_sizes[None], cut.roundings)
         bound, nonconvex = self.duality.bound(cases, cut, sizes, at), self.duality.nonconvex
-        if nonconvex is None or self._objective_terms:  # it bounds the cost, not other terms
+        # conditions that are not convex bound the cost, not the terms added to it
+        if nonconvex is None or self._objective_terms:
             return bound
         nonconvex_multipliers = multipliers[:, len(self._normals) :]
         return np.maximum(bound, nonconvex.bound(cases, nonconvex_multipliers, cut, at))

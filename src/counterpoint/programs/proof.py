@@ -155,7 +155,7 @@ def proved(program: Program, cases: Batch, trees: ProofTrees) -> FloatArray:
     """Return lower bounds (n,) on the cost of any point, by the tree of each row; 0 without one.
 
     Infinite where no point exists. The margins of the cases have no part in it. Raise a ValueError
-    if there is no such tree.
+    if the nodes make up no tree, or a split does not exist.
     """
     row, least = trees.row, np.array(trees.bound)  # a tree proves no more than it claims
     trees = trees._replace(
@@ -169,7 +169,7 @@ def proved(program: Program, cases: Batch, trees: ProofTrees) -> FloatArray:
             nodes = leaves[start : start + BLOCK]
             box = replace(cases.take(row[tree[nodes]]), low=low[nodes], high=high[nodes])
             if forced.any():
-                box = _exhausted(program, replace(box, forced=forced[nodes]))
+                box = _with_others_held(program, replace(box, forced=forced[nodes]))
             claimed = trees.bound[tree[nodes]]
             bound = _bound(program, box, trees.multipliers[nodes], claimed)
             np.minimum.at(least, tree[nodes], bound)
@@ -194,7 +194,7 @@ def _bound(
     return bound
 
 
-def _exhausted(program: Program, boxes: Batch) -> Batch:
+def _with_others_held(program: Program, boxes: Batch) -> Batch:
     """Hold all other features at x in boxes where as many features must change as may change."""
     at_most = program.domain.at_most
     if at_most is None:

@@ -282,18 +282,18 @@ class SeparableDomain:
             reach = reach + self.steps[self.numeric]
         share = sizes.rounding(cases.x.shape[1], LIBRARY)
         if self.at_most is not None:
-            return value, share * self._changed(cost, sizes, reach, cases) + TINY
-        # what a rounded slope takes off a parabola beyond reach · rounding, see `Sizes.bent`
-        size, bend = numeric_sizes.along(reach), np.zeros(len(slope))
+            return value, share * self._size_of_changes(cost, sizes, reach, cases) + TINY
+        size, parabola_error = numeric_sizes.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
         else:
             size += numeric_cost.total(reach)
         if numeric_cost.is_curved:
-            bend = numeric_sizes.parabola_error(2.0 * numeric_cost.curvature)
+            # what a rounded slope takes off a parabola beyond reach · rounding
+            parabola_error = numeric_sizes.parabola_error(2.0 * numeric_cost.curvature)
         if self.groups:
             size += self.hot.size(cost, sizes).sum(axis=1)
-        return value, share * size + bend + TINY
+        return value, share * size + parabola_error + TINY
 
     def _replace(
         self, least: FloatArray, reach: FloatArray, replaced: tuple[IntArray, FloatArray] | None
@@ -303,24 +303,27 @@ class SeparableDomain:
             number = int(self.numeric[:column].sum())  # among the numeric columns
             least[:, number], reach[:, number] = values, 0.0
 
-    def _changed(self, cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch) -> FloatArray:
+    def _size_of_changes(
+        self, cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch
+    ) -> FloatArray:
         """Return the largest sum (n,) of the sizes of terms over features that may change at once.
 
-        ``reach`` (n, numeric columns) are the largest changes of numbers.
+        ``sizes`` are those of the terms of the slopes, and ``reach`` (n, numeric columns) the
+        largest changes of numbers.
         """
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
-        slopes, out = sizes.each, np.zeros(cases.x.shape)
-        slope, numeric_cost = slopes[:, self.numeric], cost.of(self.numeric)
-        is_curved = numeric_cost.curvature > 0.0
-        curvature = np.where(is_curved, numeric_cost.curvature, 1.0)
-        bend = np.where(is_curved, slope * slope / curvature, 0.0)
+        slope_sizes, out = sizes.each, np.zeros(cases.x.shape)
+        slope, numeric_cost = slope_sizes[:, self.numeric], cost.of(self.numeric)
         distance = np.where(np.isinf(reach), 0.0, reach)
         terms = distance * (slope + numeric_cost.absolute + numeric_cost.curvature * distance)
-        terms += gamma(sizes.count + AFTER) * bend
+        # as `Sizes.parabola_error`, but for the rounding by which the caller multiplies all terms
+        is_curved = numeric_cost.curvature > 0.0
+        curvature = np.where(is_curved, numeric_cost.curvature, 1.0)
+        terms += gamma(sizes.count + AFTER) * np.where(is_curved, slope * slope / curvature, 0.0)
         out[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
-            every_size = replace(sizes, units=None, heights=slopes)
-            out[:, self.hot.first] = self.hot.size(cost, every_size)
+            full_sizes = replace(sizes, units=None, heights=slope_sizes)
+            out[:, self.hot.first] = self.hot.size(cost, full_sizes)
         starts = [block.start for block in self.at_most.blocks]
         out, must = out[:, starts], self.must_change(cases)[:, starts]
         return total(np.where(best_changes(-out, must, self.at_most.count), out, 0.0))
@@ -356,9 +359,9 @@ class SeparableDomain:
         rows, columns = np.nonzero(near & (cost.curvature == 0.0))
         steepness, difference = steepness[rows, columns], difference[rows, columns]
         rounding = share * sizes.at(rows, columns) + AFTER * UNIT * steepness
-        doubtful = (difference <= rounding) & (rounding > 0.0)
+        undecided = (difference <= rounding) & (rounding > 0.0)
         any_sign = rounding >= steepness + cost.absolute[columns]  # the slope may be of either
-        rows, columns, any_sign = rows[doubtful], columns[doubtful], any_sign[doubtful]
+        rows, columns, any_sign = rows[undecided], columns[undecided], any_sign[undecided]
         if not len(rows):
             return reach
         encoded = np.flatnonzero(self.numeric)[columns]
@@ -402,7 +405,7 @@ class SeparableDomain:
         Both are (n, numeric columns). The least is infinite where a column has no value.
         """
         mask: BoolArray | slice = slice(None) if self.numeric.all() else self.numeric
-        levels, all_slopes = cost.levels, slope
+        levels, all_slopes = cost.levels, slope  # `Diagonal.of` leaves the levels out
         cost, steps, slope = cost.of(mask), self.steps[mask], slope[:, mask]
         if cases.unbounded and not steps.any():
             return cost.least(slope)
@@ -413,10 +416,12 @@ class SeparableDomain:
         low, high = low - x, high - x
         best = cost.best(slope, low, high, x, steps if steps.any() else None)
         value, reach = cost.value(best, slope), np.abs(best)
+        # The slope of a level is at least 1, so its cost is at least absolute · |δ|: this bounds it
+        # where an end of the column is infinite. Between two ends its knots say what is least.
         for level in levels:
             number = int(self.numeric[: level.column].sum())  # among the numeric columns
-            ended = np.flatnonzero(np.isfinite(high[:, number] - low[:, number]))
-            for rows in np.split(ended, range(BLOCK, len(ended), BLOCK)):
+            bounded = np.flatnonzero(np.isfinite(high[:, number] - low[:, number]))
+            for rows in np.split(bounded, range(BLOCK, len(bounded), BLOCK)):
                 value[rows, number], reach[rows, number] = self._by_level(
                     level, cost.absolute[number], all_slopes[rows, level.column], cases.take(rows)
                 )

@@ -103,7 +103,7 @@ class BoxTrees:
             self._roots[i], self._open[i] = root, [root]
 
     def next(self, gap: float) -> Batch | None:
-        """Split the cheapest open box of each row; return the boxes to be searched, if any.
+        """Split the cheapest open box of each row; return the parts to be searched, if any.
 
         A box whose cheapest point costs no less than a row's best one, up to the gap, is passed
         over.
@@ -156,14 +156,14 @@ class BoxTrees:
         self._nodes.append(inner)
 
     def _literals(self, k: int, node: _Node, x: FloatArray) -> Iterator[Split]:
-        """Yield splits by the literals of combination k; then splits by what the row has of it.
+        """Yield splits by the literals of combination k, but those that all of the box meets.
 
-        Literals that all of the box meets are passed over.
+        If the combination holds the row itself, splits by what differs from the row come last.
         """
         low, high = np.array(node.low), np.array(node.high)
-        speaks, options = self.combinations.speaks[k], self.combinations.options[k]
-        groups = [group for group in self.domain.groups if speaks[group].any()]
-        numbers = np.flatnonzero(speaks & self.domain.numeric).tolist()
+        has_literal, options = self.combinations.has_literal[k], self.combinations.options[k]
+        groups = [group for group in self.domain.groups if has_literal[group].any()]
+        numbers = np.flatnonzero(has_literal & self.domain.numeric).tolist()
         for group in groups:
             if (~options[group] & (high[group] > 0.5)).any():
                 yield self._among(group, options[group], is_forbidden=False)
@@ -178,7 +178,7 @@ class BoxTrees:
             if np.isfinite(above) and high[j] >= above:
                 high[j] = self._up_to(float(np.nextafter(above, -np.inf)), j, x)
                 yield Split(SplitKind.NUMBER, j, high[j], no_options, 0, is_forbidden=False)
-        if not ((x < low) | (x > high))[speaks].any():  # the combination holds the row itself
+        if not ((x < low) | (x > high))[has_literal].any():  # the combination holds the row itself
             yield from self._changes(groups, numbers, low, high, x)
 
     def _changes(
@@ -240,9 +240,12 @@ class BoxTrees:
     def learn(
         self, points: FloatArray, objective: FloatArray, evidence: Sequence[Bounding]
     ) -> None:
-        """Take what a search found in the boxes: points (m, d), NaN for none, and their bounds."""
+        """Take the result of a search in the boxes that are searched next.
+
+        These are points (m, d), NaN for none, their objectives (m,), and the bounds of each piece.
+        """
         points = np.clip(points, *self._ends())  # a solver may miss its bounds by rounding
-        violated = self.violated(points, self.cases.x[self.rows])
+        is_forbidden = self.violated(points, self.cases.x[self.rows]) >= 0
         self.improved = np.zeros(len(points), dtype=bool)
         for place, node in enumerate(self._nodes):
             node.batch, node.place = len(self._batches), place
@@ -250,7 +253,7 @@ class BoxTrees:
             self._count[node.row] += 1
             if np.isnan(node.point[0]):
                 continue
-            if violated[place] >= 0:
+            if is_forbidden[place]:  # to be split further
                 self._open[node.row].append(node)
             elif node.objective < self.objective[node.row]:
                 self.objective[node.row], self.points[node.row] = node.objective, node.point

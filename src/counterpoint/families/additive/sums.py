@@ -127,7 +127,7 @@ class SumDuality(NonConvexDuality):
         offset, offset_error = cut.offset + offsets.sum(axis=1), cut.doubt
         # Columns without ends and without curvature must not gain more than they cost. Smaller
         # multipliers are multipliers, too.
-        factor = program.duality.shrinking(normal, sizes, cases) if with_cost else None
+        factor = program.duality.shrink_factors(normal, sizes, cases) if with_cost else None
         if factor is not None:
             normal = normal * factor[:, None]
             weights = weights * factor[:, None]

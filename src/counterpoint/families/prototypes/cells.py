@@ -210,14 +210,14 @@ class CellRelaxation(Bounding):
         proof = SimpleNamespace(rival=common[0], rivals=pairs, cells=opened)
         return [BoundProof.without_multipliers(self.program, 1, family_proofs=[proof])]
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
         proved, reported = np.array(self.unrefuted), np.array(self.unrefuted)
         for cell, _, evidence in self.opened:
-            (cell_proved,), (cell_reported,) = evidence.bounds(reached)
+            (cell_proved,), (cell_reported,) = evidence.bounds(incumbent)
             proved[cell] = max(proved[cell], cell_proved)
             reported[cell] = max(reported[cell], cell_reported)
-        if proved.min() < reached[0] * (1.0 - CLOSED):
-            is_empty = np.isposinf(self.cell_bounds(float(reached[0])))
+        if proved.min() < incumbent[0] * (1.0 - CLOSED):
+            is_empty = np.isposinf(self.cell_bounds(float(incumbent[0])))
             proved[is_empty] = reported[is_empty] = np.inf
         return proved.min(keepdims=True), reported.min(keepdims=True)
 
@@ -226,15 +226,15 @@ class CellRelaxation(Bounding):
         """(S,) finite lower bounds on the cost in each cell; `sharpen` raises them."""
         return self.cell_bounds(0.0)
 
-    def cell_bounds(self, reached: float = np.inf) -> FloatArray:
+    def cell_bounds(self, incumbent: float = np.inf) -> FloatArray:
         """(S,) lower bounds on the cost in each cell; infinite where the cell is proved empty.
 
-        To prove that takes longer, so it is tried only where the bound is below what was
-        ``reached``.
+        To prove that takes longer, so it is tried only where the bound is below the
+        ``incumbent``.
         """
         bounds = np.empty(len(self.cells))
         for block in blocks(len(bounds), self.program.width):
-            bounds[block] = self._bounds_of(block, reached)
+            bounds[block] = self._bounds_of(block, incumbent)
         return bounds
 
     def sharpen(self, positions: IntArray, rivals: IntArray) -> None:
@@ -250,7 +250,7 @@ class CellRelaxation(Bounding):
         self.weights[positions] = weights[dearest][better]
         self.unrefuted[positions] = self._bounds_of(positions, 0.0)
 
-    def _bounds_of(self, positions: slice | IntArray, reached: float) -> FloatArray:
+    def _bounds_of(self, positions: slice | IntArray, incumbent: float) -> FloatArray:
         """Lower bounds on the cost in some cells, see `cell_bounds`."""
         cut = self.cells.cuts(positions, self.rivals[positions], self.weights[positions])
         tangent, duality = None, self.program.duality
@@ -259,10 +259,10 @@ class CellRelaxation(Bounding):
             # column meets its bound
             tangent = cases.x - 0.5 * (cut.normal @ self.inverse_root) @ self.inverse_root.T
         bound = duality.bound(cases, cut, Sizes(cut.weights, cut.normals, cut.roundings), tangent)
-        doubtful = np.flatnonzero(bound < reached * (1.0 - CLOSED))
-        if len(doubtful) and not cases.unbounded:
-            refuted = duality.refutes(self._repeated(len(doubtful)), cut.take(doubtful))
-            bound[doubtful[refuted]] = np.inf
+        undecided = np.flatnonzero(bound < incumbent * (1.0 - CLOSED))
+        if len(undecided) and not cases.unbounded:
+            refuted = duality.refutes(self._repeated(len(undecided)), cut.take(undecided))
+            bound[undecided[refuted]] = np.inf
         return bound
 
     def _repeated(self, count: int) -> Batch:
@@ -439,8 +439,8 @@ class CellSearch:
                 # As this cell is empty, others may be; those proved empty are not opened.
                 self.bounds = np.maximum(self.bounds, relaxation.cell_bounds())
             # With a point the cell is not empty, so nothing has to be refuted.
-            reached = incumbents.objective[row] if point is None else np.zeros(1)
-            bound = float(evidence.bounds(reached)[1][0])
+            incumbent = incumbents.objective[row] if point is None else np.zeros(1)
+            bound = float(evidence.bounds(incumbent)[1][0])
             if bound > best_bound:
                 best_bound = bound
                 relaxation.opened[entry:] = [OpenedCell(cell, np.array(rivals), evidence)]

@@ -55,7 +55,7 @@ class BoxProofs(Bounding):
         return [BoundProof.without_multipliers(self.program, len(self.cases), self.trees)]
 
     def bounds(
-        self, reached: FloatArray, margin: FloatArray | None = None
+        self, incumbent: FloatArray, margin: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Return the bounds (n,) of the proofs that hold, 0 for the others."""
         out, form = np.zeros(len(self.cases)), self.condition.form

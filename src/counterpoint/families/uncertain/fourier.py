@@ -433,7 +433,7 @@ class DistanceBounds(Bounding):
     def bound_proofs(self) -> Sequence[BoundProof]:
         return []
 
-    def bounds(self, reached: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def bounds(self, incumbent: FloatArray) -> tuple[FloatArray, FloatArray]:
         return self._bounds, self._bounds
 
     @cached_property

@@ -120,13 +120,13 @@ def _forbid(features: Features, combinations: Sequence[Literals]) -> Region:
     A combination that no point is in is left out.
     """
     shape = len(combinations), features.width
-    speaks, singles, options = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
+    (has_literal, singles), options = np.zeros((2, *shape), bool), np.ones(shape, bool)
     low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
     possible = np.ones(len(combinations), dtype=bool)
     for k, literals in enumerate(combinations):
         for name, literal in literals:
             block = features.columns(name)
-            speaks[k, block] = True
+            has_literal[k, block] = True
             if isinstance(literal, np.ndarray):
                 options[k, block] &= literal
                 possible[k] &= options[k, block].any()
@@ -137,7 +137,7 @@ def _forbid(features: Features, combinations: Sequence[Literals]) -> Region:
     possible &= (low < high).all(axis=1)
     if not possible.any():
         return Region()
-    arrays = (array[possible] for array in (speaks, options, low, high, singles))
+    arrays = (array[possible] for array in (has_literal, options, low, high, singles))
     return Region((ForbiddenCombinations(*arrays),))
 
 

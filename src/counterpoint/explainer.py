@@ -273,7 +273,7 @@ class Explainer:
         """
         from counterpoint.search.answering import answers_to
 
-        effort = Effort.asked(gap, time_limit, optimality)
+        effort = Effort.checked(gap, time_limit, optimality)
         if progress is not None:
             check_flag("progress", progress)
         query, tables = self._query(X, as_target(target), effort)
@@ -312,7 +312,7 @@ class Explainer:
         -------
         Path
         """
-        checked, effort = checked_targets(targets), Effort.asked(gap, time_limit)
+        checked, effort = checked_targets(targets), Effort.checked(gap, time_limit)
         query, tables = self._query(X, checked[0], effort)
         return traced(query, tables, checked, self.cost, progress=progress)
 

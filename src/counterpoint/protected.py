@@ -159,7 +159,7 @@ def influence(
             continue
         x, requirement = answers.features.expand(answers.before[index]), target.requirement
         # under noise: by the weights as they are known
-        plain = cp.Label(requirement.labels) if requirement.chance is not None else target
+        plain = cp.Label(requirement.labels) if requirement.varying_margin is not None else target
         noise = form.noise(x, answers.query.eps)
         margin[index] = form.margin(x, plain)
         together = np.concatenate(blocks)

@@ -375,13 +375,13 @@ class Counterfactuals:
         rounding = 0 if self._roundings is None else self._roundings[i]
         text = self._sentences(status, c.claim, c.guarantee, c.valid, c.on_edge, rounding)
         if i not in self._remarks and status not in (Status.ALREADY, Status.INVALID):
-            chance = self.targets[i].requirement.chance
+            varying_margin = self.targets[i].requirement.varying_margin
             self._remarks[i] = ""
-            if chance is not None:
+            if varying_margin is not None:
                 row = slice(i, i + 1)
                 y = self.features.expand(self.after[row]) if c.valid else None
                 x = self.features.expand(self.before[row])
-                self._remarks[i] = chance.remark(self.query, x, y, c.guarantee)
+                self._remarks[i] = varying_margin.remark(self.query, x, y, c.guarantee)
         return " ".join(filter(None, (text, self._remarks.get(i))))
 
     def _sentences(
@@ -432,7 +432,7 @@ class Counterfactuals:
 
     def remarks(self) -> dict[int, str]:
         """Return row → remark of its target, for all answers and the first `REMARKS` other rows."""
-        if not len(self) or self.targets[0].requirement.chance is None:
+        if not len(self) or self.targets[0].requirement.varying_margin is None:
             return {}
         answered = self.found
         rows = [*np.flatnonzero(answered).tolist(), *np.flatnonzero(~answered)[:REMARKS].tolist()]

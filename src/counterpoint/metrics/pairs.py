@@ -314,7 +314,7 @@ def meets(
 ) -> BoolArray:
     """Return whether a model gives rows (m,) the target; ``before`` are labels to differ from."""
     required = target.requirement
-    if required.chance is not None or (required.probable and required.at_least is None):
+    if required.varying_margin is not None or (required.probable and required.at_least is None):
         raise InvalidInput(
             "Expected a target that a prediction meets or misses, such as cp.Label('yes'); got "
             f"{shown(target)}."

@@ -295,7 +295,7 @@ def wanted_classes(
     For messages, ``fitting`` names the targets that fit the form, and ``called`` the classes.
     """
     required = target.requirement
-    if not required.labels or required.probable or required.chance is not None:
+    if not required.labels or required.probable or required.varying_margin is not None:
         count = f" of {len(classes)} classes" if len(classes) > 2 else ""
         raise target.misfit(f"a classifier{count}", fitting)
     wanted = mask(required.labels, classes, called) ^ required.others  # the labels, or all others

@@ -147,14 +147,16 @@ class Requirement:
     probable: bool = False  # whether the target is about the probability of the label
     at_least: float | None = None  # the least probability; None for a trade-off with the cost
     limits: tuple[float, float] | None = None  # bounds on the prediction of a regressor
-    chance: VaryingMargin | None = None  # the demand under weights that are not known exactly
+    varying_margin: VaryingMargin | None = (
+        None  # the demand under weights that are not known exactly
+    )
     # The weight of the cost in a trade-off; the regions do not depend on it.
     weight: float | None = field(default=None, compare=False)
 
     @property
     def promise(self) -> Guarantee:
         """The guarantee that answers shall have."""
-        return Guarantee.NONE if self.chance is None else self.chance.promise
+        return Guarantee.NONE if self.varying_margin is None else self.varying_margin.promise
 
 
 class Target(ABC):
@@ -166,7 +168,7 @@ class Target(ABC):
 
     demanding: ClassVar[bool] = True
     """Whether a point may miss the target; false for a trade-off."""
-    sought: ClassVar[str | None] = None
+    probability_field: ClassVar[str | None] = None
     """The field with the probability that the target demands, if any: a lower one is easier."""
 
     @property
@@ -263,8 +265,9 @@ class PlainTarget(Target):
             return Validation.plain(valid, margin, np.full(len(x), np.nan), rounding)
         if required.at_least is None:
             # A trade-off is valid if the model has the probability that the search has weighed,
-            # that of the log-odds ``margin``, up to the rounding of float32.
-            expected = 0.5 * (1.0 + np.tanh(0.5 * margin))
+            # that of the log-odds ``margin``. They may differ by rounding: the noise of a score,
+            # and that of a probability, in units of float32 instead of `EPS`.
+            expected = 0.5 * (1.0 + np.tanh(0.5 * margin))  # 1 / (1 + exp(−margin))
             valid = np.abs(outputs - expected) <= APART / EPS * (form.noise(x) + EPS)
         else:
             valid = outputs >= required.at_least
@@ -358,7 +361,7 @@ class Probability(PlainTarget):
 
     label: Hashable
     at_least: float
-    sought: ClassVar[str | None] = "at_least"
+    probability_field: ClassVar[str | None] = "at_least"
 
     def __post_init__(self) -> None:
         check_one_label(self.label)

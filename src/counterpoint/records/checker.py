@@ -111,7 +111,7 @@ def recorded_query(shared: Mapping[str, Any], model: Any) -> RecordedQuery:
         )
     if shared["model"]["features"] != [str(name) for name in query.features.names]:
         problems.append("The model's features are others than the record says.")
-    effort = Effort.asked(asked["gap"], asked["time_limit"], asked["optimality"])
+    effort = Effort.checked(asked["gap"], asked["time_limit"], asked["optimality"])
     query = query.asking(target=problem.target, effort=effort, eps=reading.eps)
     return RecordedQuery(query, tuple(asked["float32"]), tuple(problems))
 
@@ -163,7 +163,7 @@ def check(
     messages[[*problems]] = [*problems.values()]
     pairs = [*zip(batch.values["message"], messages, strict=True)]
     same = [stated_message == message for stated_message, message in pairs]
-    if query.target.requirement.chance is not None:
+    if query.target.requirement.varying_margin is not None:
         # under noise a search adds remarks, which cannot be computed without one
         starts = [str(text).startswith(f"{message} ") for text, message in pairs]
         same = [a or b for a, b in zip(same, starts, strict=True)]

@@ -133,8 +133,8 @@ def conflict_of(query: Query, x: FloatArray) -> Conflict:
     if not oracle.refuted([needed])[0]:
         oracle.answers([needed])  # for its proof, which may do without most atoms
     needed = _needed_by_proof(oracle, needed)
-    # Once more where less may exclude what more does not: under a price (see `Robust`) an answer
-    # may exist with a constraint, and none without it.
+    # Until none goes any more: where the target depends on the cost (see `Robust`), an answer may
+    # exist with a constraint, and none without it.
     previous: list[Constraint] = []
     while len(needed) != len(previous):
         previous, groups = needed, [needed]
@@ -149,10 +149,10 @@ def conflict_of(query: Query, x: FloatArray) -> Conflict:
     oracle.end = start + IN_ALL
     attainable, probabilities = _probability(oracle)
     # an atom does not help if all the others, not those of the set alone, exclude every answer
-    without = [[other for other in oracle.atoms if other is not atom] for atom in needed]
+    all_others = [[other for other in oracle.atoms if other is not atom] for atom in needed]
     relaxed = [
         relaxation
-        for atom, is_hopeless in zip(needed, oracle.refuted(without), strict=True)
+        for atom, is_hopeless in zip(needed, oracle.refuted(all_others), strict=True)
         if not is_hopeless
         for relaxation in _relaxations(oracle, atom)
     ]
@@ -176,8 +176,8 @@ def _needed_by_proof(oracle: FeasibilityOracle, atoms: Sequence[Constraint]) -> 
         undecided = [atom for atom, can in zip(undecided, can_go, strict=True) if can]
         # Of those that can go alone, as many as possible of the first go at once.
         after = [[*needed, *undecided[i + 1 :]] for i in range(len(undecided))]
-        together = int(np.logical_and.accumulate(oracle.refuted(after)).sum())
-        undecided = undecided[together:]
+        count = int(np.logical_and.accumulate(oracle.refuted(after)).sum())
+        undecided = undecided[count:]
     return [atom for atom in atoms if any(atom is other for other in needed)]
 
 
@@ -227,7 +227,7 @@ def _joined(atoms: Sequence[Constraint]) -> tuple[Constraint, ...]:
 
 def _relaxations(oracle: FeasibilityOracle, atom: Constraint) -> Iterator[Relaxation]:
     """Yield how an atom alone would have to give: bounds on either side, numbers of changes."""
-    if oracle.is_by_price:
+    if oracle.is_cost_dependent:
         return
     relaxations: list[Relaxation | None] = []
     if isinstance(atom, MaxChanges):
@@ -330,7 +330,7 @@ def _nearest(
                     break
             return best
         limit = factual
-    for others_cost in (1e-4,) if oracle.bends else (0.0, 1e-4):
+    for others_cost in (1e-4,) if oracle.is_nonconvex else (0.0, 1e-4):
         weights = np.full(oracle.features.width, others_cost)
         weights[column] = 1.0
         end = np.inf if up else -np.inf
@@ -361,34 +361,36 @@ def _probability(oracle: FeasibilityOracle) -> tuple[float | None, list[Relaxati
     """
     query, x = oracle.query, oracle.x
     target = query.target
-    field, requirement = target.sought, target.requirement
-    if field is None:
+    probability_field, requirement = target.probability_field, target.requirement
+    if probability_field is None:
         return None, []
     end = 0.5 * (thread_time() + oracle.end)  # the other half is for the relaxation
-    if requirement.chance is None:
+    if requirement.varying_margin is None:
         tradeoff = Tradeoff(requirement.labels[0], 1.0)
         highest = _highest_probability(query.asking(target=tradeoff), x, end)
     else:
-        highest = requirement.chance.attainable(query, x, end)
+        highest = requirement.varying_margin.attainable(query, x, end)
     if highest is None:
         return None, []
     is_exact = requirement.promise is Guarantee.NONE  # else it was searched for in three digits
     text = rounded_down(highest, 6 if is_exact else 3)
 
     def oracle_at(probability: float) -> FeasibilityOracle:
-        easier: Target = replace(target, **{field: probability})  # type: ignore[type-var]
+        easier: Target = replace(target, **{probability_field: probability})  # type: ignore[type-var]
         return FeasibilityOracle(query.asking(target=easier), x, oracle.end)
 
-    relaxed = oracle_at(float(text))
-    new, required, is_least = relaxed.query.target, getattr(target, field), False
-    if is_exact and query.model.form.margin(x, new)[0] >= 0.0:
+    relaxed_oracle = oracle_at(float(text))
+    relaxed, required = relaxed_oracle.query.target, getattr(target, probability_field)
+    if is_exact and query.model.form.margin(x, relaxed)[0] >= 0.0:
         return highest, []  # the row itself has this probability
-    if not relaxed.surely(query.constraints):
+    if not relaxed_oracle.surely(query.constraints):
         return highest, []
-    if is_exact:  # else a search takes long
+    # the relaxation is the least if there is no answer halfway to it; else a search takes long
+    is_least = False
+    if is_exact:
         is_least = oracle_at(0.5 * (float(text) + required)).point(query.constraints)[1]
     sentence = _relaxation_text(f"a probability of {text} is enough", f"at least {required:.6g}")
-    return highest, [Relaxation(target, new, sentence, is_least)]
+    return highest, [Relaxation(target, relaxed, sentence, is_least)]
 
 
 def _highest_probability(tradeoff: Query, x: FloatArray, end: float) -> float | None:

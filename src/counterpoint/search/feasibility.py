@@ -77,26 +77,26 @@ class FeasibilityOracle:
         # the margin, in score units, that makes a point an answer that the model confirms: twice
         # that of the search itself
         self.margin = 4.0 * form.margin_error(x, requirement, query.eps)
-        # whether the target depends on what points cost, and so on the constraints
-        self.is_by_price = requirement.promise is Guarantee.SELECTION
+        # whether the target depends on which answer is the cheapest, and so on the constraints
+        self.is_cost_dependent = requirement.promise is Guarantee.SELECTION
         self._resolves_ties = bool(query.on_lattice(x).all())
         pieces = (query.lattice_union if self._resolves_ties else query.union).listed
-        # whether some piece of the target is not convex
-        self.bends = any(p.program.duality.nonconvex is not None for p in pieces)
-        self._kinds = kinds_region(self.features)
+        self.is_nonconvex = any(p.program.duality.nonconvex is not None for p in pieces)
+        self._kinds_region = kinds_region(self.features)
         self._unit_cost = EncodedCost(np.ones(self.features.width), np.zeros(self.features.width))
-        # id → the constraint, lest another one gets its id, and the position of its bounds, low and
-        # high, in `_bounds`; −1 if it is coupling
+        # id → the constraint, held lest another one gets its id, and the position of its bounds in
+        # `_bounds` (low and high, constraints, columns); −1 if it is coupling
         self._positions: dict[int, tuple[Constraint, int]] = {}
         self._bounds = np.zeros((2, 0, self.features.width))
         self._programs: dict[object, tuple[Query, Union, Batch]] = {}
         self._answered: list[frozenset[int]] = []  # sets under which there is an answer
-        self._proofs: list[list[Proof]] = [[(set(), _own_rows(p, x))] for p in pieces]  # by piece
+        # by piece; the first ones are known without a search
+        self._proofs: list[list[Proof]] = [[(set(), _target_inequalities(p, x))] for p in pieces]
 
     def has(self, atoms: Sequence[Constraint]) -> bool:
         """Return whether an answer is known under these constraints, or more of them."""
         ids = frozenset(map(id, atoms))
-        if self.is_by_price:  # with fewer of them, the cost is another
+        if self.is_cost_dependent:  # with fewer of them, the cost is another
             return ids in self._answered
         return any(ids <= answered for answered in self._answered)
 
@@ -115,24 +115,29 @@ class FeasibilityOracle:
         return exists
 
     def refuted(self, sets: Sequence[Sequence[Constraint]]) -> BoolArray:
-        """(n,): whether known proofs exclude every answer under each set."""
+        """(n,): whether known proofs exclude every answer under each set.
+
+        They do if for each piece of the target there is an inequality that rests on constraints of
+        the set, and that no point within the bounds of the set meets.
+        """
         out = np.zeros(len(sets), dtype=bool)
         for positions, coupling, _, union, cases in self._grouped(sets):
             has_loss = any(LogLoss in piece.program.condition_types for piece in union.listed)
-            if self.is_by_price or union.lazy is not None or has_loss:
+            # inequalities are of listed pieces that depend neither on the cost nor on a loss
+            if self.is_cost_dependent or union.lazy is not None or has_loss:
                 continue
-            ids, everywhere = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
+            ids, all_refuted = set(map(id, coupling)), np.ones(len(cases), dtype=bool)
             for piece, proofs in zip(union.listed, self._proofs, strict=True):
-                cut = Cut.stacked([cut for needed, cut in proofs if needed <= ids])
+                cut = Cut.stacked([cut for needed_ids, cut in proofs if needed_ids <= ids])
                 n, count = len(cases), len(cut.offset)
-                # each inequality by itself within the bounds of each row: (n · count,)
-                repeated_cases = piece.sees(cases).take(np.repeat(np.arange(n), count))
+                # each inequality by itself within the bounds of each set: (n · count,)
+                repeated_cases = piece.narrowed(cases).take(np.repeat(np.arange(n), count))
                 repeated_cut = cut.take(np.tile(np.arange(count), n))
                 refuted = piece.program.duality.refutes(repeated_cases, repeated_cut)
-                everywhere &= refuted.reshape(n, count).any(axis=1)
-                if not everywhere.any():
+                all_refuted &= refuted.reshape(n, count).any(axis=1)
+                if not all_refuted.any():
                     break
-            out[positions] = everywhere
+            out[positions] = all_refuted
         return out
 
     def surely(self, constraints: Sequence[Constraint]) -> bool:
@@ -140,7 +145,7 @@ class FeasibilityOracle:
         ((*_, union, case),) = self._grouped([constraints])
         zero = 0.0 * self.margin
         # where no column moves smoothly, only ties that are lost are asked for a margin
-        is_rigid = self.is_by_price or not union.moves_smoothly(case)[0]
+        is_rigid = self.is_cost_dependent or not union.moves_smoothly(case)[0]
         both = (zero, self.margin) if is_rigid else (self.margin, zero)
         return self.point(constraints, margins=[np.stack(both, axis=1)])[0] is not None
 
@@ -172,7 +177,8 @@ class FeasibilityOracle:
         for positions, coupling, query, union, cases in self._grouped(sets, encoded_cost):
             counts = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
             unsolved = np.ones(len(positions), dtype=bool)
-            if counts and encoded_cost is None and not (self.is_by_price or self.bends):
+            is_plain = not (self.is_cost_dependent or self.is_nonconvex)
+            if counts and encoded_cost is None and is_plain:
                 points[positions], refuted[positions], unsolved = self._by_changed_features(
                     coupling, cases, min(counts), margins
                 )
@@ -249,7 +255,7 @@ class FeasibilityOracle:
         for _ in range(TRIES):
             for s, piece in enumerate(union.listed):
                 proofs = self._proofs[s][used[s] :]
-                cuts = [cut for needed, cut in proofs if needed <= ids]
+                cuts = [cut for needed_ids, cut in proofs if needed_ids <= ids]
                 if cuts:
                     improved = _lacking(piece, Cut.stacked(cuts), self.x[0], alone, chosen)
                     lacking[s] = np.maximum(lacking[s], improved)
@@ -265,9 +271,10 @@ class FeasibilityOracle:
     @staticmethod
     def _proves_nothing(union: Union) -> bool:
         """Whether proofs of the pieces do not exclude answers by features."""
+        if union.lazy is not None or any(piece.has_bounds for piece in union.listed):
+            return True
         programs = [piece.program for piece in union.listed]
-        is_silent = any(p.size == 0 or LogLoss in p.condition_types for p in programs)
-        return is_silent or union.lazy is not None or any(piece.narrows for piece in union.listed)
+        return any(p.size == 0 or LogLoss in p.condition_types for p in programs)
 
     def _searched(
         self,
@@ -282,7 +289,7 @@ class FeasibilityOracle:
         points, refuted = np.full(cases.x.shape, np.nan), np.zeros(len(cases), dtype=bool)
         # What a branch and bound reports with a margin would not hold without one; and a target
         # that depends on the cost has safety margins of its own.
-        without_margin = union.is_integral or self.is_by_price
+        without_margin = union.is_integral or self.is_cost_dependent
         default = (0.0 * self.margin,) if without_margin else (self.margin, 0.0 * self.margin)
         unsolved = np.arange(len(cases))
         for margin in margins or default:
@@ -320,7 +327,7 @@ class FeasibilityOracle:
         They rest on the constraints that have multipliers. With the multipliers of the target's own
         rows alone they are others, which rest on no constraint, and are kept besides.
         """
-        if self.is_by_price or union.lazy is not None:
+        if self.is_cost_dependent or union.lazy is not None:
             return
         regions = ((id(c), c.region(self.features)) for c in coupling)
         ids = {
@@ -375,7 +382,7 @@ class FeasibilityOracle:
         key = (*map(id, coupling), id(encoded_cost))
         if key not in self._programs:
             query = replace(self.query, constraints=coupling)
-            if not self.is_by_price:
+            if not self.is_cost_dependent:
                 query = replace(query, encoded_cost=encoded_cost or self._unit_cost)
             union = query.lattice_union if self._resolves_ties else query.union
             self._programs[key] = query, union, query.actionable.cases(self.x)
@@ -386,8 +393,8 @@ class FeasibilityOracle:
         if id(constraint) not in self._positions:
             region, position = constraint.region(self.features), -1
             only_bounds = region.condition_types <= {Box, Transitions}
-            if only_bounds and not (self.is_by_price or self.bends):
-                case = Program(self._unit_cost, self._kinds & region).cases(self.x)
+            if only_bounds and not (self.is_cost_dependent or self.is_nonconvex):
+                case = Program(self._unit_cost, self._kinds_region & region).cases(self.x)
                 position = self._bounds.shape[1]
                 self._bounds = np.append(self._bounds, np.stack([case.low, case.high]), axis=1)
             self._positions[id(constraint)] = constraint, position
@@ -417,10 +424,10 @@ def _target_rows(program: Program) -> IntArray:
     return np.flatnonzero(program.affine.margin_coefficient + program.affine.tie_coefficient > 0.0)
 
 
-def _own_rows(piece: Subproblem, x: FloatArray) -> Cut:
-    """Inequalities that hold in a piece before any search: 0 <= 0, and each row of the target.
+def _target_inequalities(piece: Subproblem, x: FloatArray) -> Cut:
+    """Inequalities that hold in a piece before any search: each row of the target, by both sides.
 
-    Of rows, one from each side.
+    The first is 0 <= 0, so that there is one of a piece without rows, too.
     """
     program = piece.program
     units = np.eye(program.size)[_target_rows(program)]

@@ -98,8 +98,8 @@ class Query:
 
     def _make_union(self) -> Union:
         # First of all the regions: a form that has none refuses the target in a sentence.
-        regions, chance = self._regions(), self.target.requirement.chance
-        hint = None if chance is None else chance.start_hint(self)
+        regions, margin = self._regions(), self.target.requirement.varying_margin
+        hint = None if margin is None else margin.start_hint(self)
         return Union.of(self.actionable, regions, hint)
 
     def _make_lattice_union(self) -> Union:
@@ -141,8 +141,8 @@ class Query:
 
     def safety_margins(self, x: FloatArray) -> SafetyMargins | None:
         """The margins that answers for (n, d) rows need, if these depend on where answers are."""
-        chance = self.target.requirement.chance
-        return None if chance is None else chance.safety_margins(self, x)
+        margin = self.target.requirement.varying_margin
+        return None if margin is None else margin.safety_margins(self, x)
 
     def read(self, inputs: Table) -> RowBatch:
         """Return the encoded rows, with the problems of those that cannot be used.
@@ -152,8 +152,8 @@ class Query:
         features, model, requirement = self.features, self.model, self.target.requirement
         rows = encode(inputs, features, model.fills, model.unfilled)
         problems = self._inexact_steps(inputs, rows.codes)
-        if requirement.chance is not None:
-            problems = requirement.chance.unusable(rows.codes, features.names) | problems
+        if requirement.varying_margin is not None:
+            problems = requirement.varying_margin.unusable(rows.codes, features.names) | problems
         rows.problems.update(problems | rows.problems)  # what encoding says comes first
         if requirement.labels or not requirement.others:  # else the target depends on each row
             _ = self.union  # raises if the target does not fit

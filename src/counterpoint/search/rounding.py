@@ -149,8 +149,9 @@ class Unrounded:
     ) -> tuple[FloatArray, FloatArray]:
         """(m, p) the multiples below and above each number of some rows; both are y if it stays.
 
-        If ``pinned``, a number with a bound between it and a multiple stays where it is. If
-        ``shared``, all numbers of a row have one unit, so that their sum can stay the same.
+        The units are those of `_units` at a ``level``: the higher, the finer. If ``pinned``, a
+        multiple beyond a bound is no candidate, and the number itself is one. If ``shared``, all
+        numbers of a row have one unit, so that their sum can stay the same.
         """
         x, y, changed = self.before[rows], self.after[rows], self._changed[rows]
         numerator, denominator = self._units(x, y, changed, level, shared=shared)
@@ -172,6 +173,7 @@ class Unrounded:
             stays |= ~has_unit
         low, high = np.where(stays, y, low), np.where(stays, y, high)
         if pinned:
+            # not so where a unit was asked for: the number itself would not do
             least, most = self._bounds(rows)
             low = np.where(~has_unit & (low < least), y, low)
             high = np.where(~has_unit & (high > most), y, high)
@@ -189,11 +191,11 @@ class Unrounded:
         adds a digit to all three.
         """
         significant = (self.digits.significant or 1) + level
-        of_change = min(significant, 2 + level)
-        change = _exponent(np.where(changed, y - x, 1.0))
-        size = np.where(y == 0.0, np.inf, _exponent(np.where(changed, y, 1.0)))
-        exponent = np.minimum(size - significant, change - of_change) + 1.0
-        exponent = np.clip(np.maximum(exponent, change - 6 - level), -300.0, 300.0)
+        change_digits = min(significant, 2 + level)
+        y_exponent = np.where(y == 0.0, np.inf, _exponent(np.where(changed, y, 1.0)))
+        change_exponent = _exponent(np.where(changed, y - x, 1.0))
+        exponent = np.minimum(y_exponent - significant, change_exponent - change_digits) + 1.0
+        exponent = np.clip(np.maximum(exponent, change_exponent - 6 - level), -300.0, 300.0)
         if shared:
             refinable = np.where(changed, exponent, np.inf)
             refinable[:, [*self.digits.units]] = np.inf
@@ -232,8 +234,8 @@ class Unrounded:
         count = (low != high).sum(axis=1)
         few = count <= MAX_COMBINED
         # Rows whose combinations have up to 1 << 20 cells in all are asked about together: 8 MiB.
-        sizes = np.where(few, 1 << np.minimum(count, MAX_COMBINED), 0)
-        block_of_row, done = np.cumsum(sizes) * low.shape[1] // (1 << 20), list[IntArray]()
+        combinations = np.where(few, 1 << np.minimum(count, MAX_COMBINED), 0)
+        block_of_row, done = np.cumsum(combinations) * low.shape[1] // (1 << 20), list[IntArray]()
         for block in np.unique(block_of_row[few]).tolist():
             chosen = np.flatnonzero(few & (block_of_row == block))
             owner, candidates = _combinations(low[chosen], high[chosen])
@@ -247,9 +249,9 @@ class Unrounded:
     def _settle_many(
         self, rows: IntArray, low: FloatArray, high: FloatArray, codes: FloatArray
     ) -> IntArray:
-        """The same for rows of many numbers: these are rounded one after the other, in two rounds.
+        """`_settle` for rows of many numbers: these are rounded one after the other, in two rounds.
 
-        What is still unrounded then is tried all at once, away from the factual row.
+        Numbers that are unrounded even then are rounded all at once, away from the factual row.
         """
         points, unrounded = self.after[rows], low != high
         points = np.where(unrounded, points, low)

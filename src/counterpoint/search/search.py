@@ -52,13 +52,13 @@ class Subproblem:
     """One piece of a union: its program, with the solvers that are prepared for it."""
 
     program: Program
-    narrows: bool = False  # whether the target itself bounds features one by one
+    has_bounds: bool = False  # whether the target itself bounds features one by one
 
     @classmethod
     def of(cls, program: Program, region: Region) -> Subproblem:
         """Make the piece of a union whose target holds in a region; the program has no target."""
-        narrows = any(isinstance(condition, Domain) for condition in region)
-        return cls(Program(program.encoded_cost, region & program.region), narrows)
+        has_bounds = any(isinstance(condition, Domain) for condition in region)
+        return cls(Program(program.encoded_cost, region & program.region), has_bounds)
 
     def within(self, region: Region) -> Subproblem:
         """Return the part of the piece that is within a region."""
@@ -67,12 +67,12 @@ class Subproblem:
         )
 
     @cached_property
-    def supported(self) -> tuple[CutOracle, ...]:
+    def cut_oracles(self) -> tuple[CutOracle, ...]:
         """Conditions that no solver takes; half-spaces that contain them stand in their place."""
         return tuple(c for c in self.program.region if isinstance(c, CutOracle))
 
     def relaxed(self, cuts: LinearBounds) -> Subproblem:
-        """Return the piece with half-spaces in the place of the `supported` conditions."""
+        """Return the piece with half-spaces in the place of the `cut_oracles` conditions."""
         conditions = tuple(c for c in self.program.region if not isinstance(c, CutOracle))
         bounds = (cuts,) if cuts.size else ()
         return replace(
@@ -117,16 +117,16 @@ class Subproblem:
     @property
     def is_integral(self) -> bool:
         """Whether the optimum may rest on a branch and bound."""
-        return self.rounds or self.program.domain.at_most is not None
+        return self.may_round or self.program.domain.at_most is not None
 
     @cached_property
-    def rounds(self) -> bool:
+    def may_round(self) -> bool:
         """Whether closed forms may have to round, so that a point costs more than the bound."""
         return bool(self.program.domain.steps.any() or self.program.domain.groups)
 
-    def sees(self, cases: Batch) -> Batch:
+    def narrowed(self, cases: Batch) -> Batch:
         """Narrow the bounds of rows to those of the piece."""
-        if not self.narrows:
+        if not self.has_bounds:
             return cases
         bounds = self.program.cases(cases.x)
         return cases.within(bounds.low, bounds.high)
@@ -310,9 +310,9 @@ class Incumbents:
     ) -> None:
         n = len(cases.x)
         self.cases, self.effort, self.starting_points = cases, effort, starting_points
-        # row → (d,) its point as columns of lower precision are to hold it, where that is not to
-        # be the nearest number
-        self.written: dict[int, FloatArray] = {}
+        # row → (d,) its point rounded for columns of lower precision, where the numbers nearest to
+        # the point will not do
+        self.rounded_points: dict[int, FloatArray] = {}
         self.piece = np.full(n, -1, dtype=np.intp)  # of each point; −1 where there is none
         self.objective = np.full(n, np.inf) if objective is None else np.array(objective)
         self.limited = np.zeros(n, dtype=bool)  # whether time ran out
@@ -422,9 +422,9 @@ def _search_outside(
         for box in np.flatnonzero(trees.improved).tolist():
             i = int(box_rows[box])
             incumbent.piece[i] = result.piece[box]
-            incumbent.written.pop(i, None)
-            if box in result.written:
-                incumbent.written[i] = result.written[box]
+            incumbent.rounded_points.pop(i, None)
+            if box in result.rounded_points:
+                incumbent.rounded_points[i] = result.rounded_points[box]
     incumbent.limited[trees.unfinished(finer.gap)] = True
     incumbent.closed[rows] = False
     incumbent.points = np.array(incumbent.points)
@@ -456,22 +456,24 @@ def _search_half_spaces(incumbent: Incumbents, half_spaces: NearestHalfSpace) ->
 
 
 def search_listed(incumbent: Incumbents, pieces: Sequence[Subproblem]) -> Incumbents:
-    """Search pieces that are all written down: by closed forms, then by complete solvers.
+    """Search all pieces one by one: by closed forms, then by complete solvers.
 
     The time of each row is shared evenly among the pieces.
     """
-    exhaustive, solution = incumbent.effort.optimality is Optimality.GLOBAL, None
+    exhaustive = incumbent.effort.optimality is Optimality.GLOBAL
     if exhaustive:
-        for piece in pieces:
-            list(piece.complete(exhaustive=True))  # at once, for what they need may be missing
+        for piece in pieces:  # prepared before any search, for a package may be missing
+            list(piece.complete(exhaustive=True))
+    solution = None
     if len(pieces) == 1 and pieces[0].closed_form is not None:
         piece, program = pieces[0], pieces[0].program
-        cases = piece.sees(incumbent.cases) if piece.narrows else incumbent.cases
+        cases = piece.narrowed(incumbent.cases)
         solution = pieces[0].closed_form.solve(cases, incumbent.effort)
         iterated = bool(program.couplings or program.nonconvex)
         solved = np.isfinite(solution.points[:, 0]) & (solution.outcomes != Outcome.LIMIT)
-        if not piece.rounds and not iterated and solved.all():
-            # all that there is to do for most rows; the objective is computed by `certify` alone
+        if not piece.may_round and not iterated and solved.all():
+            # The points are the best of the only piece, which is all there is to do for most rows:
+            # `certify` computes their objectives.
             incumbent.points, incumbent.piece[:] = solution.points, 0
             reported, multipliers = solution.unverified, solution.multipliers
             trees = [] if solution.proof is None else [solution.proof]
@@ -504,11 +506,14 @@ class _ListedSearch:
         self.open = np.ones((len(pieces), len(incumbent.cases)), dtype=bool)
         self.bounds = np.zeros(self.open.shape)
         self.evidence = [
-            Evidence.blank(piece.program, piece.sees(incumbent.cases)) for piece in pieces
+            Evidence.blank(piece.program, piece.narrowed(incumbent.cases)) for piece in pieces
         ]
 
     def solve_by_closed_form(self, s: int, solution: Solution | None) -> None:
-        """Solve all rows of a piece at once, unless their solution is there already."""
+        """Learn the closed form's ``solution`` of all rows of a piece, after solving if it is None.
+
+        The piece is closed for a row if the solution is its best point.
+        """
         piece, evidence, incumbent = self.pieces[s], self.evidence[s], self.incumbent
         if piece.closed_form is None:
             return
@@ -520,7 +525,7 @@ class _ListedSearch:
         if piece.program.couplings or piece.program.nonconvex:
             # the point was iterated to, and is the best one only if its bound says so
             self.open[s] &= (self.bounds[s] < incumbent.cutoff()) | ~solved
-        elif not piece.rounds:
+        elif not piece.may_round:  # a rounded point may not be the best
             self.open[s] &= ~solved
 
     def solve_completely(self) -> None:

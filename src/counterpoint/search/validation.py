@@ -98,13 +98,15 @@ class AnswerSearch:
             widths = [block.stop - block.start for block in query.features.blocks]
             self.cases = self.cases.holding(np.repeat(rows.held, widths, axis=1), x)
         # further margins, if they depend on where the answer is
-        self.varying_margins = None if requirement.chance is None else query.safety_margins(x)
-        # rows of the data that may be answers; in one piece of a target they are not looked for
+        self.varying_margins = query.safety_margins(x)
+        # rows of the data that may be answers; not with one piece of a target, where a row that has
+        # the target may lie in another piece
         may_answer = query.target.demanding and query.piece is None
         self.witnesses: Witnesses | None = query.witnesses if may_answer else None
         self._shortened: dict[int, FloatArray] = {}  # row → its witnesses, the cheapest first
-        # (n,) the least objectives of confirmed points that gave way to others that lead by more
-        self.given_up = np.full(n, np.inf)
+        # (n,) the least objectives of the points that were confirmed, also of those replaced by
+        # others that lead by more: no bound is above them
+        self.least_confirmed = np.full(n, np.inf)
 
     # First the cheapest points
 
@@ -120,7 +122,7 @@ class AnswerSearch:
     def _search(
         self, rows: IntArray | None, margin: FloatArray, held: BoolArray | None = None
     ) -> Incumbents:
-        """Search for the cheapest points of some rows, None for all, with a margin (n, 2).
+        """Search for the cheapest points of some rows, None for all, with a margin as in a `Batch`.
 
         Entries (n, d) that are ``held`` are those of the points that were proposed first.
         """
@@ -161,7 +163,9 @@ class AnswerSearch:
             result = self._search(unsolved, self.margin[unsolved])
             solution.points[unsolved], solution.piece[unsolved] = result.points, result.piece
             solution.limited[unsolved] = result.limited
-            solution.written |= {int(unsolved[i]): y for i, y in result.written.items()}
+            solution.rounded_points |= {
+                int(unsolved[i]): y for i, y in result.rounded_points.items()
+            }
 
     # Points become rows
 
@@ -177,8 +181,8 @@ class AnswerSearch:
         if len(iterated):
             points[iterated] = self._snapped(rows[iterated], points[iterated])
         y = points[positions]
-        if solution.written:
-            y = np.array([solution.written.get(i, points[i]) for i in positions.tolist()])
+        if solution.rounded_points:
+            y = np.array([solution.rounded_points.get(i, points[i]) for i in positions.tolist()])
         return positions, self._codes(rows[positions], y)
 
     def _snapped(self, rows: IntArray, y: FloatArray) -> FloatArray:
@@ -298,9 +302,9 @@ class AnswerSearch:
         for i in by_data:
             self._judge_witness(i, certificates)
         # a bound above a confirmed point is none
-        too_high = certificates.bound > self.given_up
+        too_high = certificates.bound > self.least_confirmed
         if too_high.any():
-            certificates.bound[too_high] = self.given_up[too_high]
+            certificates.bound[too_high] = self.least_confirmed[too_high]
             unsettled = too_high & (certificates.gap > effort.gap)
             certificates.claims[unsettled] = Claim.NONE.code
         return certificates
@@ -319,23 +323,23 @@ class AnswerSearch:
         # 12 times: the margin grows to 7e10 times the first one, from rounding errors, a relative
         # 1e-16, to 1e-5
         for k in range(12):
-            unconfirmed = np.flatnonzero(
-                improvable & ~np.where(smooth, verdict.leads, verdict.valid)
-            )
-            # answers beside which another is looked for that has the same whole columns
-            off_edge = integral & (verdict.valid[unconfirmed] | (k == 0))
-            has_time = off_edge | ~solution.limited[unconfirmed]
-            unconfirmed, off_edge = unconfirmed[has_time], off_edge[has_time]
-            if not len(unconfirmed):
+            settled = np.where(smooth, verdict.leads, verdict.valid)
+            pending = np.flatnonzero(improvable & ~settled)
+            # Whole columns and categories are held where they are an answer, and at first anywhere:
+            # that takes little time. A search without it may have run out of time before.
+            off_edge = integral & (verdict.valid[pending] | (k == 0))
+            has_time = off_edge | ~solution.limited[pending]
+            pending, off_edge = pending[has_time], off_edge[has_time]
+            if not len(pending):
                 return
-            self._grow_margins(unconfirmed, is_first=k == 0)
-            valid = verdict.valid[unconfirmed]
+            self._grow_margins(pending, is_first=k == 0)
+            valid = verdict.valid[pending]
             for mask, look in ((off_edge, self._search_off_the_edge), (~off_edge, self._search)):
-                rows = unconfirmed[mask]
+                rows = pending[mask]
                 if len(rows):
                     other = look(rows, self.margin[rows, 0])
                     better = self._keep_better(rows, other)
-                    # each of these searches has all the time of a row, so the first is the last
+                    # a search that ran out of time had all that a row has: it is the row's last
                     improvable[rows[(valid[mask] & ~better) | other.limited]] = False
 
     def _grow_margins(self, rows: IntArray, *, is_first: bool) -> None:
@@ -365,32 +369,36 @@ class AnswerSearch:
         return result
 
     def _keep_better(self, rows: IntArray, other: Incumbents) -> BoolArray:
-        """Take answers of another search that alone are confirmed, or lead by more; (n,) which."""
+        """Take the answers of another search to some rows (n,) where they are better; (n,) which.
+
+        They are where the model confirms them and not those there are, or where they lead by more.
+        """
         positions, codes = self._as_codes(rows, other)
-        rows_with_point, valid = rows[positions], self.verdict.valid[rows]
-        self._give_up(rows, self.y[rows], valid)
-        better, unconfirmed = np.zeros(len(rows), dtype=bool), np.flatnonzero(~valid)
+        rows_with_point, was_valid = rows[positions], self.verdict.valid[rows]
+        self._note_confirmed(rows, self.y[rows], was_valid)
+        # The verdict on an answer that is not confirmed says how far the last point is off: it is
+        # replaced in any case, by none if there is no point.
+        better, unconfirmed = np.zeros(len(rows), dtype=bool), np.flatnonzero(~was_valid)
         self.verdict.put(rows[unconfirmed], Validation.none(len(unconfirmed)))
         if not len(positions):
             return better
         codes, y, verdict = self._ask(rows_with_point, codes)
-        self._give_up(rows_with_point, y, verdict.valid)
+        self._note_confirmed(rows_with_point, y, verdict.valid)
         leads_by_more = verdict.margin > self.verdict.margin[rows_with_point]
-        taken = verdict.valid & (~valid[positions] | leads_by_more)
+        taken = verdict.valid & (~was_valid[positions] | leads_by_more)
         improved, better[positions] = rows_with_point[taken], taken
         self.codes[improved], self.y[improved] = codes[taken], y[taken]
         self.proposed[improved] = other.points[better]
-        # of rows without a confirmed answer, the verdict on the last point says how far it is off
-        judged = taken | ~valid[positions]
-        self.verdict.put(rows_with_point[judged], verdict, judged)
+        replaced = taken | ~was_valid[positions]
+        self.verdict.put(rows_with_point[replaced], verdict, replaced)
         return better
 
-    def _give_up(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
-        """Note the objectives of confirmed points that may give way: no bound is above them."""
+    def _note_confirmed(self, rows: IntArray, y: FloatArray, valid: BoolArray) -> None:
+        """Note the objectives of confirmed points, before others replace them."""
         program, cases = self.union.objective_program, self.cases.take(rows)
         inside = valid & (program.violation(y, cases.x) <= VIOLATION)
         objective = np.where(inside, program.objective(y, cases), np.inf)
-        self.given_up[rows] = np.minimum(self.given_up[rows], objective)
+        self.least_confirmed[rows] = np.minimum(self.least_confirmed[rows], objective)
 
     # Rows of the data are answers, too
 
@@ -413,28 +421,32 @@ class AnswerSearch:
     def _answer_by_data(self) -> list[int]:
         """Answer rows by rows of the data that are cheaper; return which rows.
 
-        Reviewed are rows that ended at a limit; rows without an answer, if they are few or a
-        branch and bound searched them; and all rows, if they are few and a branch and bound
-        searched them.
+        Reviewed are all rows if a piece has no closed form, for then a search takes longer.
+        Else only rows that ended at a limit; rows without an answer, if there are few rows or a
+        closed form may have rounded; and all rows, if there are few and it may have rounded.
         """
         if self.witnesses is None:
             return []
         solution, effort, quick = self.solution, self.query.effort, self.union.is_quick
-        missed = ~self.verdict.valid
-        branched, few = not quick or self.is_integral, not quick or len(missed) <= SMALL_BATCH
-        reviewed = solution.limited | (missed & (branched or few)) | (branched and few)
+        missed, is_small = ~self.verdict.valid, len(self.y) <= SMALL_BATCH
+        reviewed = np.ones(len(missed), dtype=bool)
+        if quick:
+            often, always = is_small or self.is_integral, is_small and self.is_integral
+            reviewed = solution.limited | (missed & often) | always
         program, replaced = self.union.objective_program, list[int]()
-        unrefuted = missed & reviewed
-        if quick and unrefuted.any():
+        # To move witnesses closer takes long: it is done for rows that ended at a limit, and for
+        # those without an answer, but for what a closed form refuted.
+        moves_witnesses = missed & reviewed
+        if quick and moves_witnesses.any():
             bound = lower_bounds(solution.evidence, np.full(len(missed), np.inf))[0]
-            unrefuted &= np.isfinite(bound)
+            moves_witnesses &= np.isfinite(bound)
+        moves_witnesses |= solution.limited
         for i in np.flatnonzero(reviewed).tolist():
             case = self.cases.take(np.array([i]))
             cost = np.inf if missed[i] else program.encoded_cost(self.y[i : i + 1], case.x)[0]
             cutoff = float(cost * (1.0 - effort.gap))
             points = self.witnesses.inside(self.query.target, program, case, cutoff)
-            # to move witnesses closer takes long: only where nothing else is known of the row
-            if solution.limited[i] or unrefuted[i]:
+            if moves_witnesses[i]:
                 end = np.inf if effort.seconds is None else clock() + LATE_SHARE * effort.seconds
                 points = np.concatenate(
                     [self._witnesses_of(i, end), points.reshape(-1, case.x.shape[1])]

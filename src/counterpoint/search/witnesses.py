@@ -81,10 +81,10 @@ class Witnesses:
         return self._usable[1]
 
     def _gives(self, target: Target, positions: IntArray) -> BoolArray:
-        """(m,): whether the model gives the target at some of the usable rows.
+        """(m,): whether the model gives the target at some of the usable rows; outputs are kept.
 
-        It does nowhere if the model does not take the data. Since a call takes long, the model is
-        each time asked about as many rows as before in all, further ones included.
+        Calls are slow, so that each is filled up with further rows, to as many as were asked about
+        before it in all. If the model does not take the data, the target is given nowhere.
         """
         if not len(positions):
             return np.zeros(0, dtype=bool)
@@ -93,16 +93,16 @@ class Witnesses:
         outputs = self._outputs.made(key, dict)
         unknown = [k for k in positions.tolist() if k not in outputs]
         if unknown:
-            asked_or_known, size = {*outputs, *unknown}, max(len(outputs), ASKED_FIRST)
-            further = (k for k in range(len(rows)) if k not in asked_or_known)
-            asked = np.array(unknown + list(islice(further, max(size - len(unknown), 0))))
+            excluded, size = {*outputs, *unknown}, max(len(outputs), ASKED_FIRST)
+            further = (k for k in range(len(rows)) if k not in excluded)
+            queried = np.array(unknown + list(islice(further, max(size - len(unknown), 0))))
             try:
-                answers = target.outputs(self.model, self.data.take(rows[asked]))
+                new_outputs = target.outputs(self.model, self.data.take(rows[queried]))
             except InvalidInput:
                 return np.zeros(len(positions), dtype=bool)
-            outputs.update(zip(asked.tolist(), answers.tolist(), strict=True))
-        known = np.array([outputs[k] for k in positions.tolist()])
-        return target.satisfied(self.model.form, x[positions], known)
+            outputs.update(zip(queried.tolist(), new_outputs.tolist(), strict=True))
+        outputs_at_positions = np.array([outputs[k] for k in positions.tolist()])
+        return target.satisfied(self.model.form, x[positions], outputs_at_positions)
 
     def inside(self, target: Target, program: Program, case: Batch, cutoff: float) -> FloatArray:
         """(m, d) rows of the data that are answers to a row as they are, for less than a cutoff.
@@ -245,7 +245,7 @@ class _MovedWitnesses:
         return bool(len(changed))
 
     def take_back(self, end: float) -> None:
-        """Take back the changes of each point, the dearest first: each by itself, or 1 of 32."""
+        """Take back the changes of each point, the dearest first, in up to 32 chunks."""
         x, chunks = self.case.x[0], [self._chunks(y, 32) for y in self.points]
         for turn in range(max(map(len, chunks), default=0)):
             if clock() > end:
@@ -270,9 +270,10 @@ class _MovedWitnesses:
         return [order[k : k + size] for k in range(0, len(order), size)]
 
     def move_closer(self, end: float) -> None:
-        """Move one number of each point towards the row, or one category back, again and again.
+        """Shrink the change of one feature of each point after another, while a point gets cheaper.
 
-        After 40 rounds hardly any is moved.
+        A round tries every share of a number's change, and to take each category back. After 40
+        rounds hardly any point still moves.
         """
         x = self.case.x[0]
         for _ in range(40):
@@ -282,7 +283,8 @@ class _MovedWitnesses:
                     if (y[block] == x[block]).all():
                         continue
                     is_number = block.stop == block.start + 1
-                    for share in SHARES if is_number else SHARES[:1]:
+                    # of a category there is no share but 0: back to that of the row
+                    for share in SHARES if is_number else (0.0,):
                         trial = np.array(y)
                         trial[block] = self._between(block, y, share)
                         owner.append(k)
@@ -293,7 +295,7 @@ class _MovedWitnesses:
                 return
 
     def _between(self, block: slice, y: FloatArray, share: float) -> FloatArray:
-        """The values of a feature after a share of its change, in whole steps if it has steps."""
+        """The values of a feature after a share of its change: whole steps of it, rounded down."""
         x, step = self.case.x[0, block], self.program.domain.steps[block]
         if share == 0.0:
             return x

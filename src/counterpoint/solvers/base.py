@@ -64,7 +64,7 @@ class Effort:
     eps: float = EPS  # from 1 to the next number where rows are kept
 
     @classmethod
-    def asked(cls, gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
+    def checked(cls, gap: float, time_limit: float | None, optimality: str = "local") -> Effort:
         """Return the effort that a user asks for, the limit in seconds; check the numbers."""
         check_number("gap", gap)
         if not 0 <= gap < np.inf:

@@ -116,7 +116,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         # The best point (d,) so far, its cost, and the same point where numbers have fewer digits.
         self.cost = cutoff
         self.point: FloatArray | None = None
-        self.written: FloatArray | None = None
+        self.rounded_point: FloatArray | None = None
         self.reported = 0.0  # the bound as reported by solvers, with relations
         self._solved = set[bytes]()  # boxes around offered cells in which a solver has looked
 
@@ -166,7 +166,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         if self.relations is None:
             point = self.row.point(cells, categories)
             if self.eps > EPS:
-                self.written = self.row.point_in(cells, categories, self.eps)
+                self.rounded_point = self.row.point_in(cells, categories, self.eps)
         else:  # the cells' cheapest point may violate a relation, so a solver looks around it
             box = self.row.around(cells, categories)
             key = b"".join(ends.tobytes() for ends in box)
@@ -382,7 +382,7 @@ def search_trees(result: Incumbents, pieces: Union, _: SafetyMargins | None) -> 
     """Search a union whose pieces are demands on sums over leaves, row by row."""
     evidence = []
     for s, piece in enumerate(pieces.listed):
-        program, cases = piece.program, piece.sees(result.cases)
+        program, cases = piece.program, piece.narrowed(result.cases)
         condition = next(c for c in program.region if isinstance(c, LeafSums))
         require_rows(program)
         require_known(program, ACCEPTS)
@@ -409,7 +409,7 @@ def search_trees(result: Incumbents, pieces: Union, _: SafetyMargins | None) -> 
             if problem.point is not None:
                 y = problem.point[None, :]
                 result.offer(s, np.array([i]), y, program.objective(y, case))
-                if problem.written is not None and result.piece[i] == s:
-                    result.written[i] = problem.written
+                if problem.rounded_point is not None and result.piece[i] == s:
+                    result.rounded_points[i] = problem.rounded_point
         evidence.append(BoxProofs(program, condition, cases, proofs, reported))
     return evidence

@@ -66,7 +66,7 @@ def search_fourier(
                 "columns a little. Hold columns with Immutable instead."
             )
         require_known(program, ACCEPTS)
-        constraint, cases = _constraint_of(program), subproblem.sees(incumbents.cases)
+        constraint, cases = _constraint_of(program), subproblem.narrowed(incumbents.cases)
         evidence.append(DistanceBounds(program.encoded_cost, constraint, cases, safety_margins))
         # Descents are smooth: they cannot change categories or columns in whole steps.
         held = cases.holding((program.domain.steps > 0.0) | ~program.domain.numeric, cases.x)

@@ -63,7 +63,7 @@ class Refinement:
             self.half_spaces = LinearBounds(
                 np.zeros((0, subproblem.program.width)), np.zeros(0), np.zeros(0)
             )
-            for condition in subproblem.supported:
+            for condition in subproblem.cut_oracles:
                 self.half_spaces = self.half_spaces.stacked(condition.first())
             self.deadline = np.inf if effort.seconds is None else perf_counter() + effort.seconds
         else:
@@ -72,7 +72,7 @@ class Refinement:
         self.point: FloatArray | None = None
         self.last_optimum = case.x  # of a relaxation
         self.last_excess = np.inf  # by how much it violates the conditions, in score units
-        excesses = (float(c.excess(case.x)[0]) for c in subproblem.supported)
+        excesses = (float(c.excess(case.x)[0]) for c in subproblem.cut_oracles)
         self._factual_excess = max(excesses, default=0.0)
         # by how much the next optimum is to lie inside the half-spaces, in score units
         self.inward_shift = 0.0
@@ -167,7 +167,7 @@ class Refinement:
     def _add_half_spaces(self, y: FloatArray) -> float:
         """Add each condition's half-space at a point; return by how much the worst is violated."""
         worst = -np.inf
-        for condition in self.subproblem.supported:
+        for condition in self.subproblem.cut_oracles:
             excess, half_space = condition.supports(y)
             worst = max(worst, float(excess[0] + self.case.margin[0, 0]))
             self.half_spaces = self.half_spaces.stacked(half_space)
@@ -245,7 +245,7 @@ def cutting_planes(
             subproblem = listed
             if safety_margins is not None:
                 subproblem = listed.within(Region((safety_margins.rows[i],)))
-            case = subproblem.sees(incumbents.cases).take(row)
+            case = subproblem.narrowed(incumbents.cases).take(row)
             refinement = Refinement(subproblem, case, effort)
             refinement.run(float(incumbents.cutoff()[i]))
             incumbents.limited[i] |= refinement.limited

@@ -98,7 +98,7 @@ class Robust(Target, VaryingMargin):
     random_state: int = 0
     search: Literal["best", "segment", "optimal"] = "best"
     prototype: Any = None
-    sought: ClassVar[str | None] = "probability"
+    probability_field: ClassVar[str | None] = "probability"
 
     def __post_init__(self) -> None:
         check_one_label(self.label)
@@ -139,7 +139,7 @@ class Robust(Target, VaryingMargin):
 
     @property
     def requirement(self) -> Requirement:
-        return Requirement((self.label,), chance=self)
+        return Requirement((self.label,), varying_margin=self)
 
     def goals(
         self, predicted: NDArray[Any], answered: BoolArray

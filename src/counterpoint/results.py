@@ -203,7 +203,7 @@ class Counterfactual:
             f"Counterfactual: {self.status}",
             html.paragraph(self.message),
             html.table(("feature", "from", "to"), changes) if changes else "",
-            # not of a `Tradeoff`, whose bound is one of its objective
+            # not for a `Tradeoff`: its bound is one on the objective, not on the cost
             html.paragraph(cost if self.found and c.objective == c.cost else ""),
             html.folded(
                 f"{several(len(unchanged), 'feature')} unchanged",
@@ -534,8 +534,8 @@ class Counterfactuals:
         before, after = self.before[rows], self.after[rows]
         # One row that is repeated stands for all: in most batches no cell is missing.
         missing = self.missing[:1] if self.missing.strides[0] == 0 else self.missing
-        whole = not (missing.any() or self.problems)
-        return decode(self.table, self.features, rows, before, after, whole=whole)
+        none_missing = not (missing.any() or self.problems)
+        return decode(self.table, self.features, rows, before, after, none_missing=none_missing)
 
     def to_records(self, path: str | PathLike[str], *, salt: str | None = None) -> None:
         """Write a record of each row, which `counterpoint.recheck` checks without solving anything.

@@ -172,14 +172,14 @@ def decode(
     before: FloatArray,
     after: FloatArray,
     *,
-    whole: bool = False,
+    none_missing: bool = False,
 ) -> Table:
     """Return some rows of a table with the cells replaced whose codes (n, p) differ.
 
-    The table is as it came in, and may have more columns than the features. ``whole`` asserts that
-    no cell is missing, which then is not looked for.
+    The table is as it came in, and may have more columns than the features. ``none_missing`` says
+    that no cell is missing, so that none is looked for.
     """
-    matrix = _matrix(table, features, rows, before, after, whole=whole)
+    matrix = _matrix(table, features, rows, before, after, none_missing=none_missing)
     if matrix is not None:
         return table.with_matrix(rows, matrix)
     cells: dict[Hashable, Cells] = {}
@@ -202,7 +202,7 @@ def cells_after(
     names = [features.names[j] for j in moved]
     if not names:
         return {}
-    matrix = _matrix(table, features, row, before, after, whole=False)
+    matrix = _matrix(table, features, row, before, after, none_missing=False)
     if matrix is not None:
         return dict(zip(names, matrix[0, moved].tolist(), strict=True))
     return decode(table, features, row, before, after).row(0, names)
@@ -215,7 +215,7 @@ def _matrix(
     before: FloatArray,
     after: FloatArray,
     *,
-    whole: bool,
+    none_missing: bool,
 ) -> FloatArray | None:
     """Return the matrix of `decode` for a table of one dtype of floats; None for others."""
     # Columns of an array are matched by position: comparing 100 000 names would take long.
@@ -224,7 +224,7 @@ def _matrix(
     if not (match and features.all_numeric) or table.float_matrix is None:
         return None
     matrix = after
-    if table.has_nan and not whole:
+    if table.has_nan and not none_missing:
         matrix_before = table.float_matrix[rows]
         stays_missing = np.isnan(matrix_before) & (before == after)
         if stays_missing.any() and not (table.is_array or table.is_pandas):
@@ -248,7 +248,7 @@ def as_returned(
     The codes differ from ``after`` where a dtype rounds a number. With ``followed``, all rows of
     the table as they came follow in the same table, or in a second one.
     """
-    matrix = _matrix(table, features, rows, before, after, whole=False)
+    matrix = _matrix(table, features, rows, before, after, none_missing=False)
     if matrix is not None and table.float_matrix is not None:
         codes = after
         if not table.all_floats:
@@ -301,10 +301,10 @@ def _column_codes(
     if has_code.all():
         return codes, PRESENT
     missing = np.zeros(len(values), dtype=np.int8)
-    at = np.flatnonzero(~has_code)
-    missing[at] = [_how_missing(value) for value in values[at].tolist()]
+    uncoded = np.flatnonzero(~has_code)
+    missing[uncoded] = [_how_missing(value) for value in values[uncoded].tolist()]
     codes = np.where(has_code, codes, 0.0 if fill is None else fill)
-    unusable = at if fill is None else at[missing[at] == PRESENT]
+    unusable = uncoded if fill is None else uncoded[missing[uncoded] == PRESENT]
     for i in unusable.tolist():
         if missing[i]:
             text = f"is missing{why_not and f', and {why_not}'}; expected {expected}. Fill it in."

@@ -53,7 +53,7 @@ def applicable(program: Program) -> tuple[type[Solver], ...]:
     Raises
     ------
     NoSolver
-        If there is none; the message names the nearest solver and what it lacks.
+        If there is none that is complete; the message says what to leave out, see `lack`.
     """
     solvers = tuple(solver for solver in all_solvers() if solver.takes(program))
     if not _is_taken(program):
@@ -77,7 +77,7 @@ def lack(program: Program) -> str:
         ways = [
             way
             for way in combinations(_simpler(program), count)
-            if _is_taken(reduce(lambda simpler, step: step[2](simpler), way, program))
+            if _is_taken(reduce(lambda simpler, part: part[2](simpler), way, program))
         ]
         if ways:
             names = dict.fromkeys(name for way in ways for name, _, _ in way)
@@ -110,28 +110,29 @@ DISPENSABLE: dict[type, tuple[str, str]] = {
 
 def _simpler(program: Program) -> Iterator[Simpler]:
     """Yield the ways in which a user can make a program simpler by one part."""
-    cost, kinds = program.encoded_cost, program.region.condition_types
+    cost, condition_types = program.encoded_cost, program.region.condition_types
     square = EncodedCost(cost.absolute, cost.diagonal)
     linear = EncodedCost(cost.absolute + np.sqrt(cost.diagonal), np.zeros(program.width))
-    full = cost.kind is Mahalanobis
-    name = "a Mahalanobis cost" if full else "a squared Euclidean cost"
-    if full:
+    is_full = cost.kind is Mahalanobis
+    name = "a Mahalanobis cost" if is_full else "a squared Euclidean cost"
+    if is_full:
         yield name, "use a squared Euclidean cost", partial(replace, encoded_cost=square)
     if cost.kind is not Manhattan:
         yield name, "use a Manhattan cost", partial(replace, encoded_cost=linear)
-    taken = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
-    for kind in (*DISPENSABLE, *(kinds - taken)):
-        if kind in kinds:
-            yield *_dispensable(kind), partial(_without, kind)
+    accepted = frozenset[type]().union(*(solver.accepts for solver in all_solvers()))
+    for condition_type in (*DISPENSABLE, *(condition_types - accepted)):
+        if condition_type in condition_types:
+            yield *_dispensable(condition_type), partial(_without, condition_type)
 
 
-def _without(kind: type, program: Program) -> Program:
-    return relaxed(program, kind)
+def _without(condition_type: type, program: Program) -> Program:
+    return relaxed(program, condition_type)
 
 
-def _dispensable(kind: type) -> tuple[str, str]:
+def _dispensable(condition_type: type) -> tuple[str, str]:
     """Return the name of a type of condition, and what to do about it."""
-    return DISPENSABLE.get(kind, (kind.__name__, f"leave out {kind.__name__}"))
+    class_name = condition_type.__name__
+    return DISPENSABLE.get(condition_type, (class_name, f"leave out {class_name}"))
 
 
 def require_known(program: Program, known: frozenset[type]) -> None:

@@ -437,9 +437,11 @@ class ConicProgram:
             loss = self.solver.loss
             if self.model is not None:
                 return self._add_scores(loss)
+            # scores are relative to the label's, whose own is 0 and comes last
             matrix = np.vstack([loss.matrix, np.zeros((1, self.program.width))])
             scores = np.append(loss.matrix @ x + loss.offset, 0.0)
             first = self._add_exponentials(matrix, scores, has_value=True)
+        # the first of the three rows of each score's cone, which holds the score
         return lambda duals: np.maximum(-duals[first : first + 3 * coupling.size : 3], 0.0)
 
     def _add_cone(self, cone: Cone) -> Callable[[FloatArray], FloatArray]:

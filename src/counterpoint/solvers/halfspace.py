@@ -116,20 +116,20 @@ class HalfSpace(Solver):
             optimal &= (start == cases.x).all(axis=1)
         dearest, n = self._most_expensive(short), len(start)
         points, multipliers = np.array(start), np.zeros((n, self.program.size))
-        constraint, sign = self._rows
+        affine_row, sign = self._rows
         meet = self._meet_full if self.program.encoded_cost.kind is Mahalanobis else self.meet_each
         for demand in np.flatnonzero(np.bincount(dearest[~optimal])).tolist():
             rows, weights = np.flatnonzero(~optimal & (dearest == demand)), np.ones(1)
-            this = slice(demand, demand + 1)
+            single = slice(demand, demand + 1)
             if not self.normals[demand].any():  # no point meets it
                 points[rows] = np.nan
             elif len(rows) == n:  # nothing is copied
-                points, weights = meet(this, start, short[:, demand], cases)
+                points, weights = meet(single, start, short[:, demand], cases)
             else:
                 points[rows], weights = meet(
-                    this, start[rows], short[rows, demand], cases.take(rows)
+                    single, start[rows], short[rows, demand], cases.take(rows)
                 )
-            multipliers[rows, constraint[demand]] = -sign[demand] * weights
+            multipliers[rows, affine_row[demand]] = -sign[demand] * weights
         if not cases.unbounded:
             points[(cases.low > cases.high).any(axis=1)] = np.nan
         out = Solution(points, multipliers, np.full(n, Outcome.NOTHING, dtype=np.int8), np.zeros(n))

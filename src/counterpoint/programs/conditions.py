@@ -291,8 +291,10 @@ class LinearBounds(Coupling):
         weights = self.cut_weights(multipliers)[0] * self.of_change
         offset = (weights * (x @ self.matrix.T)).sum(axis=1)
         size = (np.abs(weights) * (np.abs(x) @ self.sizes.T)).sum(axis=1)
-        doubt = gamma(x.shape[1] + self.size + 4) * (size + np.abs(cut.offset))
-        return cut._replace(offset=cut.offset + offset, doubt=cut.doubt + doubt)
+        offset_error = gamma(x.shape[1] + self.size + 4) * (size + np.abs(cut.offset))
+        return cut._replace(
+            offset=cut.offset + offset, offset_error=cut.offset_error + offset_error
+        )
 
     def cut_weights(self, multipliers: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the weights of the rows, and weight · limit, (n, m); 0 for a missing side."""

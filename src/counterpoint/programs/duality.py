@@ -105,14 +105,14 @@ class Duality:
 
         It is min Σ_j (cost_j(δ) + slope_j · δ) + normal · x − offset, less what may be rounding.
         """
-        normal, offset, doubt = cut.normal, cut.offset, cut.doubt
+        normal, offset, offset_error = cut.normal, cut.offset, cut.offset_error
         if self._costless.any():
             normal, sizes = _without_faint(cut, self._costless, cases)
         if self.weighed:  # weight · (cost + normal / weight · y − …), and the weight comes last
-            share = 1.0 / cases.weights
-            normal, offset, doubt = normal * share[:, None], offset * share, doubt * share
-            sizes = sizes.scaled(share)
-        slope, slopes, d = normal, sizes, normal.shape[1]
+            per_weight = 1.0 / cases.weights
+            normal, offset = normal * per_weight[:, None], offset * per_weight
+            offset_error, sizes = offset_error * per_weight, sizes.scaled(per_weight)
+        slope, slope_sizes, d = normal, sizes, normal.shape[1]
         if self.encoded_cost.quadratic.ndim == 2:
             # The matrix is a diagonal ``floor`` and a convex rest R, which its tangent at δ₀
             # bounds: δᵀRδ >= 2 δ₀ᵀRδ − δ₀ᵀRδ₀.
@@ -122,18 +122,18 @@ class Duality:
             slope = normal + 2.0 * tangent
             # A matrix without a negative eigenvalue has no entry larger than these products.
             units = np.sqrt(np.diag(self.encoded_cost.quadratic))
-            reach = np.abs(delta) @ units
-            doubt = doubt + gamma(2 * d + 8) * reach * reach
-            slopes = sizes.plus(Sizes(2.0 * reach[:, None], units[None], d + 4))
+            delta_size = np.abs(delta) @ units
+            offset_error = offset_error + gamma(2 * d + 8) * delta_size * delta_size
+            slope_sizes = sizes.plus(Sizes(2.0 * delta_size[:, None], units[None], d + 4))
         else:
             shrink = self.shrink_factors(normal, sizes, cases)
             if shrink is not None:
                 slope = normal = normal * shrink[:, None]
-                offset, doubt = offset * shrink, doubt * shrink
-                slopes = sizes = sizes.scaled(shrink)
-        least, error = self.domain.lower(self.diagonal, slope, cases, slopes)
+                offset, offset_error = offset * shrink, offset_error * shrink
+                slope_sizes = sizes = sizes.scaled(shrink)
+        least, error = self.domain.lower(self.diagonal, slope, cases, slope_sizes)
         size = sizes.along(np.abs(cases.x)) + np.abs(offset) + np.abs(least)
-        error = error + doubt + sizes.rounding(d, 8) * size + TINY
+        error = error + offset_error + sizes.rounding(d, 8) * size + TINY
         bound = np.maximum(least + dots(normal, cases.x) - offset - error, 0.0)
         return np.asarray(bound * (cases.weights * (1.0 - 4.0 * UNIT))) if self.weighed else bound
 
@@ -173,7 +173,7 @@ class Duality:
                 np.abs(normal), np.maximum(np.abs(cases.x), _largest(cases))
             )
             terms = sizes.along(np.abs(cases.x)) + np.abs(cut.offset) + np.abs(least)
-            error = error + cut.doubt + gamma(cut.roundings + depth(len(zero)) + 8) * terms
+            error = error + cut.offset_error + gamma(cut.roundings + depth(len(zero)) + 8) * terms
             value = least + dots(normal, cases.x) - cut.offset
             # By more than rounding: points some 1e12 times as far away are not proved to be none.
             refuted = np.asarray(value > error + 1e-12 * size)

@@ -36,8 +36,8 @@ class LogSumExp(Coupling):
         offset = total[:, 0] * (self.limit - entropy) - v @ self.offset
         # A relative error of its argument is an absolute error of a logarithm: hence the 1.
         size = total[:, 0] * (abs(self.limit) + entropy + 1.0) + v @ np.abs(self.offset)
-        doubt = gamma(3 * m + LIBRARY + 8) * size
-        return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, doubt)
+        offset_error = gamma(3 * m + LIBRARY + 8) * size
+        return Cut(v @ self.matrix, offset, v, self.sizes, m + 1, offset_error)
 
     def excess(self, y: FloatArray) -> FloatArray:
         """Return by how much points miss it, in score units, (n,); negative where they do not."""
@@ -80,10 +80,10 @@ class LogLoss(Coupling):
 
     def cut(self, multipliers: FloatArray) -> Cut:
         v, entropy = self.shares(multipliers)
-        doubt = self.entropy_error(v.sum(axis=1), entropy)
-        doubt += gamma(self.size + LIBRARY + 8) * (v @ np.abs(self.offset))
+        offset_error = self.entropy_error(v.sum(axis=1), entropy)
+        offset_error += gamma(self.size + LIBRARY + 8) * (v @ np.abs(self.offset))
         offset = -(v @ self.offset) - entropy
-        return Cut(v @ self.matrix, offset, v, self.sizes, self.size + 1, doubt)
+        return Cut(v @ self.matrix, offset, v, self.sizes, self.size + 1, offset_error)
 
     def entropy_error(self, total: FloatArray, entropy: FloatArray) -> FloatArray:
         """Return by how much the `entropy` of shares v with ``total`` Σ v may be off, (n,).

@@ -282,14 +282,14 @@ class Program:
         if len(cuts) == 1:
             return cuts[0]
         offsets = np.stack([cut.offset for cut in cuts])
-        doubt = gamma(len(cuts)) * np.abs(offsets).sum(axis=0)
+        offset_error = gamma(len(cuts)) * np.abs(offsets).sum(axis=0)
         return Cut(
             np.asarray(sum(cut.normal for cut in cuts)),
             offsets.sum(axis=0),
             np.hstack([cut.weights for cut in cuts]),
             self._sizes,
             max(cut.roundings for cut in cuts) + len(cuts) - 1,
-            np.asarray(doubt + sum(cut.doubt for cut in cuts)),
+            np.asarray(offset_error + sum(cut.offset_error for cut in cuts)),
         )
 
     @cached_property

@@ -111,7 +111,7 @@ class Cut(NamedTuple):
     weights: FloatArray
     normals: FloatArray
     roundings: int  # of each entry of a normal, see `counterpoint.numerics`
-    doubt: FloatArray  # (n,) by how much the offsets may be off
+    offset_error: FloatArray  # (n,) by how much the offsets may be off by rounding
 
     @classmethod
     def stacked(cls, cuts: Sequence[Cut]) -> Cut:
@@ -123,7 +123,7 @@ class Cut(NamedTuple):
             np.eye(len(terms)),
             terms,
             max(cut.roundings for cut in cuts),
-            np.concatenate([cut.doubt for cut in cuts]),
+            np.concatenate([cut.offset_error for cut in cuts]),
         )
 
     def take(self, rows: IntArray) -> Cut:
@@ -132,7 +132,7 @@ class Cut(NamedTuple):
             normal=self.normal[rows],
             offset=self.offset[rows],
             weights=self.weights[rows],
-            doubt=self.doubt[rows],
+            offset_error=self.offset_error[rows],
         )
 
 

@@ -280,9 +280,9 @@ class SeparableDomain:
             reach = self._farthest(numeric_cost, slope, reach, numeric_sizes, cases)
         if self.steps.any():  # rounding may have chosen the next step
             reach = reach + self.steps[self.numeric]
-        share = sizes.rounding(cases.x.shape[1], LIBRARY)
+        rounding = sizes.rounding(cases.x.shape[1], LIBRARY)  # relative to the sizes of the terms
         if self.at_most is not None:
-            return value, share * self._size_of_changes(cost, sizes, reach, cases) + TINY
+            return value, rounding * self._size_of_changes(cost, sizes, reach, cases) + TINY
         size, parabola_error = numeric_sizes.along(reach), np.zeros(len(slope))
         if cases.unbounded and not self.steps.any() and not self.groups:
             size -= value  # which is −curvature · reach²
@@ -293,7 +293,7 @@ class SeparableDomain:
             parabola_error = numeric_sizes.parabola_error(2.0 * numeric_cost.curvature)
         if self.groups:
             size += self.hot.size(cost, sizes).sum(axis=1)
-        return value, share * size + parabola_error + TINY
+        return value, rounding * size + parabola_error + TINY
 
     def _replace(
         self, least: FloatArray, reach: FloatArray, replaced: tuple[IntArray, FloatArray] | None

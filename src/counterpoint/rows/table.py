@@ -307,12 +307,12 @@ class Table:
         """
         if self.is_array:
             array = self.native[rows]
-            needed = [fitting_dtype(array.dtype, values) for _, values in cells.values()]
-            out = array.astype(np.result_type(array.dtype, *needed) if needed else array.dtype)
-            for name, (at, values) in cells.items():
+            dtypes = [fitting_dtype(array.dtype, values) for _, values in cells.values()]
+            out = array.astype(np.result_type(array.dtype, *dtypes) if dtypes else array.dtype)
+            for name, (positions, values) in cells.items():
                 j = self._positions[name]
                 ints = array.dtype.kind == "O" and holds_ints(array[:, j])
-                out[at, j] = as_ints(values.tolist()) if ints else values
+                out[positions, j] = as_ints(values.tolist()) if ints else values
             return Table(out, self.names)
         taken = self.take(rows)
         changed = [scattered(taken.frame.get_column(name), *cells[name]) for name in cells]

@@ -297,18 +297,19 @@ class FeasibilityOracle:
             if thread >= self.end or not len(unsolved):
                 break
             elapsed, used = wall - self._start[0], thread - self._start[1]
-            waiting = min(max(elapsed / max(used, 1e-9), 1.0), BUSY)
-            effort = Effort(gap, SHARE * (self.end - thread) * waiting / len(unsolved))
+            # seconds on the clock, by which solvers stop, for each second of this thread
+            clock_rate = min(max(elapsed / max(used, 1e-9), 1.0), BUSY)
+            effort = Effort(gap, SHARE * (self.end - thread) * clock_rate / len(unsolved))
             searched = cases.take(unsolved).with_margin(np.repeat(margin, len(unsolved), axis=0))
             incumbents = search(union, searched, effort, query.safety_margins(searched.x))
             satisfied = self._meets(incumbents, query, searched)
-            none = np.zeros(len(satisfied), dtype=bool)
+            excluded = np.zeros(len(satisfied), dtype=bool)
             if not satisfied.all():
-                none = ~satisfied & _refutes(incumbents, with_margin=bool(margin.any()))
-            self._learn(coupling, union, incumbents, np.flatnonzero(none))
+                excluded = ~satisfied & _refutes(incumbents, with_margin=bool(margin.any()))
+            self._learn(coupling, union, incumbents, np.flatnonzero(excluded))
             points[unsolved[satisfied]] = incumbents.points[satisfied]
-            refuted[unsolved[none]] = True
-            unsolved = unsolved[~satisfied & ~none]
+            refuted[unsolved[excluded]] = True
+            unsolved = unsolved[~satisfied & ~excluded]
         return points, refuted
 
     def _meets(self, incumbents: Incumbents, query: Query, cases: Batch) -> BoolArray:
@@ -324,8 +325,8 @@ class FeasibilityOracle:
     ) -> None:
         """Keep the inequalities of a search that excluded every answer of some rows.
 
-        They rest on the constraints that have multipliers. With the multipliers of the target's own
-        rows alone they are others, which rest on no constraint, and are kept besides.
+        They rest on the constraints that have multipliers. The multipliers of the target's own rows
+        alone make up another inequality, which rests on no constraint, and is kept besides.
         """
         if self.is_cost_dependent or union.lazy is not None:
             return

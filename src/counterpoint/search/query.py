@@ -160,6 +160,7 @@ class Query:
         if model.fills:
             actionable = self.actionable
             normals = np.vstack([c.normals for c in (actionable.affine, *actionable.couplings)])
+            # (p,) features that a constraint relates to others: there no cell may stay missing
             related = np.array([normals[:, block].any() for block in features.blocks])
             rows.problems.update(model.not_filled(inputs, rows, features, related))
         return rows

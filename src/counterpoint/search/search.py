@@ -566,9 +566,9 @@ class _ListedSearch:
                 return
             solution = solver.solve(cases.take(rows), effort, incumbent.objective[rows])
             # a point that misses the piece must not pass for the best of the others
-            pointed = np.flatnonzero(solution.found)
-            violation = program.violation(solution.points[pointed], cases.x[rows[pointed]])
-            missed = pointed[violation > VIOLATION]
+            with_point = np.flatnonzero(solution.found)
+            violation = program.violation(solution.points[with_point], cases.x[rows[with_point]])
+            missed = with_point[violation > VIOLATION]
             solution.points[missed], solution.reported[missed] = np.nan, 0.0
             solution.outcomes[missed] = Outcome.NOTHING
             self._learn(s, rows, solution)

@@ -330,7 +330,11 @@ class ConicProgram:
         return matrix, np.concatenate(self.rights), self.cones
 
     def objective(self) -> tuple[sparse.csc_matrix, FloatArray]:
-        """Return the upper triangle of P and q of the objective ½ vᵀPv + qᵀv of variables v."""
+        """Return the upper triangle of P and q of the objective ½ vᵀPv + qᵀv of variables v.
+
+        First of the variables are the changes, then come the sizes of those with an absolute cost;
+        the last one is the value of the log-loss, or the last ones are the scores of its model.
+        """
         d, hessian = self.program.width, self.form.hessian
         weight = float(self.case.weights[0]) if self.solver.has_loss else 1.0
         if hessian.ndim == 2:

@@ -336,31 +336,31 @@ def _root(
     iterated until it meets its total, whatever the others are, so that batches answer as rows do.
     """
     lower, upper = np.zeros(len(total)), np.full(len(total), np.inf)
-    root, open_, alike = np.array(guess), np.arange(len(total)), len(demand) == 1
+    root, unsolved, is_shared = np.array(guess), np.arange(len(total)), len(demand) == 1
     for _ in range(60):  # some 5 do; halving the bracket takes all of them
-        rows = slice(None) if len(open_) == len(total) else open_
-        which = slice(None) if alike else rows
-        current, move = root[rows], root[rows][:, None] * direction[which]
+        rows = slice(None) if len(unsolved) == len(total) else unsolved
+        demands = slice(None) if is_shared else rows
+        current, move = root[rows], root[rows][:, None] * direction[demands]
         clipped = np.maximum(move, low[rows])
         np.minimum(clipped, high[rows], out=clipped)
-        excess = along(clipped, demand[which]) - total[rows]
+        excess = along(clipped, demand[demands]) - total[rows]
         unmet = np.abs(excess) > 2.0 * ROUNDED * np.abs(total[rows])
-        open_, current, excess = open_[unmet], current[unmet], excess[unmet]
-        if not len(open_):
+        unsolved, current, excess = unsolved[unmet], current[unmet], excess[unmet]
+        if not len(unsolved):
             break
-        lower[open_] = np.where(excess <= 0, current, lower[open_])
-        upper[open_] = np.where(excess >= 0, current, upper[open_])
-        which = slice(None) if alike else open_
-        slopes = demand[which] * direction[which]
+        lower[unsolved] = np.where(excess <= 0, current, lower[unsolved])
+        upper[unsolved] = np.where(excess >= 0, current, upper[unsolved])
+        demands = slice(None) if is_shared else unsolved
+        slopes = demand[demands] * direction[demands]
         slope = np.where(clipped[unmet] == move[unmet], slopes, 0.0).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = current - excess / slope
-        above = upper[open_]
-        middle = 0.5 * (lower[open_] + above)
-        middle = np.where(np.isinf(above), 2.0 * current + guess[open_], middle)
-        usable = (newton > lower[open_]) & (newton < above) & np.isfinite(newton)
-        root[open_] = np.where(usable, newton, middle)
-        open_ = open_[root[open_] != current]
+        above = upper[unsolved]
+        middle = 0.5 * (lower[unsolved] + above)
+        middle = np.where(np.isinf(above), 2.0 * current + guess[unsolved], middle)
+        usable = (newton > lower[unsolved]) & (newton < above) & np.isfinite(newton)
+        root[unsolved] = np.where(usable, newton, middle)
+        unsolved = unsolved[root[unsolved] != current]
     return root
 
 

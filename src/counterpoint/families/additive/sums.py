@@ -124,7 +124,7 @@ class SumDuality(NonConvexDuality):
         normal = cut.normal + weights @ self.linear
         terms = cut.weights @ cut.normals + np.abs(weights) @ np.abs(self.linear)
         sizes = Sizes(terms, None, cut.roundings + self.rows.size + 2)
-        offset, offset_error = cut.offset + offsets.sum(axis=1), cut.doubt
+        offset, offset_error = cut.offset + offsets.sum(axis=1), cut.offset_error
         # Columns without ends and without curvature must not gain more than they cost. Smaller
         # multipliers are multipliers, too.
         factor = program.duality.shrink_factors(normal, sizes, cases) if with_cost else None

@@ -530,7 +530,9 @@ class Curvature(NonConvexDuality):
         form_size[:, bounded, bounded] += np.abs(tau)
         roundings = cut.roundings + quadrics.roundings + 10 * d + 6 + LIBRARY
         sizes = value_size, slope_size, form_size
-        return rows, Lagrangian(cases, value, slope, form, *sizes, roundings, cut.doubt, base)
+        return rows, Lagrangian(
+            cases, value, slope, form, *sizes, roundings, cut.offset_error, base
+        )
 
     def _ratios(self, multipliers: FloatArray) -> FloatArray:
         """(n, d, d) r, symmetric, with 1 on the diagonal and 0 for pairs without a multiplier."""

@@ -101,7 +101,7 @@ class RelationCosts:
         self.absolute = encoded_cost.absolute * (1.0 - share) - self.error
         self.nonlinear, self.share = encoded_cost.diagonal * (1.0 - share), share
         size = terms @ np.abs(self.x) + np.abs(cut.offset[0])
-        base = self.slope @ self.x - cut.offset[0] - cut.doubt[0]
+        base = self.slope @ self.x - cut.offset[0] - cut.offset_error[0]
         self.base = float(base - (gamma(cut.roundings + len(terms) + AFTER) + share) * size)
 
     def least(self, columns: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -224,3 +224,14 @@ def test_a_bound_holds_for_points_that_just_meet_the_target(cell: Cell):
     What a search reports of points that lead was taken for what is true of all.
     """
     assert not [*wrong(cell)]
+
+
+def test_a_point_that_meets_the_target_by_rounding_alone_refutes_no_proof():
+    """A row of the data misses an end of the interval by less than float32 can tell.
+
+    The row was returned as unproved, although it had an answer.
+    """
+    cell = Cell(
+        9, "splines", "step 1", "by MAD", "same change", "interval", "float32", "extrapolate"
+    )
+    assert not [*wrong(cell)]

@@ -456,12 +456,18 @@ class AnswerSearch:
         return replaced
 
     def _answer_by_witness(self, i: int, points: FloatArray, cutoff: float) -> bool:
-        """Answer a row by the cheapest of some points that the model confirms, if it is cheaper."""
+        """Answer a row by the cheapest of some points that the model confirms, if it is cheaper.
+
+        A row that has an answer keeps it beside points that meet the target by rounding alone: in
+        exact arithmetic, which is what is proved, they miss it.
+        """
         program, row = self.union.objective_program, np.array([i])
         codes, y, verdict = self._ask_about_row(i, points)
         x = np.broadcast_to(self.cases.x[i], y.shape)
-        inside = program.violation(y, x) <= VIOLATION
-        cost = np.where(verdict.valid & inside, program.encoded_cost(y, x), np.inf)
+        accepted = verdict.valid & (program.violation(y, x) <= VIOLATION)
+        if np.isfinite(cutoff):
+            accepted &= (verdict.margin >= 0.0) | (verdict.margin < -verdict.rounding)
+        cost = np.where(accepted, program.encoded_cost(y, x), np.inf)
         best = int(cost.argmin())
         if not cost[best] < cutoff:
             return False

@@ -318,6 +318,24 @@ def test_several_answers_are_several_ways():
     assert letter(explainer, found[1], TEXTS) == both[1]
 
 
+def test_a_letter_is_about_one_row_in_whatever_order_its_answers_come():
+    explainer = credit()
+    rows = pd.concat([row(debt=3.0), row(debt=5.0), row(debt=3.0)], ignore_index=True)
+    named = rows.assign(name=["Ada", "Ben", None]).set_index(pd.Index([1.0, 2.0, np.nan]))
+    for X in (rows, named, rows.to_numpy()):
+        found = explainer.explain(X, 1, n=2)
+        ways, reverse = (letter(explainer, found[2][::k], TEXTS) for k in (1, -1))
+        assert ways.values == reverse.values[::-1]
+        single = explainer.explain(X, 1)
+        mixed = [[*single][:2], [single[1], single[0]], [found[0][0], found[1][0]]]
+        mixed.append([single[0], explainer.explain(X, 1)[0]])
+        if isinstance(X, pd.DataFrame):
+            mixed.append([single[0], single[2]])  # two people of the same values
+        for answers in mixed:
+            with pytest.raises(cp.InvalidInput, match="got answers to different rows"):
+                letter(explainer, answers, TEXTS)
+
+
 def test_missing_cells_and_categories_are_told():
     frame = pd.DataFrame({"job": ["a", "b"] * 20, "pay": [1.0, 2.0, 3.0, np.nan] * 10})
     prepare = make_column_transformer((OneHotEncoder(), ["job"]), (SimpleImputer(), ["pay"]))

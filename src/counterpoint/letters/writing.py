@@ -94,19 +94,40 @@ def letter(  # noqa: PLR0913 (as `write_letters`)
     """
     all_of(cp.Explainer, (explainer,), *EXPLAINER)
     several = [*all_of(cp.Counterfactual, answer, "an answer, or several to one row")]
-    if not several or any(single.batch is not several[0].batch for single in several):
+    if not several:
         raise InvalidInput(
             "Expected an answer, or several to one row; got none. Letters about rows without an "
             "answer are written by write_letters."
         )
-    batch, first = several[0].batch, several[0].position
-    rows = slice(first, several[-1].position + 1)
-    group = [single.position - first for single in several]
+    batch, positions = several[0].batch, [single.position for single in several]
+    if any(single.batch is not batch for single in several) or not _is_one_row(batch, positions):
+        raise InvalidInput(
+            "Expected an answer, or several to one row, such as alternatives[i]; got answers to "
+            "different rows. Write a letter for each, or call write_letters."
+        )
+    first = min(positions)
+    rows = slice(first, max(positions) + 1)
+    group = [position - first for position in positions]
     row_answers = batch.part(rows, batch.table.take(rows))
     speech = Speech.of(texts, language)
     return _letters(
         explainer, row_answers, [group], speech, protected, parts=parts, template=template
     )[0]
+
+
+def _is_one_row(answers: cp.Counterfactuals, positions: Sequence[int]) -> bool:
+    """Return whether the answers at these positions are about one row: its cells, label, target.
+
+    Several answers to a row have a copy of it each.
+    """
+    table, target = answers.table, answers.targets[positions[0]]
+    index = np.array(positions)
+    labels = table.labels_of(index).tolist() if table.is_pandas else [None] * len(index)
+    # as text, since missing cells are not equal to themselves
+    rows = {
+        repr((label, table.row(i, table.names))) for label, i in zip(labels, positions, strict=True)
+    }
+    return len(rows) == 1 and all(answers.targets[i] == target for i in positions)
 
 
 def write_letters(  # noqa: PLR0913 (options have names)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 from time import perf_counter, sleep
@@ -403,6 +404,7 @@ def test_values_are_written_as_people_write_them():
     assert [plain(v) for v in (None, float("nan"), True, False, 3, "a", 2.0, 1234567.0)] == [
         *("missing", "missing", "yes", "no", "3", "a", "2", "1234567")
     ]
+    assert plain(pd.NA) == plain(pd.NaT) == plain(Decimal("NaN")) == "missing"
     assert number(4849.999755859374) == "4850"
     assert number(0.31025724134350263) == "0.310257"
     assert number(1.5e-13) == "1.5 × 10⁻¹³"

@@ -151,6 +151,14 @@ def test_groups_may_be_passed_and_may_be_missing():
 
 
 @pytest.mark.filterwarnings("ignore:Group .* would need an action")
+@pytest.mark.parametrize("dtype", ["string", "Int64", "boolean", "category", "datetime64[ns]"])
+def test_groups_may_be_missing_in_every_dtype(dtype: str):
+    by = pd.Series([1, 0, None] * 30, dtype="Int64").astype(dtype)
+    found = audit(explainer_of_people(), people(90), 1, by, sample=0)
+    assert found.groups.loc["missing", "rows"] == 30
+
+
+@pytest.mark.filterwarnings("ignore:Group .* would need an action")
 def test_groups_come_in_the_order_of_their_values():
     frame, explainer = people(), explainer_of_people()
     ages = np.arange(400) % 12

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.rows.cells import is_missing
+
 PYTHON = re.compile(r"\w=\S|\bcp\.|\b(Categorical|Explainer|Integer|Continuous|dtype)\b")
 """Parts of sentences that only those can follow who write Python."""
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -51,7 +53,7 @@ def percent(probability: float) -> str:
 
 def plain(value: Any) -> str:
     """Return a cell, a category or a label as people write it."""
-    if value is None or value != value:  # noqa: PLR0124 (NaN)
+    if is_missing(value) or value != value:  # noqa: PLR0124 (a decimal that is NaN)
         return "missing"
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"

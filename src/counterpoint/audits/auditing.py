@@ -33,6 +33,7 @@ from counterpoint.letters.texts import Texts
 from counterpoint.problem.targets import as_target
 from counterpoint.protected import protected_features
 from counterpoint.records.record import made_now
+from counterpoint.rows.cells import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -371,8 +372,8 @@ def _groups(answers: cp.Counterfactuals, by: Any) -> tuple[NDArray[np.object_], 
     values = np.asarray(by, dtype=object)
     if values.shape != (n,):
         raise InvalidInput(f"Expected one group for each of {n} rows; got shape {values.shape}.")
-    # NaN alone is unequal to itself
-    missing = np.array([v is None or v != v for v in values], dtype=bool)  # noqa: PLR0124
+    # a decimal that is NaN is unequal to itself, too
+    missing = np.array([is_missing(v) or v != v for v in values], dtype=bool)  # noqa: PLR0124
     names = np.where(missing, "missing", [str(v) for v in values]).astype(object)
     value_of = dict(zip(names[~missing], values[~missing], strict=True))
     try:

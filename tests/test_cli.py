@@ -33,7 +33,7 @@ import counterpoint as cp
 import counterpoint.lvq
 from counterpoint.cli import COMMANDS, EXAMPLES, app, main
 from counterpoint.cli.answers import plain
-from counterpoint.cli.files import with_formulas
+from counterpoint.cli.files import read_rows, with_formulas, write
 from counterpoint.cli.model_files import Trust
 from counterpoint.cli.options import SearchEffort, sections_of
 from counterpoint.cli.question import Question, Source, Wish
@@ -239,6 +239,14 @@ def test_rows_of_every_format_are_the_same_rows(suffix: str, tmp_path: Path):
     arguments = ["--data", "train.csv", "--target", "granted", "--out", out]
     run("explain", "loan.skops", f"rows{suffix}", *arguments)
     pd.testing.assert_frame_equal(pd.read_csv(out), answers_in_python())
+
+
+def test_texts_of_json_lines_hold_any_character(tmp_path: Path):
+    rows = pd.read_csv("rows.csv").assign(customer="a\u2028b\u2029c\x85d\n\re")
+    write(tmp_path / "rows.jsonl", lambda: rows)
+    pd.testing.assert_frame_equal(read_rows(tmp_path / "rows.jsonl"), rows)
+    (tmp_path / "windows.jsonl").write_bytes(b'{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert read_rows(tmp_path / "windows.jsonl")["a"].tolist() == [1, 2]
 
 
 def answers_in_python() -> pd.DataFrame:
@@ -578,7 +586,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["explain", "loan.skops", "ragged.csv", *DATA], "ragged.csv, line 3: expected 3 cells, as m"),
     (["explain", "loan.skops", "empty.csv", *DATA], "empty.csv cannot be read: No columns to"),
     (["explain", "loan.skops", "bad.parquet", *DATA], "bad.parquet cannot be read: "),
-    (["explain", "loan.skops", "bad.jsonl", *DATA], "bad.jsonl, line 2, is not JSON: "),
+    (["explain", "loan.skops", "bad.jsonl", *DATA], "bad.jsonl, line 2 is not JSON: "),
     (["explain", "loan.skops", "list.jsonl", *DATA], "list.jsonl, line 1: expected an object of"),
     (["explain", "loan.skops", "blank.jsonl", *DATA], "blank.jsonl has no rows."),
     (

@@ -138,12 +138,13 @@ def _read_lines(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    # not splitlines, which ends a line at other characters too, that JSON texts may hold
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         place = f"{path.name}, line {number}"
         try:
             row = json.loads(line) if line.strip() else {}
         except json.JSONDecodeError as error:
-            raise cp.InvalidInput(f"{place}, is not JSON: {error}.") from error
+            raise cp.InvalidInput(f"{place} is not JSON: {error}.") from error
         except RecursionError:
             raise cp.InvalidInput(
                 f"{place}: lists stand in one another too deeply; expected an object of column "

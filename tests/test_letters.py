@@ -487,6 +487,18 @@ def test_a_draft_lists_all_that_is_asked_for_and_can_be_read(tmp_path: Path):
     assert {*Texts.load(path).features} == {*frame}
 
 
+def test_the_keys_of_a_draft_hold_any_character(tmp_path: Path):
+    odd = ["🏠", "é", 'a "b" \\', "\x7f", "\t\n\x00\x85\u2028"]
+    frame = pd.DataFrame({"a 🏠": odd, "n": range(5)})
+    prepare = make_column_transformer((OneHotEncoder(), ["a 🏠"]), remainder="passthrough")
+    model = make_pipeline(prepare, LogisticRegression()).fit(frame, ["🏠 no", "yes"] * 2 + ["yes"])
+    path = tmp_path / "texts.toml"
+    path.write_text(draft(cp.Explainer(model, data=frame)), encoding="utf-8")
+    texts = Texts.load(path)
+    assert {*texts.features["a 🏠"].values} == {*odd}
+    assert {*texts.decisions} == {"🏠 no", "yes"}
+
+
 # Parts and templates
 
 

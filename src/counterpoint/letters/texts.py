@@ -250,6 +250,12 @@ def draft(explainer: cp.Explainer) -> str:
     return "\n".join(_draft_lines(explainer)) + "\n"
 
 
+def _quoted(text: str) -> str:
+    """Return a text as a quoted key of TOML."""
+    # JSON's escapes are those of TOML, which has no surrogate pairs, and DEL only escaped
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
     """Yield the lines of `draft`."""
     yield "# What letters say. Names are words for people; what stays empty is asked for."
@@ -257,7 +263,7 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
     yield from (f'# {name} = ""' for name in ("creditor", "salutation", "rights", "signature"))
     if not explainer.reading.form.has_values:
         yield from ("", "[decisions]")
-        yield from (f'{json.dumps(str(v))} = ""' for v in explainer.reading.classes.tolist())
+        yield from (f'{_quoted(str(v))} = ""' for v in explainer.reading.classes.tolist())
     rules = (*explainer.constraints, *explainer.implied)
     fixed = [c for c in rules if isinstance(c, cp.Immutable) and not c.protected]
     protected = {*protected_features(explainer)}
@@ -266,7 +272,7 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
         if feature.name in unnamed:
             continue
         name = str(feature.name)
-        key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
+        key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else _quoted(name)
         is_categorical = isinstance(feature, cp.Categorical)
         example = "Raise … from 9 to at least 10"
         if is_categorical:
@@ -276,6 +282,6 @@ def _draft_lines(explainer: cp.Explainer) -> Iterator[str]:
             continue  # their values are not named
         if isinstance(feature, cp.Categorical):
             yield from ('# code = ""', f"[features.{key}.values]")
-            yield from (f'{json.dumps(str(v))} = ""' for v in feature.categories)
+            yield from (f'{_quoted(str(v))} = ""' for v in feature.categories)
         else:
             yield from ('# unit = ""', "# step = 1", '# code = ""')

@@ -257,6 +257,28 @@ def test_a_question_that_makes_no_sense_is_refused(client, body, sentence):
     assert said[-1] in ".?"
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"feature": wrong} for wrong in (["income"], {"income": 1}, [], {}, 5, True)),
+        *({end: wrong} for end in ("low", "high") for wrong in (10**400, True, [1], "1")),
+    ],
+)
+def test_bounds_of_wrong_types_are_refused_on_the_page_too(client, changes):
+    rule = {"kind": "bounds", "feature": "income", "low": 1, **changes}
+    body = {"rows": [ROW], "constraints": [rule]}
+    said = client.post("/desk/answer", json=body)
+    assert (said.status_code, said.json()["detail"]) == (422, readable(sent(client, body)))
+
+
+def test_values_that_no_column_holds_are_told_on_the_page_too(client):
+    rule = {"kind": "bounds", "feature": "income", "low": 1}
+    body = {"rows": [{**ROW, "income": 10**400}], "constraints": [rule]}
+    said = client.post("/desk/answer", json=body)
+    assert said.status_code == 200
+    assert "column “income” holds 10" in said.text
+
+
 def test_bodies_that_are_no_json_or_too_large(client):
     said = client.post("/explain", content=b'{"rows": ', headers=JSON)
     assert (said.status_code, said.json()["detail"]) == (400, "The body is no JSON.")

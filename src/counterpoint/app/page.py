@@ -18,6 +18,7 @@ from counterpoint.app.dashboard import Dashboard, ExplainRequest
 from counterpoint.app.limits import SliderLimits, cost_in_words, rule_in_words, weights_of
 from counterpoint.app.words import few, least, number, percent, plain, readable
 from counterpoint.cli.answers import DIGITS
+from counterpoint.errors import is_number
 from counterpoint.problem.constraints import named
 
 
@@ -245,19 +246,19 @@ class View:
             if not isinstance(rule, dict) or rule.get("kind") != "bounds":
                 continue
             name, ends = rule.get("feature"), [rule.get("low"), rule.get("high")]
-            are_numbers = all(end is None or isinstance(end, int | float) for end in ends)
-            if name not in self.limits or not are_numbers:
+            are_numbers = all(end is None or is_number(end) for end in ends)
+            if not isinstance(name, str) or name not in self.limits or not are_numbers:
                 continue  # the policy's limits are of numbers that may move
             low = -math.inf if ends[0] is None else float(ends[0])
             high = math.inf if ends[1] is None else float(ends[1])
-            value, sentence = row.get(str(name)), None
+            value, sentence = row.get(name), None
             if low > high:
                 demand = f"at least {plain(low)} and at most {plain(high)}"
                 sentence = f"{name} cannot be {demand}."
-            elif isinstance(value, int | float):
+            elif value is not None and is_number(value):
                 sentence = self.limits[name].refusal(low, high, float(value))
             if sentence:
-                refusals[str(name)] = sentence
+                refusals[name] = sentence
         return refusals
 
     def why(self, request: ExplainRequest) -> dict[str, Any]:

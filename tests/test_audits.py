@@ -836,7 +836,7 @@ def test_the_proof_of_a_box_can_be_kept():
 
 
 def test_boxes_that_make_no_sense_are_refused():
-    def refused(box: dict[Any, Any], *constraints: cp.Constraint, target: Any = 1) -> str:
+    def refused(box: Any, *constraints: cp.Constraint, target: Any = 1) -> str:
         explainer = cp.Explainer(
             linear([1.0, 1.0], 0.0),
             features=[cp.Integer("a"), cp.Categorical("b", (0, 1))],
@@ -854,8 +854,25 @@ def test_boxes_that_make_no_sense_are_refused():
     assert "lowest and a highest value of 'a'" in refused(box | {"a": (1, 0)})
     assert "lowest and a highest value of 'a'" in refused(box | {"a": (0.2, 0.8)})
     assert "lowest and a highest value of 'a'" in refused(box | {"a": 3})
+    for wrong in ("12", (0, 10**400), (0, None), [0, [1]], (0, 1, 2), {0: 1}):
+        assert "lowest and a highest value of 'a'" in refused(box | {"a": wrong})
     assert "categories of 'b'" in refused(box | {"b": [2]})
+    for wrong in (5, 2.5, [], [[0]], [{}], [0, [1]], np.array([0, 2]), pd.NA, [pd.NA], "01", b"0"):
+        assert "categories of 'b'" in refused(box | {"b": wrong})
     assert "There is no feature 'c'" in refused(box | {"c": (0, 1)})
+    for wrong in (None, "a", [("a", (0, 1))], pd.Series(box)):
+        assert "a mapping from names" in refused(wrong)
+
+
+@pytest.mark.parametrize("several", [(0, 1), {0, 1}, np.array([0, 1]), pd.Series([0, 1])])
+def test_categories_of_a_box_come_in_every_container(several: Any):
+    explainer = cp.Explainer(
+        linear([1.0, 1.0], -9.0),
+        features=[cp.Integer("a"), cp.Categorical("b", (0, 1))],
+        cost=cp.Manhattan(),
+        constraints=cp.Immutable("a"),
+    )
+    assert confined(explainer, {"a": (0, 1), "b": several}, 1).proved
 
 
 # The command line

@@ -11,7 +11,7 @@ import numpy as np
 import counterpoint as cp
 from counterpoint.audits.auditing import fixed_rows
 from counterpoint.audits.rules import parts_of
-from counterpoint.errors import InvalidInput, shown
+from counterpoint.errors import InvalidInput, is_comparable, is_listed, shown
 from counterpoint.rows import lattice
 
 Reach = tuple[Any, Sequence[cp.Constraint], Any, Callable[[Any], Any]]
@@ -91,6 +91,10 @@ def confined(
         raise InvalidInput(
             "Expected a target that is the same for all rows; say than= which label."
         )
+    if not isinstance(box, Mapping):
+        raise InvalidInput(
+            f"Expected a box as a mapping from names to ranges or categories; got {shown(box)}."
+        )
     for name in box:
         explainer.features.index(name)
     proofs: list[cp.Counterfactual] = []
@@ -151,8 +155,9 @@ def _reach_of_categories(
     feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
 ) -> Reach | None:
     """Return the categories that can be reached from one or several; None if there is none."""
-    inside = [stated] if stated in feature.categories else list(stated)
-    if not inside or not {*inside} <= {*feature.categories}:
+    is_one = not is_listed(stated) or (is_comparable(stated) and stated in feature.categories)
+    inside = [stated] if is_one else list(stated)
+    if not inside or not all(is_comparable(c) and c in feature.categories for c in inside):
         raise InvalidInput(
             f"Expected categories of {feature.name!r} in the box; got {shown(stated)}."
         )
@@ -180,8 +185,8 @@ def _reach_of_categories(
 def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
     """Return the range that can be reached from a range; None if it is empty."""
     try:
-        low, high = map(float, stated)
-    except (TypeError, ValueError):
+        low, high = map(float, stated if is_listed(stated) else ())  # a text is no pair of digits
+    except (TypeError, ValueError, OverflowError):
         low, high = np.nan, np.nan
     if isinstance(feature, cp.Integer):  # whole steps within the range
         steps = np.ceil(low / feature.step), np.floor(high / feature.step)

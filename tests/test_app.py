@@ -663,6 +663,8 @@ def test_the_open_inference_protocol_to_the_letter(client, refused):
     assert "datatype" in refusal(datatype="float")
     assert "'age' has shape" in refusal(shape=[n])
     assert "'age' has shape" in refusal(data=[[1, 2]] * n)
+    ragged = [[1, 2], [], *[[1]] * (n - 2)]
+    assert "'age' has 2 in one and none in another" in refusal(data=ragged)
     assert "a name of its own" in refusal(name="home")
     assert "of one length" in refusal(data=[[1]], shape=[1, 1])
     empty = {"inputs": [{**tensor, "data": [], "shape": [0]} for tensor in inputs]}

@@ -133,6 +133,11 @@ def _values(tensor: Tensor) -> list[Any]:
             "Expected tensors of one shape, [n] or [n, 1], with n values each; "
             f"{tensor.name!r} has shape {tensor.shape} and {len(values)} values."
         )
+    if any(len(cells) != 1 for cells in nested):
+        raise cp.InvalidInput(
+            f"Expected one value in each row of a tensor; {tensor.name!r} has "
+            f"{max(map(len, nested))} in one and none in another."
+        )
     for value in values:
         if not (value is None or _is_of(value, tensor.datatype)):
             raise cp.InvalidInput(

@@ -712,12 +712,29 @@ def test_bad_input_is_named():
         letter(explainer, [])
 
 
+@pytest.mark.parametrize("wrong", [2.0, True, False, -1, 13, "2", [2], np.array([2, 3]), np.nan])
+def test_decimals_are_a_whole_number(wrong: Any):
+    with pytest.raises(cp.InvalidInput, match="a whole number of decimals from 0 to 12; got"):
+        Wording(decimals=wrong)
+    with pytest.raises(cp.InvalidInput, match="a positive scale; got None"):
+        Wording(scale=None)  # type: ignore[arg-type]
+
+
+def test_decimals_may_be_a_whole_number_of_numpy():
+    texts = [hours(name="hours", decimals=decimals)[1] for decimals in (2, np.int64(2))]
+    explainer, X = hours()[0], pd.DataFrame({"hours-per-week": [40]})
+    (plain,), (numpy,) = (write_letters(explainer, explainer.explain(X, 1), t) for t in texts)
+    assert "from 40.00 to" in plain.text
+    assert plain == numpy
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[features.x]\nunits = 'kg'", "features, x: expected code"),
         ("[features.x]\nstep = 0", "features, x: Expected a positive step"),
         ("[features.x]\ndecimals = 99", "decimals from 0 to 12"),
+        ("[features.x]\ndecimals = 2.0", "decimals from 0 to 12; got 2.0"),
         ("[features.x]\ncode = 3", "Expected text as code"),
         ("[features.x]\nvalues = {a = 1}", "from text to text"),
         ("[feature.x]\ncode = 'R1'", "expected tables"),

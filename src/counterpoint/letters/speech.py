@@ -255,7 +255,7 @@ class Speech(NamedTuple):
         """Format a number with its unit: with all its digits, or with those of a factual value."""
         scaled = Decimal(repr(float(value))) * Decimal(repr(float(wording.scale)))
         if not exact:
-            scaled = round(scaled, 4 if wording.decimals is None else wording.decimals)
+            scaled = round(scaled, 4 if wording.decimals is None else int(wording.decimals))
         decimals = len(f"{scaled.normalize():f}".partition(".")[2])
         text = f"{scaled:,.{max(decimals, wording.decimals or 0)}f}"
         thousands, point = self.words["marks"][:2]

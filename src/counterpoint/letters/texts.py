@@ -76,11 +76,14 @@ class Wording:
             raise InvalidInput(f"Expected true or false as plural; got {shown(self.plural)}.")
         for name in ("step", "scale"):
             value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 < value < np.inf):
+            is_absent = name == "step" and value is None
+            if not (is_absent or (is_number(value) and 0 < value < np.inf)):
                 raise InvalidInput(f"Expected a positive {name}; got {shown(value)}.")
-        if self.decimals not in (None, *range(13)):
+        decimals = self.decimals
+        is_whole = isinstance(decimals, int | np.integer) and not isinstance(decimals, bool)
+        if decimals is not None and not (is_whole and 0 <= decimals <= 12):
             raise InvalidInput(
-                f"Expected a number of decimals from 0 to 12; got {shown(self.decimals)}."
+                f"Expected a whole number of decimals from 0 to 12; got {shown(decimals)}."
             )
         _check_texts("values", self.values)
 

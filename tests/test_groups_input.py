@@ -354,6 +354,7 @@ LATER: dict[str, tuple[Callable[[Any], Any], str]] = {
     "other columns": (lambda m: m.judge(X[:, :3], Y), "rows of 4 features"),
     "rows to move": (lambda m: m.translations_.moved(X[:, :3], 0, 1), "rows of 4 numbers"),
     "one fold": (lambda m: m.evaluate(X, Y, folds=1), "at least 2 folds"),
+    "folds as a float": (lambda m: m.evaluate(X, Y, folds=2.0), "got 2.0"),
     "half a fold": (lambda m: m.evaluate(X, Y, folds=2.5), "got 2.5"),
     "many folds": (lambda m: m.evaluate(X, Y, folds=26), "group 0 has 50 rows"),
     "k": (lambda m: m.sparse(9), "1 to 4; got 9"),

@@ -203,6 +203,8 @@ def stratified_folds(
 
     The rows of each group are dealt into folds by themselves.
     """
+    if not isinstance(folds, int | np.integer):
+        raise InvalidInput(f"Expected a whole number of folds, as an int; got {folds!r}.")
     least = int(groups.sizes.min())
     if folds not in range(2, least // 2 + 1):
         small = groups.labels[int(groups.sizes.argmin())]

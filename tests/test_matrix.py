@@ -235,3 +235,11 @@ def test_a_point_that_meets_the_target_by_rounding_alone_refutes_no_proof():
         9, "splines", "step 1", "by MAD", "same change", "interval", "float32", "extrapolate"
     )
     assert not [*wrong(cell)]
+
+
+def test_what_is_moved_for_float32_is_not_moved_into_a_forbidden_combination():
+    """A number at the border of a cell was moved off it; then nothing was found at all."""
+    cell = Cell(
+        6, "XGBoost", "categories", "percentiles", "forbidden", "label", "float32", "within"
+    )
+    assert not [*wrong(cell)]

@@ -406,6 +406,11 @@ def _search_outside(
     program, union = union.objective_program, replace(union, combinations=None)
     incumbent = search(union, cases, effort, None, starting_points)
     trees = BoxTrees(combinations, union.program.domain, cases)
+    # Points are moved off the borders of their cells for float32, maybe into a combination: then
+    # the nearest numbers have to do.
+    for i, y in [*incumbent.rounded_points.items()]:
+        if trees.violated(y[None], cases.x[i : i + 1])[0] >= 0:
+            del incumbent.rounded_points[i]
     rows = np.flatnonzero(trees.violated(incumbent.points, cases.x) >= 0)
     if not len(rows):
         return incumbent

@@ -395,6 +395,7 @@ def join(before: Columns, blocks: Sequence[Columns]) -> Columns:
         fills=fills,
         sizes=Magnitude.joined([block.sizes for block in blocks]),
         curves=blocks[0].curves,
+        # Curves are of one family, whose ``lift`` works on all of them.
         lift=next((block.lift for block in blocks if block.lift is not None), None),
         computed=computed,
     )

@@ -237,7 +237,7 @@ def _binary_part(estimator: Any) -> LinearScores:
         not isinstance(form, LinearScores)
         or not form.is_binary
         or form.threshold != 0.0
-        or form.no_probabilities == OTHER_SCORES
+        or form.no_probabilities == OTHER_SCORES  # its decision function is not its score
     ):
         raise UnsupportedModel(
             "OneVsRestClassifier is read over linear binary classifiers with a decision_function; "

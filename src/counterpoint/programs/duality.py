@@ -106,9 +106,11 @@ class Duality:
         It is min Σ_j (cost_j(δ) + slope_j · δ) + normal · x − offset, less what may be rounding.
         """
         normal, offset, offset_error = cut.normal, cut.offset, cut.offset_error
-        if self._costless.any():
-            normal, sizes = _without_faint(cut, self._costless, cases)
-        if self.weighed:  # weight · (cost + normal / weight · y − …), and the weight comes last
+        if self._costless.any():  # an entry that is only rounding would make the least −∞ there
+            normal, sizes = _without_negligible(cut, self._costless, cases)
+        # The bound of a weighted cost is weight · min(cost + (normal · y − offset) / weight): the
+        # cut is divided by the weight here, and the bound multiplied by it in the end.
+        if self.weighed:
             per_weight = 1.0 / cases.weights
             normal, offset = normal * per_weight[:, None], offset * per_weight
             offset_error, sizes = offset_error * per_weight, sizes.scaled(per_weight)
@@ -120,12 +122,14 @@ class Duality:
             tangent = delta @ self.encoded_cost.above_floor
             offset = offset + np.einsum("ij,ij->i", tangent, delta)
             slope = normal + 2.0 * tangent
-            # A matrix without a negative eigenvalue has no entry larger than these products.
+            # No entry Q_jk of a matrix without a negative eigenvalue exceeds units_j · units_k.
             units = np.sqrt(np.diag(self.encoded_cost.quadratic))
             delta_size = np.abs(delta) @ units
             offset_error = offset_error + gamma(2 * d + 8) * delta_size * delta_size
             slope_sizes = sizes.plus(Sizes(2.0 * delta_size[:, None], units[None], d + 4))
         else:
+            # A slope steeper than an absolute cost makes the least −∞ as well. Multipliers times a
+            # factor prove a bound, too: such a factor makes the slopes no steeper than the cost.
             shrink = self.shrink_factors(normal, sizes, cases)
             if shrink is not None:
                 slope = normal = normal * shrink[:, None]
@@ -166,7 +170,7 @@ class Duality:
         an entry of the normal that may be the rounding of a sum that cancels counts as 0.
         """
         zero = np.zeros(cut.normal.shape[1])
-        normal, sizes = _without_faint(cut, np.ones(len(zero), dtype=bool), cases)
+        normal, sizes = _without_negligible(cut, np.ones(len(zero), dtype=bool), cases)
         with np.errstate(over="ignore", invalid="ignore"):
             least, error = self.domain.lower(Diagonal(zero, zero), normal, cases, sizes)
             size = np.abs(cut.offset) + dots(
@@ -342,18 +346,18 @@ def _products(x: FloatArray, rows: FloatArray) -> FloatArray:
     return dots(x, rows[0])[:, None] if len(rows) == 1 else np.asarray(x @ rows.T)
 
 
-def _without_faint(cut: Cut, columns: BoolArray, cases: Batch) -> tuple[FloatArray, Sizes]:
-    """Return normals (n, d) with 0 where they are faint on some columns, and their sizes.
+def _without_negligible(cut: Cut, columns: BoolArray, cases: Batch) -> tuple[FloatArray, Sizes]:
+    """Return normals (n, d) with 0 for negligible entries on some columns, and their sizes.
 
-    An entry is faint if it may be the rounding of a sum that cancels, and the column lacks a bound:
-    there it would make the least −∞.
+    An entry is negligible if it may be the rounding of a sum that cancels, and the column lacks a
+    bound: there it would make the least −∞.
     """
     terms = cut.weights @ cut.normals
     is_open = columns & (np.isinf(cases.low) | np.isinf(cases.high))
     # 128 u: what solvers' multipliers leave of a sum that cancels, beyond its own rounding
-    faint = is_open & (np.abs(cut.normal) <= max(128 * UNIT, gamma(cut.roundings)) * terms)
-    sizes = Sizes(np.where(faint, 0.0, terms), None, cut.roundings)
-    return np.where(faint, 0.0, cut.normal), sizes
+    negligible = is_open & (np.abs(cut.normal) <= max(128 * UNIT, gamma(cut.roundings)) * terms)
+    sizes = Sizes(np.where(negligible, 0.0, terms), None, cut.roundings)
+    return np.where(negligible, 0.0, cut.normal), sizes
 
 
 def _largest(cases: Batch) -> FloatArray:

@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 def proofs_of(pieces: Sequence[BoundProof], rows: IntArray) -> list[Any]:
-    """Return the proof of each of some rows: a list of one object for each piece, as JSON has it.
+    """Return the proof of each of some rows, as JSON has it: a list with one object a piece.
 
     An object holds multipliers, trees, the family's own proof, and boxes with proofs of their own.
-    Of a row that has multipliers alone, an array (Σ sizes,) of those of all pieces; `as_pieces`
-    makes such a list of it.
+    The proof of a row that has multipliers alone is an array instead, (Σ sizes,), those of all
+    pieces one after the other; `as_pieces` makes the list of it.
     """
-    whole = np.concatenate([piece.multipliers[rows] for piece in pieces], axis=1)
+    joined = np.concatenate([piece.multipliers[rows] for piece in pieces], axis=1)
     if not any(piece.trees or piece.family_proofs or piece.boxed for piece in pieces):
-        return [*whole]
-    sizes, out = [piece.multipliers.shape[1] for piece in pieces], []
+        return [*joined]
+    sizes, proofs = [piece.multipliers.shape[1] for piece in pieces], []
     trees_by_row = [_trees(piece) for piece in pieces]
-    for row, multipliers in zip(rows.tolist(), whole, strict=True):
-        additions: list[dict[str, Any]] = []
+    for row, multipliers in zip(rows.tolist(), joined, strict=True):
+        additions: list[dict[str, Any]] = []  # what each piece has besides its multipliers
         for piece, trees in zip(pieces, trees_by_row, strict=True):
-            added: dict[str, Any] = {"trees": trees[row]} if row in trees else {}
+            addition: dict[str, Any] = {"trees": trees[row]} if row in trees else {}
             if piece.family_proofs is not None:
                 fields = vars(piece.family_proofs[row]).items()
-                added["own"] = {
+                addition["own"] = {
                     k: [*v] if isinstance(v, list) else number_to_json(v) for k, v in fields
                 }
             boxed = None if piece.boxed is None else piece.boxed.take(np.array([row]))
             if boxed is not None:
-                added["boxes"] = _boxes(boxed)
-            additions.append(added)
-        if not any(additions):
-            out.append(multipliers)
-            continue
-        both = zip(as_pieces(multipliers, sizes), additions, strict=True)
-        out.append([piece | added for piece, added in both])
-    return out
+                addition["boxes"] = _boxes(boxed)
+            additions.append(addition)
+        if any(additions):
+            objects = as_pieces(multipliers, sizes)
+            proofs.append([o | addition for o, addition in zip(objects, additions, strict=True)])
+        else:
+            proofs.append(multipliers)
+    return proofs
 
 
 def written(piece: BoundProof) -> list[Any]:

@@ -90,6 +90,7 @@ def _values(
     if query.target.requirement.promise is Guarantee.NONE:
         # The search may have added up the terms of scores in another order than the checker will.
         # Both have to find the same: the message depends on whether margin or rounding is larger.
+        # (A margin with a guarantee is less by what noise demands, and stays as the search has it.)
         form, target = query.model.form, query.target
         margin = form.margin(y, target)
         rounding = form.margin_error(y, target.requirement, query.eps)

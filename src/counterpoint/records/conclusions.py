@@ -166,7 +166,7 @@ def _boxed(
     if union.combinations is None:
         raise ValueError("there are boxes in a proof, and no combination is forbidden")
     splits = boxed.splits
-    node_row = splits.row[splits.tree]
+    node_row = splits.row[splits.tree]  # a tree for each row that was split
     low, high, _ = boxes(program, cases.take(splits.row), splits.tree, splits)
     excluded = is_empty(program.domain, low, high)
     excluded |= union.combinations.forbid(low, high, cases.x[node_row]).any(axis=1)
@@ -181,7 +181,7 @@ def _boxed(
     if len(leaves):
         inside = replace(cases.take(leaf_row), low=low[leaves], high=high[leaves])
         evidence = _evidence(union, program, inside, boxed.leaves.take(order))
-        is_leaf = np.ones(len(leaves), dtype=bool)
+        is_leaf = np.ones(len(leaves), dtype=bool)  # inner nodes need no proof
         batches = [SearchedNodes(leaf_row, is_leaf, [evidence])]
     return BoxedEvidence([undivided], splits, batches, order=np.arange(len(leaves)))
 

@@ -67,10 +67,10 @@ def fitting_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
         return np.dtype(object)
     if dtype.kind == "b":
         return dtype if np.isin(values, (0, 1)).all() else np.dtype(np.float64)
-    return _whole_dtype(dtype, values) if dtype.kind in "iu" else dtype
+    return _wider_dtype(dtype, values) if dtype.kind in "iu" else dtype
 
 
-def _whole_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
+def _wider_dtype(dtype: np.dtype[Any], values: NDArray[Any]) -> np.dtype[Any]:
     """Return an integer dtype if it holds these values, else int64 if that does, else float64."""
     if not np.any(values % 1 != 0):
         for wide in (dtype, np.dtype(np.int64)):
@@ -99,11 +99,11 @@ def scattered(series: Any, positions: NDArray[np.intp], values: NDArray[Any]) ->
 def _wide_enough(series: Any, values: NDArray[Any]) -> tuple[Any, Any]:
     """Return a column in a dtype that holds these values too, and the values as it takes them."""
     dtype = series.dtype
-    if dtype.is_numeric() and values.dtype == object:  # numbers that are categories
+    if dtype.is_numeric() and values.dtype == object:  # categories of a column of numbers
         values = np.asarray(values.tolist())
     if dtype.is_integer():
         numpy_dtype = np.dtype(str(dtype).lower())
-        wide_dtype = _whole_dtype(numpy_dtype, values)
+        wide_dtype = _wider_dtype(numpy_dtype, values)
         if wide_dtype != numpy_dtype:
             series = series.cast(nw.Float64 if wide_dtype.kind == "f" else nw.Int64)
         return series, values.astype(wide_dtype)

@@ -80,7 +80,7 @@ class Witnesses:
         """(m, d) the rows in which no cell is missing for the model, encoded."""
         return self._usable[1]
 
-    def _gives(self, target: Target, positions: IntArray) -> BoolArray:
+    def _has_target(self, target: Target, positions: IntArray) -> BoolArray:
         """(m,): whether the model gives the target at some of the usable rows; outputs are kept.
 
         Calls are slow, so that each is filled up with further rows, to as many as were asked about
@@ -117,12 +117,13 @@ class Witnesses:
         rows = rows[(self._moved(x[rows], program, case) == x[rows]).all(axis=1)]
         violation = program.violation(x[rows], np.broadcast_to(case.x, x[rows].shape))
         rows = rows[violation <= VIOLATION]
-        return np.asarray(x[rows[self._gives(target, rows)]][:KEPT])
+        return np.asarray(x[rows[self._has_target(target, rows)]][:KEPT])
 
     def nearest(self, target: Target, program: Program, case: Batch, most: int) -> FloatArray:
         """(m, d) the witnesses nearest to a row, moved into the bounds on its columns.
 
-        The model is asked about rows of the data from the nearest on, ever more at a time.
+        The model is asked about rows of the data as they are, from the nearest on, ever more at a
+        time. A point may have lost the target by its move: `shortened` asks about it again.
         """
         _, x = self._usable
         points = self._moved(x, program, case)
@@ -131,7 +132,7 @@ class Witnesses:
         nearest, start, size = np.zeros(0, dtype=np.intp), 0, ASKED_FIRST
         while start < len(order) and len(nearest) < most:
             block = order[start : start + size]
-            nearest = np.append(nearest, block[self._gives(target, block)])
+            nearest = np.append(nearest, block[self._has_target(target, block)])
             start, size = start + size, 2 * size
         return np.asarray(points[nearest[:most]])
 

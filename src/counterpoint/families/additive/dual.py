@@ -53,37 +53,38 @@ class Basis(NamedTuple):
         return np.where(self.kind == POINT, np.clip(self.shares, 0.0, 1.0), 0.0)
 
 
-def maximize_dual(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
+def maximize_dual(lagrangian: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
     """Return the bases of the highest bounds; or of any that are as high as the ceilings (m,).
 
     ``start`` (m, s) are multipliers to begin with. It is the simplex method with columns that are
     generated: the multipliers of a basis bound a box, and the point at which its Lagrangian is
     least then enters the basis.
     """
-    basis, empty = _initial_basis(boxes, start, ceiling), boxes.empty
+    basis, empty = _initial_basis(lagrangian, start, ceiling), lagrangian.empty
     basis.done[:] |= empty | (basis.bound >= ceiling)
     for _ in range(60):  # four steps do, for most boxes
         if basis.done.all():
             break
-        _improve(boxes, basis)
+        _improve(lagrangian, basis)
     np.maximum(basis.bound, 0.0, out=basis.bound)
     basis.bound[empty], basis.multipliers[empty] = np.inf, 0.0
     return basis
 
 
-def _initial_basis(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
+def _initial_basis(lagrangian: KnapsackLagrangian, start: FloatArray, ceiling: FloatArray) -> Basis:
     """Return bases of the least point of each box at the start, and of one column for each demand.
 
     If the point meets a demand, that is its surplus, else what it misses.
     """
-    (n, s), k = start.shape, boxes.knapsack
-    value, point = boxes.least(start)
+    (n, s), k = start.shape, lagrangian.knapsack
+    value, point = lagrangian.least(start)
     # What is missing costs more, per gain, than the dearest change does that gains most. That cost
     # is a bound on the multiplier, so it is at least four times the one at the start.
-    costs, tables = boxes.boxes.option_cost, k.table_gains if boxes.gain is None else boxes.gain
+    costs = lagrangian.boxes.option_cost
+    tables = k.table_gains if lagrangian.gain is None else lagrangian.gain
     most = np.abs(tables).max(axis=(-2, -1), initial=0.0)  # the largest gain for each demand
     most = np.maximum(np.abs(k.gains).max(axis=1, initial=0.0), most)
-    most = np.maximum(np.abs(boxes.missing), most)  # so that costs stay within bounds
+    most = np.maximum(np.abs(lagrangian.missing), most)  # so that costs stay within bounds
     most[most == 0.0] = 1.0  # nothing gains anything
     dearest = costs.max(axis=(1, 2), initial=0.0, where=np.isfinite(costs))
     dearest += point.cost + (k.cost.absolute + k.cost.curvature).max(initial=0.0)
@@ -94,44 +95,44 @@ def _initial_basis(boxes: KnapsackLagrangian, start: FloatArray, ceiling: FloatA
     matrix[:, :s, 0], matrix[:, s, 0] = point.gain, 1.0
     cost[:, 0], shares[:, 0] = point.cost, 1.0
     # the others: one for each demand
-    is_met, demand = point.gain >= boxes.missing, np.arange(s)
+    is_met, demand = point.gain >= lagrangian.missing, np.arange(s)
     matrix[:, demand, demand + 1] = np.where(is_met, -1.0, 1.0)
     cost[:, 1:] = np.where(is_met, 0.0, np.maximum(4.0 * start, dearest[:, None] / most))
     kind[:, 1:] = np.where(is_met, SURPLUS, MISSING)
     return Basis(
         matrix=matrix,
-        target=np.hstack([boxes.missing, np.ones((n, 1))]),
+        target=np.hstack([lagrangian.missing, np.ones((n, 1))]),
         cost=cost,
         kind=kind,
         points=Candidates._make([np.repeat(v[:, None], s + 1, axis=1) for v in point]),
         shares=shares,
         multipliers=np.array(start),
-        bound=value + (start * boxes.missing).sum(axis=1),
+        bound=value + (start * lagrangian.missing).sum(axis=1),
         raises=np.zeros(n, dtype=np.intp),
         done=np.zeros(n, dtype=bool),
         ceiling=ceiling,
-        cap=_caps(boxes),
+        cap=_caps(lagrangian),
     )
 
 
-def _caps(boxes: KnapsackLagrangian) -> FloatArray:
+def _caps(lagrangian: KnapsackLagrangian) -> FloatArray:
     """Return the largest multipliers (m,) for which every column's least term is finite.
 
     From there on a column without an end gains at least what it costs. With several demands no
     column is without an end, see `Knapsack.endless`.
     """
-    k = boxes.knapsack
-    if not boxes.rows.is_endless or len(k.gains) > 1:
-        return np.full(len(boxes.missing), np.inf)
+    k = lagrangian.knapsack
+    if not lagrangian.rows.is_endless or len(k.gains) > 1:
+        return np.full(len(lagrangian.missing), np.inf)
     gains = k.gains[0]
     is_linear = ~k.nonlinear & (gains != 0.0)
     ratio = np.where(is_linear, k.cost.absolute / np.abs(gains), np.inf)
-    end = np.where(gains > 0.0, boxes.boxes.high, -boxes.boxes.low)
+    end = np.where(gains > 0.0, lagrangian.boxes.high, -lagrangian.boxes.low)
     cap = np.where(np.isposinf(end), ratio, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(cap * (1.0 - 1e-13))  # the term must not be at infinity by rounding
 
 
-def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
+def _improve(lagrangian: KnapsackLagrangian, basis: Basis) -> None:
     """Do one step of the simplex method: bound all boxes, and let a column enter their bases.
 
     A box is done if its bound is the highest, or no column can enter. If the highest bound still
@@ -147,8 +148,8 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
     surplus = in_cost.argmin(axis=1)  # where a multiplier is negative, surplus lowers the cost
     is_negative = in_cost.min(axis=1) < -NEAR * np.abs(basis.cost).max(axis=1)
     lam = np.minimum(np.maximum(lam, 0.0), basis.cap[:, None])
-    value, points = boxes.least(lam)
-    bound = value + (lam * boxes.missing).sum(axis=1)
+    value, points = lagrangian.least(lam)
+    bound = value + (lam * lagrangian.missing).sum(axis=1)
     is_higher = bound > basis.bound
     np.copyto(basis.bound, bound, where=is_higher)
     np.copyto(basis.multipliers, lam, where=is_higher[:, None])
@@ -166,10 +167,10 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
     # enters the basis last.
     is_capped = ~basis.done & (lam[:, 0] >= basis.cap)
     if is_capped.any():
-        is_capped &= ~boxes.satisfied(points)
+        is_capped &= ~lagrangian.satisfied(points)
     if is_capped.any():
         index = np.flatnonzero(is_capped)
-        arrays.put(points, index, repaired(boxes.pick(index), arrays.pick(points, index)))
+        arrays.put(points, index, repaired(lagrangian.pick(index), arrays.pick(points, index)))
 
     basis.done[:] |= (is_highest & ~is_missing & ~is_capped) | (basis.bound >= basis.ceiling)
     is_short = is_highest & is_missing & ~is_capped & ~basis.done
@@ -178,18 +179,18 @@ def _improve(boxes: KnapsackLagrangian, basis: Basis) -> None:
         _enter(basis, entering, points, np.where(is_negative & ~is_capped, surplus, -1), inverse)
     basis.done[:] |= is_capped
     if is_short.any():
-        is_refuted = is_short & _is_ray(boxes, lam)
+        is_refuted = is_short & _is_ray(lagrangian, lam)
         basis.bound[is_refuted], basis.multipliers[is_refuted] = np.inf, lam[is_refuted]
         basis.raises[:] += is_short
         basis.done[:] |= is_refuted | (basis.raises > 6)  # then the bound stays as it is
         basis.cost[:] *= np.where(is_short[:, None] & (basis.kind == MISSING), 64.0, 1.0)
 
 
-def _is_ray(boxes: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
+def _is_ray(lagrangian: KnapsackLagrangian, lam: FloatArray) -> BoolArray:
     """Return whether demands, weighed by λ (m, s), ask for more than any point gains, (m,)."""
-    value, _ = boxes.without_cost().least(lam)
-    size = (lam * (boxes.slack + np.abs(boxes.missing))).sum(axis=1)
-    return np.asarray(value + (lam * boxes.missing).sum(axis=1) > 1e-9 * size)
+    value, _ = lagrangian.without_cost().least(lam)
+    size = (lam * (lagrangian.slack + np.abs(lagrangian.missing))).sum(axis=1)
+    return np.asarray(value + (lam * lagrangian.missing).sum(axis=1) > 1e-9 * size)
 
 
 def _enter(
@@ -238,29 +239,30 @@ def inverted(matrix: FloatArray) -> FloatArray:
 # --- points that meet their demands ---
 
 
-def repaired(boxes: KnapsackLagrangian, points: Candidates) -> Candidates:
+def repaired(lagrangian: KnapsackLagrangian, points: Candidates) -> Candidates:
     """Replace one feature of each point, as cheaply as can be, so that all demands are met.
 
     A point stays as it is if no single feature does that, or if it meets them and none is cheaper.
     """
-    k, numbers, point = boxes.knapsack, len(boxes.knapsack.numbers), np.arange(len(points.cost))
-    missing = boxes.missing - points.gain
-    change = _least_changes(boxes, points, missing)
+    k, point = lagrangian.knapsack, np.arange(len(points.cost))
+    numbers = len(k.numbers)
+    missing = lagrangian.missing - points.gain
+    change = _least_changes(lagrangian, points, missing)
     possible = np.isfinite(change)
     change = np.where(possible, change, 0.0)
-    increase = np.where(possible, boxes.paid(change) - boxes.paid(points.change), np.inf)
-    option_increase = _option_increases(boxes, points, missing)
+    increase = np.where(possible, lagrangian.paid(change) - lagrangian.paid(points.change), np.inf)
+    option_increase = _option_increases(lagrangian, points, missing)
     if k.at_most is not None:  # where as many are changed as may be, no other feature changes
-        changed = boxes.changed(points)
+        changed = lagrangian.changed(points)
         is_fixed = ~changed & (changed.sum(axis=1) >= k.at_most)[:, None]
         increase[(change != 0.0) & is_fixed[:, :numbers]] = np.inf
-        is_change = boxes.boxes.option_cost > 0.0  # to stay costs nothing
+        is_change = lagrangian.boxes.option_cost > 0.0  # to stay costs nothing
         option_increase[is_fixed[:, numbers:, None] & is_change] = np.inf
     # columns: the numbers, and then the options of the first table, of the second, …
     increase = np.hstack([increase, option_increase.reshape(len(point), -1)])
     best = increase.argmin(axis=1)
     least = increase[point, best]
-    helps = np.isfinite(least) & (~boxes.satisfied(points) | (least < 0.0))
+    helps = np.isfinite(least) & (~lagrangian.satisfied(points) | (least < 0.0))
     changes, choice = np.array(points.change), np.array(points.choice)
     of_number = np.flatnonzero(helps & (best < numbers))
     changes[of_number, best[of_number]] = change[of_number, best[of_number]]
@@ -268,50 +270,50 @@ def repaired(boxes: KnapsackLagrangian, points: Candidates) -> Candidates:
     if len(of_option):
         table, option = np.divmod(best[of_option] - numbers, option_increase.shape[2])
         choice[of_option, table] = option
-    return boxes.points(changes, choice)
+    return lagrangian.points(changes, choice)
 
 
 def _least_changes(
-    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+    lagrangian: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> FloatArray:
     """Return the change (m, c) of each column nearest to 0 that alone makes up for what is missing.
 
     NaN where there is none. ``missing`` (m, s) is relative to the points; negative where they gain
     more than they have to.
     """
-    k, box = boxes.knapsack, boxes.boxes
+    k, box = lagrangian.knapsack, lagrangian.boxes
     low, high, possible = box.low, box.high, np.ones(points.change.shape, dtype=bool)
     for r, gains in enumerate(k.gains):
         needed = points.change + missing[:, r, None] / gains
         low = np.where(gains > 0.0, np.maximum(low, needed), low)
         high = np.where(gains < 0.0, np.minimum(high, needed), high)
-        possible &= (gains != 0.0) | (missing[:, r] <= boxes.slack[:, r])[:, None]
+        possible &= (gains != 0.0) | (missing[:, r] <= lagrangian.slack[:, r])[:, None]
     low = np.where(k.whole, np.ceil(low - STEP_SLACK), low)
     high = np.where(k.whole, np.floor(high + STEP_SLACK), high)
     change = np.minimum(np.maximum(low, 0.0), high)
     possible &= (low <= change) & (change <= high)
     if k.smooth is not None:
         smooth = k.smooth_columns
-        change[:, smooth], possible[:, smooth] = _smooth_least_changes(boxes, points, missing)
+        change[:, smooth], possible[:, smooth] = _smooth_least_changes(lagrangian, points, missing)
         possible[:, smooth] &= ((box.low <= change) & (change <= box.high))[:, smooth]
     return np.where(possible & np.isfinite(change), change, np.nan)
 
 
 def _smooth_least_changes(
-    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+    lagrangian: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return smaller changes (m, k) of single smooth columns that keep the demands met.
 
     The second array says where all demands are met. A change is a share of the point's own, found
     by bisection; it is not the least if the curve rises and falls in between.
     """
-    k, smooth = boxes.knapsack, boxes.knapsack.smooth_columns
+    k, smooth = lagrangian.knapsack, lagrangian.knapsack.smooth_columns
     change, linear = points.change[:, smooth], k.gains[:, smooth].T
-    needed = (missing - boxes.slack)[:, None]
-    gain_of_points = change[:, :, None] * linear + boxes.smooth_gains(change)
+    needed = (missing - lagrangian.slack)[:, None]
+    gain_of_points = change[:, :, None] * linear + lagrangian.smooth_gains(change)
 
     def gain(changes: FloatArray) -> FloatArray:
-        return changes[:, :, None] * linear + boxes.smooth_gains(changes) - gain_of_points
+        return changes[:, :, None] * linear + lagrangian.smooth_gains(changes) - gain_of_points
 
     low, high = np.zeros(change.shape), np.ones(change.shape)  # shares of the change
     for _ in range(36):  # to 11 digits
@@ -326,13 +328,13 @@ def _smooth_least_changes(
 
 
 def _option_increases(
-    boxes: KnapsackLagrangian, points: Candidates, missing: FloatArray
+    lagrangian: KnapsackLagrangian, points: Candidates, missing: FloatArray
 ) -> FloatArray:
     """Return what each option costs above the chosen one, (m, t, k); infinite if demands stay."""
-    cost = boxes.boxes.option_cost
-    increase = cost - boxes.chosen(cost, points.choice)[:, :, None]
-    for r in range(len(boxes.knapsack.gains)):
-        chosen = boxes.chosen_gains(points.choice, r)
-        needed = missing[:, r, None] + chosen - boxes.slack[:, r, None]
-        increase = np.where(boxes.gains_of(r) >= needed[:, :, None], increase, np.inf)
+    cost = lagrangian.boxes.option_cost
+    increase = cost - lagrangian.chosen(cost, points.choice)[:, :, None]
+    for r in range(len(lagrangian.knapsack.gains)):
+        chosen = lagrangian.chosen_gains(points.choice, r)
+        needed = missing[:, r, None] + chosen - lagrangian.slack[:, r, None]
+        increase = np.where(lagrangian.gains_of(r) >= needed[:, :, None], increase, np.inf)
     return increase

@@ -133,6 +133,7 @@ def _(expansion: Any, columns: Columns) -> Columns:
         raise columns.refusal(
             expansion, f"powers up to {powers.max()} are not read. Use degree=3 or less."
         )
+    # Every output is a power of the one input; row p of the identity has the coefficients of x^p.
     curve = Curve.polynomial(np.eye(4)[powers[:, 0]])
     return through_curves(expansion, columns, np.zeros(len(powers), dtype=np.intp), lambda _: curve)
 

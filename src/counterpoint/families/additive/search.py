@@ -127,9 +127,9 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
 
     def bound(self, nodes: KnapsackNodes, row: IntArray) -> tuple[KnapsackNodes, FloatArray]:
         self.node_count += np.bincount(row, minlength=len(self.node_count))
-        boxes = KnapsackLagrangian(self.rows, nodes.boxes)
-        dual = maximize_dual(boxes, nodes.multipliers, self.cutoff[row])
-        self._improve(boxes, dual)
+        lagrangian = KnapsackLagrangian(self.rows, nodes.boxes)
+        dual = maximize_dual(lagrangian, nodes.multipliers, self.cutoff[row])
+        self._improve(lagrangian, dual)
         return KnapsackNodes(nodes.boxes, dual.multipliers, dual.weights, dual.points), dual.bound
 
     def record(self, nodes: KnapsackNodes) -> NodeRecord:
@@ -164,9 +164,9 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         children = unbounded._replace(boxes=first), unbounded._replace(boxes=second)
         return *children, has_children
 
-    def _improve(self, boxes: KnapsackLagrangian, dual: Basis) -> None:
+    def _improve(self, lagrangian: KnapsackLagrangian, dual: Basis) -> None:
         """Keep better points: those of the mixtures, and the rounded mixtures, all repaired."""
-        is_open = dual.bound < self.best.cost[boxes.boxes.row]
+        is_open = dual.bound < self.best.cost[lagrangian.boxes.row]
         used = is_open[:, None] & np.isfinite(dual.points.cost) & (dual.weights > 0.0)
         point, box = np.nonzero(used.T)  # the first points of all boxes, then the second ones, …
         change, choice = dual.points.change[box, point], dual.points.choice[box, point]
@@ -174,18 +174,18 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
         # anyway: beside tables, their mixture is not rounded.
         if not self.knapsack.tables or dual.weights.shape[1] > 2:
             rounded_box = np.flatnonzero(is_open)
-            rounded_change, rounded_choice = _rounded(boxes, dual)
+            rounded_change, rounded_choice = _rounded(lagrangian, dual)
             change = np.concatenate([change, rounded_change[rounded_box]])
             choice = np.concatenate([choice, rounded_choice[rounded_box]])
             box = np.append(box, rounded_box)
         if len(box):
-            candidates = boxes.pick(box)
+            candidates = lagrangian.pick(box)
             self._keep(candidates, repaired(candidates, candidates.points(change, choice)))
 
-    def _keep(self, boxes: KnapsackLagrangian, points: Candidates) -> None:
+    def _keep(self, lagrangian: KnapsackLagrangian, points: Candidates) -> None:
         """Keep the cheapest point of each row, if it meets all demands and is better."""
-        row = boxes.boxes.row
-        good = np.flatnonzero(boxes.satisfied(points) & (points.cost < self.best.cost[row]))
+        row = lagrangian.boxes.row
+        good = np.flatnonzero(lagrangian.satisfied(points) & (points.cost < self.best.cost[row]))
         if len(good):
             order = good[np.lexsort((good, points.cost[good], row[good]))]
             cheapest = order[np.unique(row[order], return_index=True)[1]]
@@ -193,40 +193,40 @@ class KnapsackProblem(BranchingProblem[KnapsackNodes]):
             self.improved[row[cheapest]] = True
 
 
-def _rounded(boxes: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArray]:
+def _rounded(lagrangian: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, IntArray]:
     """Return rounded mixtures: changes (m, c), and the choices (m, t) of their heaviest points.
 
     Several demands may need as many continuous columns to change, which no single point does.
     """
-    k, weights, points = boxes.knapsack, dual.weights[:, :, None], dual.points
+    k, weights, points = lagrangian.knapsack, dual.weights[:, :, None], dual.points
     change = np.where(weights > 0.0, weights * points.change, 0.0).sum(axis=1)
     change = np.where(k.whole, np.rint(change), change)
     choice = points.choice[np.arange(len(weights)), dual.weights.argmax(axis=1)]
     if k.at_most is not None:  # a mixture may change more than its points, and more than may change
-        changes = np.hstack([change != 0.0, choice != boxes.factual]).sum(axis=1)
+        changes = np.hstack([change != 0.0, choice != lagrangian.factual]).sum(axis=1)
         too_many = (changes > k.at_most)[:, None]
         change = np.where(too_many, points.change[:, 0], change)
         choice = np.where(too_many, points.choice[:, 0], choice)
     return change, choice
 
 
-def _narrowed(boxes: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatArray) -> Boxes:
+def _narrowed(lagrangian: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatArray) -> Boxes:
     """Return boxes without values that, by multipliers (m, s), cost more than the cutoff (m,).
 
     The Lagrangian with one feature at a value, and the others at their least, bounds the cost of
     all points with that value. So a feature's term may exceed its least by the ``room`` that is
     between the Lagrangian's least and the cutoff. A least that is not positive excludes nothing.
     """
-    k, box = boxes.knapsack, boxes.boxes
+    k, box = lagrangian.knapsack, lagrangian.boxes
     if k.sums is not None:
         return box  # terms of curves are not of this form
-    terms = boxes.terms(multipliers)
-    least = terms.total + (multipliers * boxes.missing).sum(axis=1)
+    terms = lagrangian.terms(multipliers)
+    least = terms.total + (multipliers * lagrangian.missing).sum(axis=1)
     room = np.where(least > 0.0, cutoff * (1.0 + PRUNING_SLACK) - least, np.inf)[:, None]
     limit = terms.numbers + np.maximum(room, 0.0)  # the most that a term of a number may be
     # The largest rises; and the largest falls, which are rises in the opposite direction.
     rise, fall = (
-        _reach(boxes, slope, limit, end)
+        _reach(lagrangian, slope, limit, end)
         for slope, end in ((terms.slope, box.high), (-terms.slope, -box.low))
     )
     if not k.tables:
@@ -235,27 +235,29 @@ def _narrowed(boxes: KnapsackLagrangian, multipliers: FloatArray, cutoff: FloatA
     # Where changes are counted, a table's least may assume that it takes another feature's place.
     # The factual option is no change and takes none, so it stays where no change is forced.
     if k.at_most is not None:
-        may_stay = ~boxes.must[:, len(k.numbers) :, None]
-        fits |= may_stay & (np.arange(fits.shape[2]) == boxes.factual[:, :, None])
+        may_stay = ~lagrangian.must[:, len(k.numbers) :, None]
+        fits |= may_stay & (np.arange(fits.shape[2]) == lagrangian.factual[:, :, None])
     option_cost = np.where(fits, box.option_cost, np.inf)
     return box._replace(low=-fall, high=rise, option_cost=option_cost)
 
 
-def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxes, BoolArray]:
+def _split(lagrangian: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxes, BoolArray]:
     """Return two parts of each box, and whether there are two, (m,).
 
     A feature is split by whether it changes, or else by its values, see `KnapsackProblem.split`.
     """
-    k, box, count = boxes.knapsack, boxes.boxes, len(boxes.knapsack.numbers)
+    k, box, count = lagrangian.knapsack, lagrangian.boxes, len(lagrangian.knapsack.numbers)
     index = np.arange(len(nodes.weights))
-    score, cut = _scores(boxes, nodes)
+    score, cut = _scores(lagrangian, nodes)
     feature = score.argmax(axis=1)
     has_parts, by_change = np.asarray(score[index, feature] > 0.0), np.zeros(len(index), dtype=bool)
     if k.at_most is not None:
         points = nodes.points
-        changes = np.concatenate([points.change != 0.0, points.choice != boxes.factual[:, None]], 2)
+        changes = np.concatenate(
+            [points.change != 0.0, points.choice != lagrangian.factual[:, None]], 2
+        )
         share = (nodes.weights[:, :, None] * changes).sum(axis=1)  # of the mixture that changes it
-        disagreement = np.where(boxes.must, 0.0, np.minimum(share, 1.0 - share))
+        disagreement = np.where(lagrangian.must, 0.0, np.minimum(share, 1.0 - share))
         by_change = disagreement.max(axis=1) > 1e-9
         feature = np.where(by_change, disagreement.argmax(axis=1), feature)
         has_parts |= by_change
@@ -269,7 +271,7 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
     rows = np.flatnonzero(by_value & ~is_number)
     if len(rows):
         t = feature[rows] - count
-        upper = _upper_options(boxes.pick(rows), arrays.pick(nodes, rows), t)
+        upper = _upper_options(lagrangian.pick(rows), arrays.pick(nodes, rows), t)
         first.option_cost[rows, t] = np.where(upper, np.inf, box.option_cost[rows, t])
         second.option_cost[rows, t] = np.where(upper, box.option_cost[rows, t], np.inf)
 
@@ -277,7 +279,7 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
     first.low[rows, feature[rows]] = first.high[rows, feature[rows]] = 0.0
     rows = np.flatnonzero(by_change & ~is_number)
     t = feature[rows] - count
-    is_change = np.arange(box.option_cost.shape[2]) != boxes.factual[rows, t][:, None]
+    is_change = np.arange(box.option_cost.shape[2]) != lagrangian.factual[rows, t][:, None]
     first.option_cost[rows, t] = np.where(is_change, np.inf, box.option_cost[rows, t])
     rows = np.flatnonzero(by_change)
     second.forced[rows, feature[rows]] = True
@@ -285,14 +287,14 @@ def _split(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Boxes, Boxe
 
 
 def _reach(
-    boxes: KnapsackLagrangian, slope: FloatArray, limit: FloatArray, end: FloatArray
+    lagrangian: KnapsackLagrangian, slope: FloatArray, limit: FloatArray, end: FloatArray
 ) -> FloatArray:
     """Return how far numbers may rise (m, c) within limits (m, c) of their terms and up to an end.
 
     The term of δ >= 0 units is absolute δ + curvature δ² − slope δ, where ``slope`` is λ · gain. Of
     falls, this is asked with the opposite slopes.
     """
-    k = boxes.knapsack
+    k = lagrangian.knapsack
     uphill, other_way = k.cost.absolute - slope, k.cost.absolute + slope  # a unit's term, each way
     # Where the term is almost flat, a quotient by it would be all rounding.
     reach = np.where(uphill > 1e-9 * k.cost.absolute, limit / uphill, np.inf)
@@ -306,38 +308,38 @@ def _reach(
     reach = reach * (1.0 + PRUNING_SLACK)
     reach[:, k.levelled] = np.inf  # these terms are not convex
     if k.at_most is not None:  # no change takes no other feature's place
-        reach = np.where(boxes.must[:, : len(k.numbers)], reach, np.maximum(reach, 0.0))
+        reach = np.where(lagrangian.must[:, : len(k.numbers)], reach, np.maximum(reach, 0.0))
     return np.where(k.whole, np.minimum(end, np.floor(reach + STEP_SLACK)), end)
 
 
-def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray, FloatArray]:
+def _scores(lagrangian: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray, FloatArray]:
     """Return scores for splitting each feature, (m, c + t), and where numbers are cut, (m, c).
 
     A score is 0 for a feature with a single value. It is high where the points of a mixture differ,
     and highest where the mixture is half-way between whole numbers, or torn between options.
     """
-    k, box, points = boxes.knapsack, boxes.boxes, nodes.points
+    k, box, points = lagrangian.knapsack, lagrangian.boxes, nodes.points
     weights = nodes.weights[:, :, None]
     used = weights > 0.0
     mean = np.where(used, weights * points.change, 0.0).sum(axis=1)
     low = np.where(used, points.change, np.inf).min(axis=1)
     high = np.where(used, points.change, -np.inf).max(axis=1)
-    # Whole numbers are cut at the mixture's mean, columns with costs by level where the cost bends,
-    # and smooth ones in the middle; other continuous columns are never split.
+    # Whole numbers are cut at the mixture's mean, columns with percentile costs where the cost
+    # bends, and smooth ones in the middle; other continuous columns are never split.
     inside = np.clip(mean, box.low, box.high)
     cut, fraction = np.floor(inside), np.abs(inside - np.rint(inside))
     cut = np.maximum(np.where(cut >= box.high, cut - 1.0, cut), box.low)  # both parts have values
     can_split, differs = (box.low < box.high) & k.whole, low != high
     levelled = k.levelled[~k.whole[k.levelled]]
     if len(levelled):
-        cut[:, levelled], can_split[:, levelled] = _level_cuts(boxes, low, high, mean)
+        cut[:, levelled], can_split[:, levelled] = _level_cuts(lagrangian, low, high, mean)
     if k.smooth is not None:
         smooth = k.smooth_columns
         middle = 0.5 * (np.where(differs, low, box.low) + np.where(differs, high, box.high))
         cut[:, smooth] = np.where(k.whole, np.floor(middle), middle)[:, smooth]
         can_split[:, smooth] |= ((cut > box.low) & (cut < box.high))[:, smooth]
         can_split &= np.isfinite(cut)  # there is no middle of a range without ends
-        fraction[:, smooth] = _smooth_scores(boxes, nodes, low, high)
+        fraction[:, smooth] = _smooth_scores(lagrangian, nodes, low, high)
     several = DISAGREEMENT * DISAGREEMENT  # the score of several values on which all points agree
     score = np.where(can_split, np.where(differs, DISAGREEMENT + fraction, several), 0.0)
     if not k.tables:
@@ -349,7 +351,7 @@ def _scores(boxes: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[FloatArray
 
 
 def _smooth_scores(
-    boxes: KnapsackLagrangian, nodes: KnapsackNodes, low: FloatArray, high: FloatArray
+    lagrangian: KnapsackLagrangian, nodes: KnapsackNodes, low: FloatArray, high: FloatArray
 ) -> FloatArray:
     """Return the scores of smooth columns, (m, k), at most ½ as for fractions of whole numbers.
 
@@ -357,8 +359,14 @@ def _smooth_scores(
     points, ``low`` and ``high`` (m, c), relative to the largest such gain of any feature: a curve
     that gains by far less than others is not worth a split.
     """
-    k, smooth, multipliers = boxes.knapsack, boxes.knapsack.smooth_columns, nodes.multipliers
-    curve_gain = np.abs(boxes.smooth_gains(high[:, smooth]) - boxes.smooth_gains(low[:, smooth]))
+    k, smooth, multipliers = (
+        lagrangian.knapsack,
+        lagrangian.knapsack.smooth_columns,
+        nodes.multipliers,
+    )
+    curve_gain = np.abs(
+        lagrangian.smooth_gains(high[:, smooth]) - lagrangian.smooth_gains(low[:, smooth])
+    )
     curve_gain = (curve_gain * multipliers[:, None]).sum(axis=2)
     curve_gain = np.where((low != high)[:, smooth], curve_gain, 0.0)
     # Of the numbers without a curve, only whole ones can be split.
@@ -368,7 +376,7 @@ def _smooth_scores(
     number_gain = np.abs(k.slopes(multipliers) * distance)
     # Of tables, (m, q, t) gains of the options that the q points choose: the largest less the least
     used, choice = nodes.weights[:, :, None] > 0.0, nodes.points.choice
-    option_gain = -boxes.without_cost().option_values(multipliers)
+    option_gain = -lagrangian.without_cost().option_values(multipliers)
     chosen = np.take_along_axis(option_gain, choice.swapaxes(1, 2), axis=2).swapaxes(1, 2)
     table_gain = np.where(used, chosen, -np.inf).max(axis=1)
     table_gain = table_gain - np.where(used, chosen, np.inf).min(axis=1)
@@ -379,24 +387,25 @@ def _smooth_scores(
 
 
 def _level_cuts(
-    boxes: KnapsackLagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
+    lagrangian: KnapsackLagrangian, low: FloatArray, high: FloatArray, mean: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Return where to cut continuous columns with costs by level, (m, l), and whether to cut them.
+    """Return where to cut l continuous columns with percentile costs, (m, l), and whether to.
 
     A cut is a change at which the cost bends, between the least and the largest change of the
-    mixture's points, ``low`` and ``high`` (m, c); of several the one nearest to the mean.
+    mixture's points, ``low`` and ``high`` (m, c); of several the one nearest to the mean (m, c).
     """
-    k = boxes.knapsack
+    k = lagrangian.knapsack
     continuous = ~k.whole[k.levelled]
     columns = k.levelled[continuous]
-    bend = boxes.rows.level_changes[boxes.boxes.row][:, continuous]
-    inside = (bend > low[:, columns, None]) & (bend < high[:, columns, None])
-    distance = np.where(inside, np.abs(bend - mean[:, columns, None]), np.inf)
+    # (m, l, k) the changes of each box's row at which the costs bend
+    bends = lagrangian.rows.level_changes[lagrangian.boxes.row][:, continuous]
+    inside = (bends > low[:, columns, None]) & (bends < high[:, columns, None])
+    distance = np.where(inside, np.abs(bends - mean[:, columns, None]), np.inf)
     nearest = distance.argmin(axis=2)[..., None]
-    return np.take_along_axis(bend, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
+    return np.take_along_axis(bends, nearest, axis=2)[..., 0], np.asarray(inside.any(axis=2))
 
 
-def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray) -> BoolArray:
+def _upper_options(lagrangian: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray) -> BoolArray:
     """Return the upper part (m, k) of the options of one table of each box, t (m,).
 
     Options have a rank: their gain λ · gains, or the order of pieces if the table is a curve, so
@@ -404,13 +413,14 @@ def _upper_options(boxes: KnapsackLagrangian, nodes: KnapsackNodes, t: IntArray)
     mixture chooses.
     """
     index = np.arange(len(t))
-    mask = np.isfinite(boxes.boxes.option_cost[index, t])  # the options that are left
+    option_cost = lagrangian.boxes.option_cost
+    mask = np.isfinite(option_cost[index, t])  # the options that are left
     order = np.broadcast_to(np.arange(mask.shape[1], dtype=np.float64), mask.shape)
     gain = np.zeros(mask.shape)
-    for r in range(len(boxes.knapsack.gains)):
-        gains = np.broadcast_to(boxes.gains_of(r), boxes.boxes.option_cost.shape)[index, t]
+    for r in range(len(lagrangian.knapsack.gains)):
+        gains = np.broadcast_to(lagrangian.gains_of(r), option_cost.shape)[index, t]
         gain += nodes.multipliers[:, r, None] * gains
-    is_curve = t >= len(boxes.knapsack.options)  # tables of curves come after those of groups
+    is_curve = t >= len(lagrangian.knapsack.options)  # tables of curves come after those of groups
     rank = np.where(is_curve[:, None], order, gain)
     choice, used = nodes.points.choice[index, :, t], nodes.weights > 0.0
     chosen = rank[index[:, None], choice]

@@ -230,7 +230,7 @@ class Lagrangian:
     slope_size: FloatArray
     form_size: FloatArray
     roundings: int
-    doubt: FloatArray  # (n,) by how much the value may be off besides
+    offset_error: FloatArray  # (n,) of the cut in ``value``, besides what these sizes bound
     base: FloatArray  # (d,) the diagonal of B, positive
 
     @cached_property
@@ -287,8 +287,10 @@ class Lagrangian:
         which must be convex. The rest is replaced by its tangent at changes ``delta`` (n, d), and
         the sum is minimised column by column.
         """
+        # The rest is value + slope · δ + δᵀRδ with R = form − diag(curvature · base), and its
+        # tangent value − deltaᵀR delta + (slope + 2 R delta) · δ. ``rest_slope`` is R delta.
         parabola_slope, size = curvature[:, None] * base * delta, np.abs(delta)
-        rest_slope = _products(self.form, delta) - parabola_slope  # both are halves
+        rest_slope = _products(self.form, delta) - parabola_slope
         rest_slope_size = _products(self.form_size, size) + np.abs(parabola_slope)
         value = self.value - dots(rest_slope, delta)
         value_size = self.value_size + dots(rest_slope_size, size)
@@ -297,14 +299,17 @@ class Lagrangian:
         # Without a bound and curvature any slope, however small, makes the least −∞: one that
         # rounding may leave of a sum counts as 0.
         is_open = np.isinf(self.cases.low) | np.isinf(self.cases.high)
-        faint = is_open & (base == 0.0) & (np.abs(slope) <= max(128.0 * UNIT, error) * slope_size)
-        slope, slope_size = np.where(faint, 0.0, slope), np.where(faint, 0.0, slope_size)
+        negligible = np.abs(slope) <= max(128.0 * UNIT, error) * slope_size
+        negligible &= is_open & (base == 0.0)
+        slope = np.where(negligible, 0.0, slope)
+        slope_size = np.where(negligible, 0.0, slope_size)
         numeric = domain.numeric  # δ² is |δ| in a one-hot block
         diagonal = Diagonal(np.where(numeric, 0.0, base), np.where(numeric, base, 0.0))
-        scale = 1.0 / curvature[:, None]  # the domain minimises Σ base_j δ_j² + scale · slope · δ
+        # The domain minimises the sum of parabolas and tangent, divided by the curvature.
+        scale = 1.0 / curvature[:, None]
         sizes = Sizes(slope_size * scale, None, self.roundings)
         least, rounding = domain.lower(diagonal, slope * scale, self.cases, sizes)
-        rounding = rounding * curvature * (1.0 + 4.0 * UNIT) + self.doubt
+        rounding = rounding * curvature * (1.0 + 4.0 * UNIT) + self.offset_error
         rounding += error * (value_size + np.abs(least) * curvature) + TINY
         return value + least * curvature - rounding, value_size
 

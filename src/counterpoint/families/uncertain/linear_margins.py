@@ -200,7 +200,8 @@ class DualNorms:
 
         Where the cost is a norm, the whole distance goes to the feature that gains most for a unit
         of cost. Where its root is, a gain is at most √(Σ gain² / cost) by Cauchy–Schwarz, summed
-        over the features that may change; that is attained.
+        over the features that may change; numbers attain it. A full cost matrix Q makes √(gᵀQ⁻¹g)
+        of the slopes g of the numbers that may move: a bound, since some may move one way only.
         """
         program, cost, power = self.program, self.program.encoded_cost, 1 if self.is_norm else 2
         of_categories = []  # a change of category costs twice the cost of one column

@@ -210,6 +210,7 @@ def _opposites(features: Features, name: Hashable, values: Values) -> Iterator[L
     if isinstance(feature, Categorical):
         yield ~_categories("Implies", feature, values) & ~feature.is_stand_in
         return
+    # A whole number that is off a step by rounding is still one of the values, as in `_around`.
     low, high = _ends("Implies", name, values)
     slack = STEP_ERROR * feature.step if isinstance(feature, Integer) else 0.0
     if np.isfinite(low):

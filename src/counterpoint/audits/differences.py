@@ -229,7 +229,7 @@ def rank_test(costs: NDArray[np.float64], against: NDArray[np.float64]) -> PValu
     # With more rows the normal approximation with its correction for ties is as good, unless one
     # group is small: it is off 8 times with one row among 200.
     if n < 20:
-        return _dealt_test(ranks, n)
+        return _permutation_test(ranks, n)
     return PValue(float(stats.mannwhitneyu(ranks[:n], ranks[n:]).pvalue), 0.0)
 
 
@@ -248,7 +248,7 @@ def _exact_rank_test(ranks: NDArray[np.float64], n: int) -> PValue:
     return PValue(*(min(float(tail), 1.0) for tail in tails))
 
 
-def _dealt_test(ranks: NDArray[np.float64], n: int) -> PValue:
+def _permutation_test(ranks: NDArray[np.float64], n: int) -> PValue:
     """Compare the rank sum of the first n rows with those of n rows dealt at random."""
     rng, mean = np.random.default_rng(0), n * ranks.mean()
     deals = 9_999  # a tenth of a second; the p-value is then at least 1e-4

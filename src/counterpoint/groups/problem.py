@@ -302,16 +302,19 @@ class Objective:
     def exchanged(
         self, D: FloatArray, features: IntArray, columns: FloatArray, *, at_once: int = 2**15
     ) -> FloatArray:
-        """Return the losses (q,) of D after each of q exchanges of one feature's offsets (q, l).
+        """Return the losses (q,) of offsets D (l, d), with one feature's column replaced in each.
 
-        At most ``at_once`` means are moved at a time, to bound memory.
+        Exchange i puts ``columns[i]`` (l,) in place of D's column ``features[i]``. At most
+        ``at_once`` means are moved at a time, to bound memory.
         """
         Q, change, losses = D @ self.matrix, columns - D[:, features].T, []
+        # To take all pairs of groups, l² means are moved for each exchange.
         step = max(1, at_once // len(D) ** 2)
         for i in range(0, len(features), step):
             chunk = slice(i, i + step)
             rows = dense(self.matrix[features[chunk]])
-            # One feature changes Q by an outer product, so that all of Q are (q, l, h).
+            # One feature changes Q by an outer product, so that those of all exchanges in the chunk
+            # are Q + change ⊗ row of M, (chunk, l, h).
             residuals, _ = self._residuals(Q + change[chunk, :, None] * rows[:, None])
             squares = (residuals**2).sum(axis=tuple(range(1, residuals.ndim)))
             losses.append(squares / self._divisor)

@@ -229,9 +229,9 @@ def _uncomputable(
     rows = np.array([i for i in np.flatnonzero(status == Status.INVALID) if i not in problems], int)
     if not len(rows):
         return {}
-    doubtful = table.take(rows)
+    unusable = table.take(rows)  # both as they came, and of the model's columns alone
     moment = replace(query.effort, seconds=0.5)  # what cannot be computed shows at once
-    answers = answers_to(query.asking(effort=moment), (doubtful, doubtful))
+    answers = answers_to(query.asking(effort=moment), (unusable, unusable))
     return {int(rows[i]): sentence for i, sentence in answers.problems.items()}
 
 

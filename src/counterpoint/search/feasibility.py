@@ -374,7 +374,8 @@ class FeasibilityOracle:
         for members in groups.values():
             coupling, indices = couplings[members[0]], np.array(members)
             query, union, case = self._program(coupling, encoded_cost)
-            yield indices, coupling, query, union, case.take(0 * indices).within(*ends[:, indices])
+            cases = case.take(np.zeros_like(indices))  # the one row, once for each set
+            yield indices, coupling, query, union, cases.within(*ends[:, indices])
 
     def _program(
         self, coupling: tuple[Constraint, ...], encoded_cost: EncodedCost | None

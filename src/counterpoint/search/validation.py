@@ -144,8 +144,9 @@ class AnswerSearch:
             points = self._witnesses_of(i, end)
             if not len(points):
                 return points
+            _, _, verdict = self._ask_about_row(i, points)
             # the margin of lost ties, ``cases.margin[:, 1]``, is seen to by the search itself
-            return points[self._ask_about_row(i, points)[2].margin >= cases.margin[k, 0]]
+            return points[verdict.margin >= cases.margin[k, 0]]
 
         return search(self.union, cases, effort, varying, starting_points)
 

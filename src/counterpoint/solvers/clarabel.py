@@ -165,6 +165,7 @@ class Clarabel(Solver):
         x = np.clip(case.x, case.low, case.high)
         if self.program.violation(x, case.x)[0] > 0.0:
             return None
+        # The row costs nothing, so only the loss has multipliers at first: its gradient.
         multipliers = np.zeros(self.program.size)
         multipliers[-self.loss.size :] = self._model(case, x[0]).shares
         if _gap(*self._value(case, x[0], multipliers)) > 1e-2:  # then cones do better

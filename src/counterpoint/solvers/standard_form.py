@@ -125,14 +125,14 @@ def balanced_units(program: Program, case: Batch) -> FloatArray:
     fixed = np.append((program.domain.steps > 0.0) | ~program.domain.numeric, True)
     units = np.append(np.where(program.domain.steps > 0.0, program.domain.steps, 1.0), 1.0)
     for _ in range(8):  # more change the units by less than a factor of 2
-        sizes = _middle(table * units, axis=1)
-        units = np.where(fixed, units, 1.0 / _middle(table / sizes[:, None], axis=0))
+        sizes = _geometric_middle(table * units, axis=1)
+        units = np.where(fixed, units, 1.0 / _geometric_middle(table / sizes[:, None], axis=0))
     # no unit is larger than the room that the column has
     width = np.where(case.high[0] > case.low[0], case.high[0] - case.low[0], np.inf)
     return np.where(fixed[:-1], units[:-1], np.minimum(units[:-1], width))
 
 
-def _middle(sizes: FloatArray, axis: int) -> FloatArray:
+def _geometric_middle(sizes: FloatArray, axis: int) -> FloatArray:
     """Return the geometric mean of the largest and the least entry above 0; 1 if there is none."""
     least = np.where(sizes > 0, sizes, np.inf).min(axis=axis, initial=np.inf)
     most = sizes.max(axis=axis, initial=0.0)

@@ -418,8 +418,9 @@ def _contenders(
     rival_at = np.full(len(place), -1)
     rival_at[place[rivals]] = rivals
     rival = rival_at[place[leaders]]  # −1 without one
-    lead = offsets[rival] - offsets[leaders] - margin
-    loses = (lead < 0.0) | ((lead == 0.0) & (rival < leaders) & by_order)
+    # by how much a leader's score exceeds its rival's and the margin, wherever the point is
+    excess = offsets[rival] - offsets[leaders] - margin
+    loses = (excess < 0.0) | ((excess == 0.0) & (rival < leaders) & by_order)
     return leaders[~((rival >= 0) & loses)], rivals
 
 

@@ -407,8 +407,12 @@ def _leaf_tests(
         reached[leaves[~among.any(axis=1)]] = False
         is_demand = np.asarray(~among.all(axis=1))
         demands.append((leaves[is_demand], among[is_demand]))
-    place = np.cumsum(reached) - 1  # of a leaf among those that are reached
-    demands = [(place[at[reached[at]]], values[reached[at]]) for at, values in demands]
+    # Leaves are numbered anew, without those that no row reaches, and these make no demands.
+    new_position = np.cumsum(reached) - 1
+    demands = [
+        (new_position[leaves[reached[leaves]]], values[reached[leaves]])
+        for leaves, values in demands
+    ]
     return tree[reached], leaf[reached], demands
 
 

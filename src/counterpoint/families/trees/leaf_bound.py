@@ -54,9 +54,9 @@ class _Leaves(NamedTuple):
     Each of the k open boxes has leaves of each of T trees.
     """
 
-    which: IntArray  # (k,) the open boxes, as positions among all
+    open_boxes: IntArray  # (k,) as positions among all boxes
     leaf: IntArray  # (A,)
-    box: IntArray  # (A,) its box, as a position in ``which``
+    box: IntArray  # (A,) its box, as a position in ``open_boxes``
     cost: FloatArray  # (A,) least cost of a point in both
     begin: IntArray  # (k · T,) where the pairs of each box and tree begin
     values: FloatArray  # (r, A) what leaves add to each demand
@@ -87,17 +87,17 @@ class LeafBound:
         out = [replace(box, leaves=none, bound=np.inf) for box in boxes]
         costs = self.row.costs(arrays.stacked([box.box for box in boxes]))
         near = self._near(costs, [box.leaves for box in boxes], cutoff)
-        if not len(near.which):
+        if not len(near.open_boxes):
             return out
         nearest = self._nearest(costs, near)
         least = np.maximum(costs.least, [box.bound for box in boxes])
-        bound = self._radii(near, least[near.which])
+        bound = self._radii(near, least[near.open_boxes])
         values, path = near.values[:, nearest], near.leaf[nearest]
         splits = self._splits(costs, near, values, bound)
         sums = values.sum(axis=2) + self.condition.shift[:, None]
         meets = (self.needs <= sums.T).all(axis=1)
         leaves = np.split(near.leaf, near.begin[:: len(self.grid.tree_starts)][1:])
-        for k, index in enumerate(near.which.tolist()):
+        for k, index in enumerate(near.open_boxes.tolist()):
             out[index] = replace(
                 boxes[index],
                 leaves=leaves[k],
@@ -112,24 +112,25 @@ class LeafBound:
     def _near(self, costs: BoxCosts, leaves: Sequence[IntArray], cutoff: float) -> _Leaves:
         """Return the leaves below the cutoff in boxes where S, at the cutoff, meets the demands."""
         n, trees = len(leaves), len(self.grid.tree_starts)
+        # pairs of a leaf and a box, by box and then by tree; a run is those of one box and one tree
         leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])
         cost, allowed = self.row.leaf_costs(costs, leaf, box)
-        matters = np.flatnonzero((cost < cutoff) & allowed)
-        leaf, box, cost = leaf[matters], box[matters], cost[matters]
-        begin = _begin(box * trees + self.grid.leaf_tree[leaf])
-        values, box_of_run = self.values[:, leaf], box[begin]  # a run is a box and a tree
+        pairs = np.flatnonzero((cost < cutoff) & allowed)
+        leaf, box, cost = leaf[pairs], box[pairs], cost[pairs]
+        begin = _run_starts(box * trees + self.grid.leaf_tree[leaf])
+        values, box_of_run = self.values[:, leaf], box[begin]
         is_open = np.bincount(box_of_run, minlength=n) == trees  # every tree has a leaf
         if len(leaf):
             top = np.maximum.reduceat(values, begin, axis=1)
             sums = np.stack([np.bincount(box_of_run, best, n) for best in top])
             is_open &= self._may_meet(sums + self.condition.shift[:, None])
-        which = np.flatnonzero(is_open)
-        if len(which) < n:
-            matters = np.flatnonzero(is_open[box])
-            leaf, cost, values = leaf[matters], cost[matters], values[:, matters]
-            box = np.searchsorted(which, box[matters])
-            begin = _begin(box * trees + self.grid.leaf_tree[leaf])
-        return _Leaves(which, leaf, box, cost, begin, values)
+        open_boxes = np.flatnonzero(is_open)
+        if len(open_boxes) < n:
+            pairs = np.flatnonzero(is_open[box])
+            leaf, cost, values = leaf[pairs], cost[pairs], values[:, pairs]
+            box = np.searchsorted(open_boxes, box[pairs])
+            begin = _run_starts(box * trees + self.grid.leaf_tree[leaf])
+        return _Leaves(open_boxes, leaf, box, cost, begin, values)
 
     def _may_meet(self, sums: FloatArray) -> BoolArray:
         """Return whether sums (r, k) may meet the demands: no model does below the tolerance."""
@@ -147,9 +148,9 @@ class LeafBound:
         They cost as much as the box itself. Others may, too, if a change costs nothing: those fail
         a test.
         """
-        pair = np.flatnonzero(near.cost == costs.least[near.which][near.box])
+        pair = np.flatnonzero(near.cost == costs.least[near.open_boxes][near.box])
         if len(pair) != len(near.begin):
-            box, tests = near.which[near.box[pair]], self.grid.tests[near.leaf[pair]]
+            box, tests = near.open_boxes[near.box[pair]], self.grid.tests[near.leaf[pair]]
             passes = self.grid.passes(costs.cells[box], costs.categories[box], tests)
             pair = pair[passes.all(axis=1)]
         return pair.reshape(-1, len(self.grid.tree_starts))
@@ -207,18 +208,18 @@ class LeafBound:
         is_best = value == top[near.box * trees + self.grid.leaf_tree[near.leaf]]
         pair = np.flatnonzero(is_best)
         leaf = near.leaf[pair[np.searchsorted(pair, near.begin[improving])]]
-        return self._votes(costs, near.which, improving // trees, leaf, gain[improving])
+        return self._votes(costs, near.open_boxes, improving // trees, leaf, gain[improving])
 
     def _votes(
-        self, costs: BoxCosts, which: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
+        self, costs: BoxCosts, open_boxes: IntArray, box: IntArray, leaf: IntArray, gain: FloatArray
     ) -> IntArray:
-        """Return the split (k, 3) of each of k boxes that has the most votes.
+        """Return the split (k, 3) of each of k ``open_boxes`` that has the most votes.
 
         Each leaf (m,) of a box (m,) gives its gain (m,) to every split that separates it from the
         cheapest point of that box, which is one for each of the leaf's tests that the point fails.
         """
         grid = self.grid
-        tests, index = grid.tests[leaf], which[box]
+        tests, index = grid.tests[leaf], open_boxes[box]
         passes = grid.passes(costs.cells[index], costs.categories[index], tests)
         voter, column = np.nonzero(~passes)
         test, box, gain = tests[voter, column], box[voter], gain[voter]
@@ -230,11 +231,13 @@ class LeafBound:
         is_number = test < len(grid.test_number)
         interval = test[is_number]
         number = grid.test_number[interval]
-        below = costs.cells[which[box[is_number]], number] < grid.test_first[interval]
+        below = costs.cells[open_boxes[box[is_number]], number] < grid.test_first[interval]
+        # The right part of the split begins with the leaf's first cell if the point is below it,
+        # else with the first cell after the leaf's.
         cell = np.where(below, grid.test_first[interval], grid.test_last[interval] + 1)
         begins = grid.starts + np.arange(len(grid.starts))
         candidate[is_number] = begins[number] + cell
-        votes = np.bincount(box * candidates + candidate, gain, len(which) * candidates)
+        votes = np.bincount(box * candidates + candidate, gain, len(open_boxes) * candidates)
         votes = votes.reshape(-1, candidates)
         best = votes.argmax(axis=1)
         number = np.searchsorted(begins, best, "right") - 1
@@ -360,6 +363,6 @@ class Exchange:
         return sums, moved
 
 
-def _begin(key: IntArray) -> IntArray:
+def _run_starts(key: IntArray) -> IntArray:
     """Return where runs of equal keys begin."""
     return np.flatnonzero(np.diff(key, prepend=-1))

@@ -165,7 +165,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             return
         if self.relations is None:
             point = self.row.point(cells, categories)
-            if self.eps > EPS:
+            if self.eps > EPS:  # a model in single precision takes points rounded to it
                 self.rounded_point = self.row.point_in(cells, categories, self.eps)
         else:  # the cells' cheapest point may violate a relation, so a solver looks around it
             box = self.row.around(cells, categories)

@@ -234,6 +234,7 @@ def _(model: Any) -> Form:
             f"UncertainClassifier is read over binary linear classifiers; got {got}. {advice}"
         )
     d = form.width
+    # y → (y, 1): the noise is on the d weights, and on the intercept as the weight of the 1
     lift = AffineMap(np.vstack([np.eye(d), np.zeros((1, d))]), np.append(np.zeros(d), 1.0))
     return UncertainScores(form, lift, model.noise_)
 

@@ -51,7 +51,7 @@ def search_fourier(
 
     Return the evidence that bounds the costs from below, one for each subproblem.
     """
-    incumbents.closed[:] = False
+    incumbents.closed[:] = False  # no row is settled by a closed form here
     if incumbents.effort.optimality is Optimality.GLOBAL:
         raise InvalidInput(
             "Expected optimality='local' for a model with random features: nothing here "

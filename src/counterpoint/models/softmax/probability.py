@@ -53,6 +53,7 @@ def reach(scores: FloatArray, gram: FloatArray, label: ArrayLike, goal: ArrayLik
     The ``weight`` of a solution is 1 / the multiplier of the constraint for the cost ½ δᵀPδ.
     """
     n, classes = scores.shape
+    # Solved in blocks with a column a row: the loss, minus the log-odds, is at most its limit.
     limits = -np.broadcast_to(np.asarray(goal, dtype=np.float64), (n,))
     labels = np.broadcast_to(np.asarray(label, dtype=np.intp), (n,))
     out = Reduced.blank(n, classes)

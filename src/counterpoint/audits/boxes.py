@@ -154,7 +154,7 @@ def _reach(feature: Any, side: Any, rules: Sequence[cp.Constraint]) -> Reach | N
 def _reach_of_categories(
     feature: cp.Categorical, stated: Any, rules: Sequence[cp.Constraint]
 ) -> Reach | None:
-    """Return the categories that can be reached from one or several; None if there is none."""
+    """Return the `Reach` from one or several categories; None if none can be reached."""
     is_one = not is_listed(stated) or (is_comparable(stated) and stated in feature.categories)
     inside = [stated] if is_one else list(stated)
     if not inside or not all(is_comparable(c) and c in feature.categories for c in inside):
@@ -183,7 +183,7 @@ def _reach_of_categories(
 
 
 def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint]) -> Reach | None:
-    """Return the range that can be reached from a range; None if it is empty."""
+    """Return the `Reach` of a number from a range of it; None if no value can be reached."""
     try:
         low, high = map(float, stated if is_listed(stated) else ())  # a text is no pair of digits
     except (TypeError, ValueError, OverflowError):
@@ -205,6 +205,7 @@ def _reach_of_numbers(feature: Any, stated: Any, rules: Sequence[cp.Constraint])
         return None
     bounds = [cp.Bounds(feature.name, least, most)] if np.isfinite((least, most)).any() else []
     start = next((end for end in (low, high) if np.isfinite(end)), 0.0)
+    # a value that can be reached is reached from the value of the box that is nearest to it
     return feature, bounds, start, lambda value: float(np.clip(value, low, high))
 
 

@@ -124,14 +124,15 @@ class Conflict:
 def conflict_of(query: Query, x: FloatArray) -> Conflict:
     """Find a minimal conflict by deletion: constraints without which the row stays infeasible go.
 
-    The query's constraints are those that may conflict; an `OtherLabel` must name its labels; x is
-    (1, d), encoded.
+    Constraints on several features are split into *atoms*, one for each feature. The query's
+    constraints are those that may conflict; an `OtherLabel` must name its labels; x is (1, d),
+    encoded.
     """
     start = thread_time()
     oracle = FeasibilityOracle(query, x, start + SECONDS)
     needed = sorted(oracle.atoms, key=_rank)
     if not oracle.refuted([needed])[0]:
-        oracle.answers([needed])  # for its proof, which may do without most atoms
+        oracle.answers([needed])  # a search leaves a proof, which may do without most atoms
     needed = _needed_by_proof(oracle, needed)
     # Until none goes any more: where the target depends on the cost (see `Robust`), an answer may
     # exist with a constraint, and none without it.

@@ -73,6 +73,7 @@ class FeasibilityOracle:
         requirement, form = query.target.requirement, query.model.form
         self._start = perf_counter(), thread_time()
         self.features = query.features
+        # the constraints, those on several features split into one for each
         self.atoms = [a for c in query.constraints for a in _atoms(c, self.features)]
         # the margin, in score units, that makes a point an answer that the model confirms: twice
         # that of the search itself

@@ -188,7 +188,7 @@ class Unrounded:
         A unit keeps the digits of the number itself, and at least two of its change, so that
         rounding moves no number by more than a tenth of what it changes by; but no more than six of
         its change, for what is finer is rounding error, such as 1e-17 in the place of 0. Each level
-        adds a digit to all three.
+        adds a digit to all three. If ``shared``, changed numbers of a row have its finest unit.
         """
         significant = (self.digits.significant or 1) + level
         change_digits = min(significant, 2 + level)

@@ -206,7 +206,10 @@ def by_pieces(
     points = {j: _points(knots[j], degree) for j in numbers}
 
     def transformed(inputs: dict[int, FloatArray]) -> FloatArray:
-        """Return the step's outputs (count, m') for values of its inputs, which go row by row."""
+        """Return the step's outputs (count, m') for values of its inputs, taken row by row.
+
+        The values of an input with fewer are repeated, up to the count of the most.
+        """
         count = max(values.size for values in inputs.values())
         cells = [
             np.resize(inputs[j].ravel() if j in inputs else columns.values(j)[:1], count)
@@ -251,8 +254,9 @@ def _exact_starts(
     one of its own: a step may compare in another way than by its edges as they are stored. All
     pieces of all inputs are bisected at once.
 
-    ``points``: input → (pieces, 2), its numbers in each piece; ``outputs``: of these, row by row,
-    (count, m'), for all inputs at once.
+    ``transformed`` gives the step's outputs (count, m') for the numbers of each input, the shorter
+    ones repeated up to the longest. ``points``: input → (pieces, 2), its numbers in each piece;
+    ``outputs``: those of the ``points``.
     """
     # The pieces of all inputs without the first ones are one array; an input's are its span.
     ends = np.cumsum([0, *(len(inputs) - 1 for inputs in points.values())]).tolist()
@@ -265,7 +269,7 @@ def _exact_starts(
         same = np.zeros(len(y), dtype=bool)
         for j, span in spans.items():
             of_input = outputs[: points[j].size, owner == j].reshape(*points[j].shape, -1)
-            expected = of_input[1:, -1]  # at ``high``
+            expected = of_input[1:, -1]  # at ``high``; what follows in ``trial`` is repeated
             same[span] = (trial[: len(expected), owner == j] == expected).all(axis=1)
         return same
 

@@ -87,22 +87,25 @@ class RelationCosts:
     """Lower bounds on the cost of single columns for one row, with multipliers of linear relations.
 
     For any multipliers, a point that keeps the relations costs at least cost(y − x) + slope · (y −
-    x) + base, which is a sum over columns. The terms are lowered by a ``share`` for roundings.
+    x) + base, which is a sum over columns. The terms are lowered by a ``rounding_share`` of their
+    sizes.
     """
 
     def __init__(
-        self, program: Program, case: Batch, multipliers: FloatArray, share: float
+        self, program: Program, case: Batch, multipliers: FloatArray, rounding_share: float
     ) -> None:
         self.program, self.x, encoded_cost = program, case.x[0], program.encoded_cost
         cut = program.cut(multipliers[None], case.x)
         self.slope, terms = cut.normal[0], (cut.weights @ cut.normals)[0]
         # errors of the slope are charged to the cost of a change, as they grow with it
-        self.error = gamma(cut.roundings) * terms + share * np.abs(self.slope)
-        self.absolute = encoded_cost.absolute * (1.0 - share) - self.error
-        self.nonlinear, self.share = encoded_cost.diagonal * (1.0 - share), share
+        self.error = gamma(cut.roundings) * terms + rounding_share * np.abs(self.slope)
+        self.absolute = encoded_cost.absolute * (1.0 - rounding_share) - self.error
+        self.nonlinear = encoded_cost.diagonal * (1.0 - rounding_share)
+        self.rounding_share = rounding_share
         size = terms @ np.abs(self.x) + np.abs(cut.offset[0])
         base = self.slope @ self.x - cut.offset[0] - cut.offset_error[0]
-        self.base = float(base - (gamma(cut.roundings + len(terms) + AFTER) + share) * size)
+        error = gamma(cut.roundings + len(terms) + AFTER) + rounding_share
+        self.base = float(base - error * size)
 
     def least(self, columns: IntArray, low: FloatArray, high: FloatArray) -> FloatArray:
         """Return the least term (m,) of columns in [low, high]; infinite where no value is."""
@@ -153,10 +156,10 @@ class RowCosts:
         # any order, are below the exact ones. Terms of relations have both signs, so that a share
         # of their sizes is subtracted from the sums instead.
         rounding = (len(grid.columns) + len(grid.groups) + 16) * 2.0 * UNIT
-        self.lowering, self.share, relations = 1.0 - rounding, 0.0, None
+        self.cost_factor, self.rounding_share, relations = 1.0 - rounding, 0.0, None
         if multipliers is not None:
-            self.share = 4.0 * (rounding + program.width * UNIT)
-            relations = RelationCosts(program, case, multipliers, self.share)
+            self.rounding_share = 4.0 * (rounding + program.width * UNIT)
+            relations = RelationCosts(program, case, multipliers, self.rounding_share)
         self._set_numbers(low, high, relations)
         self._set_tests()
         self._set_categories(low, high, relations)
@@ -186,7 +189,7 @@ class RowCosts:
         self.paid = _paid(encoded_cost, column, self.value, x)
         if relations is None:
             nearest = _nearest(x, *outer, step)
-            self.cell_bound = self.lowering * _paid(encoded_cost, column, nearest, x)
+            self.cell_bound = self.cost_factor * _paid(encoded_cost, column, nearest, x)
         else:
             self.cell_bound = relations.least(column, *outer)
         self.can_stay = self.value == x
@@ -242,11 +245,11 @@ class RowCosts:
         self.untested_value = _nearest(x, *ends, domain.steps[self.untested])
         if relations is None:
             cost = _paid(self.program.encoded_cost, self.untested, self.untested_value, x)
-            bound, has_changed = self.lowering * cost, self.untested_value != x
+            bound, has_changed = self.cost_factor * cost, self.untested_value != x
         else:
             bound = relations.least(self.untested, *ends)
             has_changed = (ends[0] > x) | (ends[1] < x)
-        self.fixed_cost = float(bound.sum() - self.share * np.abs(bound).sum())
+        self.fixed_cost = float(bound.sum() - self.rounding_share * np.abs(bound).sum())
         self.fixed_cost += 0.0 if relations is None else relations.base
         # features that may change, without those that are not tested; None if it is any number
         self.most_changes: int | None = None
@@ -296,14 +299,14 @@ class RowCosts:
         self.is_own = self.x[column] > 0.5  # the categories of the row
         entered = self.program.duality.diagonal.entered(self.x[None])[0, column]
         self.category_cost = np.where(allowed, entered, np.inf)
-        self.category_bound = self.lowering * self.category_cost
+        self.category_bound = self.cost_factor * self.category_cost
         # Another category moves two columns: it enters, which adds at least its slope − error, and
         # the own one leaves, which takes at most its slope + error away.
         if relations is not None:
             slope, error = relations.slope[column], relations.error[column]
             own = np.where(self.is_own, [slope, error], 0.0)
             leaving = grid.by_group(np.add, own)[:, grid.category_group].sum(axis=0)
-            cost = (1.0 - self.share) * self.category_bound[allowed]
+            cost = (1.0 - self.rounding_share) * self.category_bound[allowed]
             self.category_bound[allowed] = cost + (slope - error - leaving)[allowed]
 
     def costs(self, boxes: CellBoxes) -> BoxCosts:
@@ -321,8 +324,10 @@ class RowCosts:
         least = self.fixed_cost + numbers.sum(axis=1) + groups.sum(axis=1)
         empty = np.isinf(least)[:, None]
         numbers, groups = np.where(empty, 0.0, numbers), np.where(empty, 0.0, groups)
-        if self.share:  # roundings of the sums
-            least -= self.share * (np.abs(numbers).sum(axis=1) + np.abs(groups).sum(axis=1))
+        if self.rounding_share:  # roundings of the sums
+            least -= self.rounding_share * (
+                np.abs(numbers).sum(axis=1) + np.abs(groups).sum(axis=1)
+            )
         cheapest = [options[:, span].argmin(axis=1) + span.start for span in grid.spans]
         categories = np.array(cheapest, dtype=np.intp).reshape(len(grid.spans), len(least)).T
         numbers_stay = groups_stay = changes_left = None

@@ -184,6 +184,7 @@ class TreeScores(Form):
         cells, which a margin may prevent. Scores that nearly tie may be ties by probability.
         """
         error = np.full(len(X), np.inf)
+        # the model decides by these very sums, or the margin is beyond the error of other ones
         exact = self.decides(required) and (self.is_exact or required.margin > 0.0)
         if not exact or eps > FLOAT32:
             return error

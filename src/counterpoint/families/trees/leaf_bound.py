@@ -336,13 +336,13 @@ class Exchange:
         path, near = np.flatnonzero(fails == 0), np.flatnonzero(fails == 1)
         leaving, entering = grid.tests[path].ravel(), grid.tests[near][failed[near]]
         # A test of a number counts from its first to its last cell. It is added where it begins,
-        # subtracted where it has ended, and a cumulative sum yields all cells: of each number, one
-        # more slot is behind its last cell.
-        slots = grid.starts[:-1] + np.arange(len(grid.columns))
+        # subtracted where it has ended, and a cumulative sum yields all cells. Each number has a
+        # slot for each of its cells, and a last one behind them, where all its tests have ended.
+        first_slot = grid.starts[:-1] + np.arange(len(grid.columns))
         size = int(grid.starts[-1]) + len(grid.columns)
-        begin = slots[grid.test_number] + grid.test_first
-        behind = slots[grid.test_number] + grid.test_last + 1
-        last_slots = np.append(slots[1:], size)[: len(slots)] - 1 if len(slots) else slots
+        begin = first_slot[grid.test_number] + grid.test_first
+        behind = first_slot[grid.test_number] + grid.test_last + 1
+        last_slot = np.append(first_slot, size)[1:] - 1
         spread = [span.stop - span.start for span in grid.spans]
         sums = values[:, path].sum(axis=1) + self.leaf_bound.condition.shift
         moved = np.empty((len(sums), len(self.cost)))
@@ -350,15 +350,15 @@ class Exchange:
             left = np.repeat(value[path], grid.tests.shape[1])
             left = np.bincount(leaving, left, grid.pad + 1)
             passed = left + np.bincount(entering, value[near], grid.pad + 1)
-            # From the sums all that would leave is subtracted, number by number, and what a cell
-            # passes is added.
+            # A move of a number takes away what its tests would leave, from its first slot up to
+            # its last one, and adds what the cell's tests pass.
             steps = np.bincount(begin, passed[:count], size)
             steps = steps - np.bincount(behind, passed[:count], size)
-            steps += np.bincount(last_slots[grid.test_number], left[:count], size)
-            steps -= np.bincount(slots[grid.test_number], left[:count], size)
+            steps += np.bincount(last_slot[grid.test_number], left[:count], size)
+            steps -= np.bincount(first_slot[grid.test_number], left[:count], size)
             left_of_group = np.bincount(grid.set_group, left[count:-1], len(grid.spans))
             of_categories = passed[count:-1] @ grid.sets - np.repeat(left_of_group, spread)
-            of_cells = np.delete(np.cumsum(steps), last_slots)
+            of_cells = np.delete(np.cumsum(steps), last_slot)
             moved[r] = sums[r] + np.append(of_cells, of_categories)
         return sums, moved
 

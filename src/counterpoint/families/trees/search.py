@@ -101,9 +101,11 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
         self.relations, self.size, self.eps = relations, row.program.size, eps
         # (r, L) what leaves add to each demand
         self.values = np.ascontiguousarray(condition.weights @ row.grid.values.T)
-        # Sums as they are added up here may be below the model's by their rounding error. Sums of
-        # at least ``goal`` meet the demands, unless by a tie that rounding hides.
-        least_needed = needs - condition.tolerance * (not needs.any())
+        # Sums as they are added up here may be below the model's by their rounding error, so that
+        # bounds ask for less by it; with a safety margin no sum is so near to 0. Sums of at least
+        # ``goal`` meet the demands, unless by a tie that rounding hides: strict ones ask for more.
+        tolerance = condition.tolerance * (not needs.any())
+        least_needed = needs - tolerance
         goal = needs + condition.strict * (needs - least_needed)
         self.leaf_bound = LeafBound(row, condition, least_needed, self.values)
         self.exchange = Exchange(self.leaf_bound, goal, self.offer)

@@ -234,7 +234,9 @@ class _GoalSearch:
         leads to the middle of what remains.
         """
         state = self.state.take(rows)
-        gram, residual_rate = state.gram, state.weight * state.u  # dr / d log λ
+        # At u(λ) the residual r, which has a term λ u, is 0 for every λ. So du / d log λ is
+        # Newton's direction against dr / d log λ, which is λ u.
+        gram, residual_rate = state.gram, state.weight * state.u
         tangent = direction(gram, state.shares, state.weight, residual_rate, gram @ residual_rate)
         rate = dots(_slope(state), tangent)  # d loss / d log λ
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):

@@ -241,6 +241,8 @@ def direction(
     ``gram``: (K, K) G; ``shares``: (K, n) p; ``weight``: (n,) λ; ``residual``: (K, n) r;
     ``gram_residual``: (K, n) G r.
     """
+    # W = D (I − √p √pᵀ) D with D = diag(√p), and Δu = −(r + D h) / λ, where h solves the symmetric
+    # system (λI + D C D) h = D (pᵀG r − G r), with C the Gram matrix centred by p.
     root, mean = np.sqrt(shares), gram @ shares
     spread = dots(shares, mean)
     right = root * (dots(shares, gram_residual) - gram_residual)

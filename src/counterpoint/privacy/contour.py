@@ -182,7 +182,8 @@ def _step(squares: FloatArray, t: FloatArray, power: float, r: FloatArray) -> Fl
     The error has two terms, one for each side of the contour: exp(−2π d / h) times the integrand
     at v ± i d, for any d up to the nearest pole on that side. Such a v lies on the hyperbola of the
     angle θ ± d; above, the pole is that of 1 / z at 0, of the angle π / 2, and below that of the
-    transform M at 1. On a hyperbola the integrand is largest where it crosses the real axis, at z = r cos(θ ± d).
+    transform M at 1. On a hyperbola the integrand is largest where it crosses the real axis, at
+    z = r cos(θ ± d).
 
     With log |integrand| higher by ``rise`` at d than on the contour, a term is negligible for
     h = 2π d / (NEGLIGIBLE + rise). Each side takes the largest of six d, and both have to do.

@@ -223,7 +223,10 @@ class Highs(Solver):
     def _branch_and_bound(
         self, data: Data, i: int, effort: Effort
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
-        """Solve row i of an integer program, and return the same; only a ray has duals beside 0."""
+        """Solve row i of an integer program, and return what `_simplex` does.
+
+        The duals are 0 but for a ray, which that of the relaxation is: a branch and bound has none.
+        """
         with self._engines[1].lease() as engine:
             status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
             bound, solution = engine.highs.getInfo().mip_dual_bound, engine.highs.getSolution()
@@ -236,6 +239,7 @@ class Highs(Solver):
         if not limited and status != STATUS.kOptimal:
             return Outcome.NOTHING, None, none, 0.0
         values = None if values is None else self._with_whole_integers(data, i, values)
+        # HiGHS has costs divided by ``normal``
         reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
         outcome = Outcome.NOTHING if values is None else Outcome.FOUND
         return Outcome.LIMIT if limited else outcome, values, none, reported

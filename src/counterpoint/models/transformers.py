@@ -194,7 +194,7 @@ def _(imputer: Any, columns: Columns) -> Columns:
             f"it replaces the number {imputer.missing_values!r}, which is not affine in "
             f"{columns.label(int(numbers[0]))}. Mark missing cells as NaN instead.",
         )
-    # numbers that are not missing come out as they are
+    # numbers come out as they are, or of an indicator not at all
     return by_running(imputer, columns.filled(fills), passes=True)
 
 

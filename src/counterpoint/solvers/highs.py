@@ -126,7 +126,7 @@ class Highs(Solver):
         return np.concatenate([whole, whole, np.ones(len(self.switches), dtype=bool)])
 
     @cached_property
-    def normal(self) -> float:
+    def cost_unit(self) -> float:
         """The unit of cost in the model: the median cost of a column."""
         encoded_cost = self.form.absolute
         return float(np.median(encoded_cost[encoded_cost > 0.0])) if encoded_cost.any() else 1.0
@@ -134,7 +134,7 @@ class Highs(Solver):
     @cached_property
     def encoded_cost(self) -> FloatArray:
         """The costs of the model's columns."""
-        costs = self.form.absolute / self.normal
+        costs = self.form.absolute / self.cost_unit
         return np.concatenate([costs, costs, np.zeros(len(self.switches))])
 
     @cached_property
@@ -191,7 +191,7 @@ class Highs(Solver):
                 if values is not None:
                     change[i] = values[:d] - values[d : 2 * d]
         out.points[:] = self.form.points(change, cases, data.lengths)
-        out.multipliers[:] = self.form.multipliers(-duals * self.normal)
+        out.multipliers[:] = self.form.multipliers(-duals * self.cost_unit)
         if cutoff is not None and self.switches:  # their caps leave out what costs more
             np.minimum(out.reported, cutoff, out=out.reported)
         self._sign_rays(out, cases)
@@ -225,7 +225,7 @@ class Highs(Solver):
     ) -> tuple[Outcome, FloatArray | None, FloatArray, float]:
         """Solve row i of an integer program, and return what `_simplex` does.
 
-        The duals are 0 but for a ray, which that of the relaxation is: a branch and bound has none.
+        The duals are 0, except for a ray that refutes the relaxation: a branch and bound has none.
         """
         with self._engines[1].lease() as engine:
             status = engine.run(data, i, gap=0.1 * effort.gap, seconds=effort.seconds)
@@ -239,8 +239,8 @@ class Highs(Solver):
         if not limited and status != STATUS.kOptimal:
             return Outcome.NOTHING, None, none, 0.0
         values = None if values is None else self._with_whole_integers(data, i, values)
-        # HiGHS has costs divided by ``normal``
-        reported = max(bound * self.normal, 0.0) if np.isfinite(bound) else 0.0
+        # HiGHS has costs in units of ``cost_unit``
+        reported = max(bound * self.cost_unit, 0.0) if np.isfinite(bound) else 0.0
         outcome = Outcome.NOTHING if values is None else Outcome.FOUND
         return Outcome.LIMIT if limited else outcome, values, none, reported
 

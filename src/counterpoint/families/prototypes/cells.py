@@ -293,7 +293,7 @@ class CellRelaxation(Bounding):
         low, high, encoded_cost = self.case.low[0], self.case.high[0], self.program.encoded_cost
         leaders, opponents = self.cells.leaders[cells][:, None], self.cells.rivals[rivals]
         deficit = self.scores[opponents] - self.scores[leaders] + self.cells.safety_margin
-        # A rival at the same place is behind everywhere, or the cell would have been left out.
+        # A rival at the same place ties everywhere, and loses: other cells were left out.
         deficit[self.cells.place[opponents] == self.cells.place[leaders]] = 0.0
         slope = self.cells.matrix[opponents] - self.cells.matrix[leaders]
         absolute, diagonal = encoded_cost.absolute, encoded_cost.diagonal

@@ -167,7 +167,7 @@ class BoxProblem(BranchingProblem[OpenBoxes]):
             return
         if self.relations is None:
             point = self.row.point(cells, categories)
-            if self.eps > EPS:  # a model in single precision takes points rounded to it
+            if self.eps > EPS:  # rows are written in single precision
                 self.rounded_point = self.row.point_in(cells, categories, self.eps)
         else:  # the cells' cheapest point may violate a relation, so a solver looks around it
             box = self.row.around(cells, categories)

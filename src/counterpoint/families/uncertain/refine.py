@@ -90,9 +90,9 @@ class Refinement:
             if optimum is None:
                 if self.limited or not self._may_have_a_point(cost_cutoff):
                     return
-                continue  # with a smaller shift inwards, or with half-spaces far out
+                continue  # without a shift inwards, or with half-spaces far out
             self.last_optimum, excess = optimum, self._add_half_spaces(optimum)
-            if excess <= 0.0:  # the relaxation's optimum meets all conditions: nothing is cheaper
+            if excess <= 0.0:  # the relaxation's optimum meets all conditions
                 self._offer(optimum)
                 return
             if self.branches:

@@ -350,7 +350,7 @@ def remark_without_answer(query: Query, target: Robust, x: FloatArray) -> str:
     form, end = _uncertain(query.model.form), thread_time() + IN_ALL
     if _point(query, Label(target.label), x, end) is None:
         return "Even without noise no change was found that gives the label."
-    # The last numbers but the end are halvings of what is searched: each of them is a search.
+    # 2, 5 and 8 are numbers of halvings, each of which is a search.
     is_slow = form.takes_prototypes and target.search != "segment"
     probability = surest(query, target, x, 2 if is_slow else 8, end)
     share = _largest_share(query, target, x, 5 if is_slow else 8, end)

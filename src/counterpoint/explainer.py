@@ -382,7 +382,7 @@ class Explainer:
                 text = "numbers stay within the ranges above"
                 if any(bounds.feature in constraint.features for bounds in constraint.stated):
                     text += ", but where a bound says otherwise"
-            yield f"{text} ({constraint.default})"
+            yield f"{text} ({constraint.default})"  # how to lift it
 
     def _floats_in_steps(
         self, table: Table, described: tuple[Feature, ...]

@@ -143,7 +143,7 @@ def _quality(model: Any, frame: pd.DataFrame, column: str) -> str:
             "correctness can be good by chance.",
             err=True,
         )
-    if least >= 4:
+    if least >= 4:  # `evaluate` makes two folds, with two rows of each group in each
         return str(model.evaluate(frame, column).summary())
     typer.echo("Note: a group has fewer than four rows, so that none could be set aside.", err=True)
     return str(model.judge(frame, column).summary())

@@ -122,12 +122,13 @@ class GroupTranslations(GroupExplainer):
     def sparse(self, k: int | None = None, count: Count | None = None) -> Translations:
         self._fitted()
         count = self.count if count is None else count
+        # those of at most k features, the best first
         candidates = self.path_.able(k, count)
         best = candidates[0].translations
         if k is None:
             k = int(count_of(best, count))
         # A path may miss the two shapes that a count favours: all pairs change the same features,
-        # or all changes are from one reference group.
+        # or all changes are from one reference group. So these are fitted, and compete.
         if count == "shared":
             candidates += self._shared(len(best.columns))
         elif count == "reference":

@@ -367,24 +367,28 @@ class Objective:
     def gap(self, D: FloatArray, strength: float) -> float:
         """Return objective less Fenchel bound, relative to the loss at zero; NaN if not convex.
 
-        A dual point V (l, m) bounds the objective from below by −conjugate of the loss at V, which
-        is ⟨V, r̄⟩ + ¼ (l − 1) ‖V‖², less that of the penalty at −V Mᵀ.
+        Each dual point V (l, m) gives a lower bound on the objective: −loss*(V) − penalty*(−V Mᵀ),
+        with the conjugates * of both; loss*(V) = ⟨V, r̄⟩ + ¼ (l − 1) ‖V‖².
         """
         if not self.is_convex:
             return float("nan")
         loss, U = self._slope(D @ self.matrix)
         objective = loss + strength * self.fusion.value(D)
-        pull = -(U @ self.matrix.T)
-        # Any V gives a bound, and the largest counts: the gradient U of the loss is tried, and it
-        # scaled down until no feature gains by a split, or none without a bound on its changes.
+        pull = -(U @ self.matrix.T)  # (l, d) the direction in which the loss falls
+        # The largest bound counts. At the optimum V = U, the gradient of the loss. Elsewhere
+        # penalty* may be large at it, and infinite if a feature without a bound on its changes
+        # gains by a split. So U is also scaled down until no feature gains, where penalty* is 0,
+        # and until none of those without a bound does.
         free = np.flatnonzero(np.isinf(self.fusion.reach))
         criticals = self.fusion.critical(pull), self.fusion.of(free).critical(pull[:, free])
-        factors = {min(1.0, strength / each) * (1.0 - 1e-15) for each in criticals if each > 0.0}
+        factors = {
+            min(1.0, strength / critical) * (1.0 - 1e-15) for critical in criticals if critical > 0
+        }
         bounds = []
         for factor in {1.0} | factors:
             V = factor * U
-            conjugate = np.vdot(V, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(V, V)
-            bounds.append(-float(conjugate) - self.fusion.conjugate(factor * pull, strength))
+            of_loss = np.vdot(V, self.targets) + 0.25 * (len(self.base) - 1) * np.vdot(V, V)
+            bounds.append(-float(of_loss) - self.fusion.conjugate(factor * pull, strength))
         return (objective - max(bounds)) / (self.at_zero[0] or 1.0)
 
 

@@ -161,8 +161,11 @@ def _require_step_reader(model: Any, where: str = "") -> None:
 
 
 def _read_affine(model: Any) -> tuple[Affine, ColumnEncoding]:
-    """Read a transformer of scikit-learn as an affine map, its steps multiplied out."""
-    fitted(model)
+    """Read a transformer of scikit-learn as one affine map of its encoded columns, and these.
+
+    All steps of a pipeline are multiplied out.
+    """
+    fitted(model)  # raises if it is not
     inputs = inputs_of(model)
     if inputs is None:
         raise UnsupportedModel(
@@ -171,13 +174,14 @@ def _read_affine(model: Any) -> tuple[Affine, ColumnEncoding]:
     try:
         columns = see_columns(model, inputs)
     except UnsupportedModel as error:
-        raise UnsupportedModel(f"{error} Or leave it: {INSTEAD}") from error
-    numbers = columns.numbers()
-    matrix = numbers.matrix.T.tocsr()
+        raise UnsupportedModel(f"{error} Otherwise: {INSTEAD}") from error
+    numbers = columns.numbers()  # the outputs as matrix · encoded row + offset
+    matrix = numbers.matrix.T.tocsr()  # (d, m), for rows from the left
     faster_dense = matrix.nnz > 0.25 * matrix.shape[0] * matrix.shape[1]
     affine = Affine(matrix.toarray() if faster_dense else matrix, numbers.offset)
     _check_reading(model, inputs, columns.features, affine)
-    return affine, ColumnEncoding(columns.features, inputs.names is not None, *fills_of(columns))
+    named = inputs.names is not None
+    return affine, ColumnEncoding(columns.features, named, *fills_of(columns))
 
 
 def _check_reading(model: Any, inputs: Inputs, features: Features, affine: Affine) -> None:

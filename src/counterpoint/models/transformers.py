@@ -318,9 +318,11 @@ def _input_of(step: Any, columns: list[NDArray[Any]]) -> Any:
 def _varied(
     step: Any, columns: Columns, outputs: Run, base: NDArray[Any], feature: int
 ) -> tuple[BoolArray, Any]:
-    """Return the part of a feature, see `Parts`; all other features stay at their first category.
+    """Run a step on all c categories of a feature, all other features at their first category.
 
-    ``base`` (m',) are the outputs where this one does, too.
+    Returns the mask (m',) of the outputs that vary with the feature, and all outputs (c, m'),
+    sparse if they are numbers. ``base`` (m',) are the outputs where all features are at their first
+    category.
     """
     varies = np.zeros(len(base), dtype=bool)
     chunks: list[Any] = []

@@ -140,11 +140,12 @@ def _evidence(union: Union, program: Program, cases: Batch, proof: BoundProof) -
     the conditions; multipliers, and trees that no family reads, are `Evidence`. Raises a ValueError
     if no family reads its own proof.
     """
-    if proof.boxed is not None:
+    if proof.boxed is not None:  # rows that were split into boxes; each box has a proof of its own
         undivided = _evidence(union, program, cases, proof._replace(boxed=None))
         return _boxed(union, program, cases, proof.boxed, undivided)
     if proof.family_proofs is not None or proof.trees:
         for family in families():
+            # regions that are too many to be listed, a lazy union, are no condition of a program
             for condition in (union.lazy, *program.region):
                 if type(condition) in family.PROOFS:
                     reader = family.PROOFS[type(condition)]

@@ -253,19 +253,21 @@ class Lagrangian:
         return np.where(finite, least - np.where(finite, error, 0.0), -np.inf)
 
     def minimizer(self, start: FloatArray) -> FloatArray:
-        """(n, d) about the change at which L is least between the bounds, if L is convex.
+        """Return changes (n, d) about where L is least between the bounds, if L is convex.
 
-        By Newton's method on the columns that no bound stops, from points (n, d). The bound is
-        sharp there and holds anywhere, so a few steps must do.
+        Newton's method, from the points ``start`` (n, d), on the columns that no bound stops. The
+        lower bound on L is valid at any change, and sharp at the minimiser, so five steps must do.
         """
         low, high = self.cases.low - self.cases.x, self.cases.high - self.cases.x
         start = np.where(np.isfinite(start), start, self.cases.x) - self.cases.x
         delta, stopped_before = np.minimum(np.maximum(start, low), high), None
         for _ in range(5):
             slope = self.slope + 2.0 * _products(self.form, delta)
+            # at a bound, and L would fall only beyond it
             stopped = ((delta <= low) & (slope >= 0.0)) | ((delta >= high) & (slope <= 0.0))
             scale = np.where(stopped, 0.0, self._scale)
-            form = _scaled(self.form, scale)
+            form = _scaled(self.form, scale)  # in units of B; the identity on stopped columns
+            # A curvature that is 0 but for rounding may come out negative: this lifts it above 0.
             form += self.eigenvalue_error[:, None, None] * np.eye(len(self.base))
             try:
                 step = np.linalg.solve(form, (slope * scale)[:, :, None])[:, :, 0] * scale
@@ -274,7 +276,7 @@ class Lagrangian:
             # Half of the step, for the second derivative is twice the form.
             delta = np.minimum(np.maximum(delta - 0.5 * np.nan_to_num(step), low), high)
             if stopped_before is not None and (stopped == stopped_before).all():
-                break
+                break  # L is quadratic: one step is exact if no other column is stopped
             stopped_before = stopped
         return delta
 

@@ -246,25 +246,29 @@ def linear_margins(
     """Return the safety margin of each row for a score, given by its slope (d,) and constant.
 
     Each of N draws of the ``noise`` adds slope · y + constant, (N, d) and (N,), to the score at y.
+    From a row x to a point at the distance ρ, a draw changes by at most ρ times the dual norm of
+    its slope. So the pairs (draw at x, dual norm) of a polygon that holds them with the
+    probability need a margin of max_v (start_v + rate_v · ρ), with a line for each corner.
 
     Raises
     ------
     InvalidInput
         If there are too few draws for the probability.
     """
-    slopes, constants = noise
+    noise_slopes, noise_constants = noise
     cost = norm = program.encoded_cost
     if cost.kind is not Manhattan:  # the square of a norm: in one-hot columns |δ| is δ²
         is_full = cost.quadratic.ndim == 2
         square = cost.quadratic + (np.diag(cost.absolute) if is_full else cost.absolute)
         norm = EncodedCost(np.zeros(program.width), square)
     margins: list[DistanceMargin] = []
-    size = max(1, (1 << 16) // len(slopes))  # rows × draws that fit the cache
+    size = max(1, (1 << 16) // len(noise_slopes))  # rows × draws that fit the cache
     for first in range(0, len(cases), size):
         block = cases.take(slice(first, first + size))
         norms = DualNorms(program, block)
-        noise_at_rows = block.x @ slopes.T + constants  # (rows, N) what is added to their scores
-        starts, rates = polygon_corners(noise_at_rows, norms.of(slopes), probability)
+        noise_at_rows = block.x @ noise_slopes.T + noise_constants  # (rows, N)
+        starts, rates = polygon_corners(noise_at_rows, norms.of(noise_slopes), probability)
+        # at the nearest distance at which the score can have the margin at all
         least = _least_margin(starts, rates, *_highest_scores(norms, *score)).tolist()
         margins += [
             DistanceMargin(x, start, rate, *score, least_margin, norm)
@@ -277,8 +281,8 @@ def _highest_scores(
     norms: DualNorms, slope: FloatArray, constant: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return ``level`` and ``gain`` (n, 2): scores are at most each level + gain · distance."""
-    room, gain = norms.gain_bounds(slope)
-    return (norms.cases.x @ slope + constant)[:, None] + room, gain
+    gain_constant, gain = norms.gain_bounds(slope)
+    return (norms.cases.x @ slope + constant)[:, None] + gain_constant, gain
 
 
 def _least_margin(

@@ -185,7 +185,7 @@ class Ellipsoid(Constraint):
             raise InvalidInput(f"Expected a positive radius; got {shown(self.radius)}.")
         if not np.isfinite(list(self.center.values())).all():
             raise InvalidInput(f"Expected a finite center; got {dict(self.center)!r}.")
-        self._root()
+        self._root()  # raises if the matrix is not positive definite
 
     def __str__(self) -> str:
         near = ", ".join(f"{name} = {value:g}" for name, value in self.center.items())

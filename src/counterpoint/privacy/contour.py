@@ -53,7 +53,8 @@ class Contour:
         """Return the contours for n laws of squared weights (n, F), near the quantiles t (n,).
 
         A contour is the hyperbola z = r cosh(v + iθ), at steps h in v from 0 to where the integrand
-        is negligible; it crosses the real axis at c = r cos θ.
+        is negligible; it crosses the real axis at c = r cos θ. The weights are the
+        integrand without exp(−z t), which depends on t, and relative to M(c).
         """
         c = _crossing(squares, t, power)
         r = c / np.cos(ANGLE)
@@ -65,8 +66,10 @@ class Contour:
         is_needed = v <= last
         v = np.minimum(v, last) + 1j * ANGLE
         z = r[:, None] * np.cosh(v)
+        # dz / z times the step of the trapezoidal rule, with dz = r sinh(v + iθ) dv
         weight = r[:, None] * np.sinh(v) / z * (h / np.pi)[:, None] * is_needed
         weight[:, 0] *= 0.5  # the other half of the contour is its mirror image
+        # M(z) / M(c): the factors 1 − b_j² z² are divided first, since their products may overflow
         at_crossing = _real_factors(squares, c)
         ratios = _factors(squares, z)
         ratios /= at_crossing[:, None, :]

@@ -306,10 +306,11 @@ class SeparableDomain:
     def _size_of_changes(
         self, cost: Diagonal, sizes: Sizes, reach: FloatArray, cases: Batch
     ) -> FloatArray:
-        """Return the largest sum (n,) of the sizes of terms over features that may change at once.
+        """Return the sum (n,) of the sizes of terms over those features that make it largest.
 
-        ``sizes`` are those of the terms of the slopes, and ``reach`` (n, numeric columns) the
-        largest changes of numbers.
+        At most ``at_most.count`` may change, and those that must are among them. ``sizes`` are
+        those of the terms of the slopes, and ``reach`` (n, numeric columns) the largest changes of
+        numbers.
         """
         assert self.at_most is not None  # noqa: S101 (asked by the caller)
         slope_sizes, out = sizes.each, np.zeros(cases.x.shape)
@@ -322,10 +323,10 @@ class SeparableDomain:
         terms += gamma(sizes.count + AFTER) * np.where(is_curved, slope * slope / curvature, 0.0)
         out[:, self.numeric] = np.where(np.isinf(reach), np.inf, terms)
         if self.groups:
-            full_sizes = replace(sizes, units=None, heights=slope_sizes)
+            full_sizes = replace(sizes, units=None, heights=slope_sizes)  # as (n, d), computed once
             out[:, self.hot.first] = self.hot.size(cost, full_sizes)
         starts = [block.start for block in self.at_most.blocks]
-        out, must = out[:, starts], self.must_change(cases)[:, starts]
+        out, must = out[:, starts], self.must_change(cases)[:, starts]  # (n, features)
         return total(np.where(best_changes(-out, must, self.at_most.count), out, 0.0))
 
     def must_change(self, cases: Batch) -> BoolArray:

@@ -260,14 +260,16 @@ def _more_changes(oracle: FeasibilityOracle, atom: MaxChanges) -> Relaxation | N
 
 
 def _wider_bound(oracle: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxation | None:
-    """Find how far one side of a bound would have to move, in as few digits as tell.
+    """Find how far one side of a bound would have to move for an answer, in as few digits as tell.
 
-    The number is moved a little beyond the nearest at which there is a point, until there is an
-    answer that the model confirms. It is the least if 99 % of the way does not suffice.
+    From the nearest value at which there is a point, it is moved a little further until a point
+    leads by enough to be confirmed. None if there is no such value, or if this side is not in the
+    way. The relaxation counts as the least if there is no point within 99 % of the way.
     """
     name, others = atom.feature, [other for other in oracle.atoms if other is not atom]
     column = oracle.features.columns(name).start
     factual, step = float(oracle.x[0, column]), oracle.query.actionable.domain.steps[column]
+    # a bound on the value and one on the change: the narrower is in force
     limit = min(atom.high, factual + atom.rise) if up else max(atom.low, factual - atom.fall)
     if np.isinf(limit):
         return None
@@ -284,7 +286,7 @@ def _wider_bound(oracle: FeasibilityOracle, atom: Bounds, *, up: bool) -> Relaxa
         if oracle.surely([*others, new]):
             nearly = limit + 0.99 * (value - limit)
             short = Bounds(name, high=nearly) if up else Bounds(name, low=nearly)
-            is_least = oracle.point([*one_sided, short])[1]
+            _, is_least = oracle.point([*one_sided, short])  # if there is provably none
             direction, side = ("up", "at most") if up else ("down", "at least")
             easier = f"{name} may go {direction} to {_number(value)}"
             now = f"{side} {limit:.10g}{'' if is_least else '; perhaps less is enough'}"

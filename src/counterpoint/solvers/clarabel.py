@@ -199,8 +199,9 @@ class Clarabel(Solver):
     ) -> tuple[FloatArray, FloatArray]:
         """Improve a point and multipliers by Newton's method; each step is a quadratic program.
 
-        An exponential cone holds 1 − p and p to the same absolute accuracy, so that of a loss near
-        0 it has few digits; a quadratic model of the loss, scaled to the answer, has them all.
+        An exponential cone holds 1 − p and p to the same absolute accuracy, so its answer has few
+        correct digits of a loss near 0. A quadratic model of the loss, with change and objective in
+        units of their sizes at the point, has all.
         """
         value, bound = self._value(case, point, multipliers)
         for _ in range(12):  # each doubles the digits, once the point is near
@@ -210,6 +211,7 @@ class Clarabel(Solver):
             status, model_optimum, duals = self.run(case, effort, sizes, model)
             if status not in self.USABLE:
                 break
+            # slopes beyond an absolute cost, by rounding, would ruin the bound
             duals = cost_limited(self.program, case, duals)
             gap = value - bound
             # the step is halved until the objective falls
@@ -379,22 +381,24 @@ class ConicProgram:
         return self.solver.steepest(self.solver.loss) * self.scale
 
     def _sizes(self) -> Sizes:
-        """Return the sizes of change and objective by which to scale, before there is an answer.
+        """Return about the sizes of change and objective by which to scale, without an answer yet.
 
-        The change is by how much the worst condition is missed if nothing changes, or the least
-        that may lower the log-loss to 0, if that is more.
+        The change is the least that may satisfy the condition that is missed most if nothing
+        changes, or the least that may lower the log-loss to 0, if that is more.
         """
         x, limits, steepest = self.case.x, self.form.limits(self.case), self.solver.steepest
-        worst = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
+        shortfall = float(np.maximum(limits.row_low, -limits.row_high).max(initial=0.0))
         for coupling in self.program.couplings:
             if isinstance(coupling, Cone | LogSumExp):
-                worst = max(worst, float(coupling.excess(x)[0] / steepest(coupling).max()))
-        change = worst if 0.0 < worst < np.inf else 1.0  # 1 where nothing is known of it
+                needed = float(coupling.excess(x)[0] / steepest(coupling).max())
+                shortfall = max(shortfall, needed)
+        change = shortfall if 0.0 < shortfall < np.inf else 1.0  # 1: it is not known
         if not self.solver.has_loss:
             return change, change**2 if self.program.encoded_cost.quadratic.any() else change
         loss = float(self.solver.loss.amount(x)[0])
-        loss_change = max(loss, 1.0) / float(steepest(self.solver.loss).max())
-        return max(min(loss_change, 1e12), change if change != 1.0 else 0.0), max(loss, 1e-9)
+        loss_change = min(max(loss, 1.0) / float(steepest(self.solver.loss).max()), 1e12)
+        known_change = 0.0 if change == 1.0 else change
+        return max(loss_change, known_change), max(loss, 1e-9)
 
     def _variables(self, count: int) -> IntArray:
         """Append variables; return their positions."""

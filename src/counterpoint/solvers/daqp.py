@@ -69,8 +69,9 @@ class Daqp(Solver):
             return solution
 
     def _solved(self, cases: Batch, effort: Effort, lengths: FloatArray | None = None) -> Solution:
-        """Solve the rows for their changes in units of ``lengths`` (n,), by default the shortfalls.
+        """Solve the rows for their changes in units of ``lengths`` (n,), about their own lengths.
 
+        By default these are by how much the worst row or column is missed if nothing changes.
         Columns that cannot move are left out of DAQP's program; rows of the batch that leave out
         the same columns share their matrices. Linear rows are divided by their norms over the free
         columns.
@@ -93,7 +94,7 @@ class Daqp(Solver):
         rows_by_mask: dict[bytes, list[int]] = {}
         for i in np.flatnonzero(~blocked).tolist():
             rows_by_mask.setdefault(free[i].tobytes(), []).append(i)
-        for mask, indices in rows_by_mask.items():
+        for mask, indices in rows_by_mask.items():  # rows with the same free columns
             rows, columns = np.array(indices), np.flatnonzero(free[indices[0]])
             some_limits = BatchBounds(*(limit[rows] for limit in limits))
             free_change, flags[rows], unit_duals = self._run(
@@ -103,6 +104,7 @@ class Daqp(Solver):
         outcomes = [OUTCOMES.get(flag, Outcome.NOTHING) for flag in flags.tolist()]
         solved = np.array([outcome == Outcome.FOUND for outcome in outcomes], dtype=bool)[:, None]
         points = np.where(solved, self.form.points(change, cases, lengths), np.nan)
+        # A cost that is a square was divided by length², and the linear rows by length.
         multipliers = self.form.multipliers(duals * lengths[:, None])
         return Solution(points, multipliers, np.array(outcomes, np.int8), np.zeros(len(points)))
 

@@ -176,7 +176,7 @@ class Highs(Solver):
         return np.flatnonzero(failed)
 
     def _solved(self, cases: Batch, effort: Effort, cutoff: FloatArray | None) -> Solution:
-        """Solve each row in units of its length; a change is a rise less a fall."""
+        """Solve each row in units of the length of its change, which is a rise less a fall."""
         data, d = Data(self, cases, cutoff), self.program.width
         out = Solution.blank(len(cases), self.program)
         out.outcomes[data.empty] = Outcome.INFEASIBLE
@@ -191,14 +191,17 @@ class Highs(Solver):
                 if values is not None:
                     change[i] = values[:d] - values[d : 2 * d]
         out.points[:] = self.form.points(change, cases, data.lengths)
+        # HiGHS's duals are positive at lower bounds, and its costs were divided by ``cost_unit``.
         out.multipliers[:] = self.form.multipliers(-duals * self.cost_unit)
-        if cutoff is not None and self.switches:  # their caps leave out what costs more
+        # The caps of switches leave out points that cost more than the cutoff, so that the reported
+        # bound holds only up to it.
+        if cutoff is not None and self.switches:
             np.minimum(out.reported, cutoff, out=out.reported)
-        self._sign_rays(out, cases)
+        self._sign_rays(out, cases)  # HiGHS leaves the signs of rays open
         return out
 
     def _sign_rays(self, out: Solution, cases: Batch) -> None:
-        """Turn rays that do not refute their rows around, in place: HiGHS leaves the sign open."""
+        """Turn rays that do not refute their rows around, in place."""
         rows = np.flatnonzero(out.outcomes == Outcome.INFEASIBLE)
         if len(rows):
             wrong = rows[~self.program.refutes(cases.take(rows), out.multipliers[rows])]

@@ -222,7 +222,9 @@ def by_pieces(
         knots = _exact_starts(transformed, owner, points, outputs)
 
     def curve_of(j: int) -> Curve:
-        inputs = points[j]  # (pieces, degree + 2)
+        """Return the outputs of input j, polynomials through the values at its points."""
+        inputs = points[j]  # (pieces, degree + 2), of which the last of each piece only checks
+        # (pieces, degree + 2, outputs of j); the run goes on where other inputs have more points
         values = outputs[: inputs.size, owner == j].reshape(*inputs.shape, -1)
         if not np.isfinite(values).all():
             number = inputs[tuple(np.argwhere(~np.isfinite(values))[0][:2])]
@@ -237,7 +239,7 @@ def by_pieces(
             raise columns.refusal(
                 step, f"what it makes of {columns.label(j)} is not a polynomial between its knots."
             )
-        return replace(curve, blurred=blurred)
+        return replace(curve, blurred=blurred)  # how the step rounds, see above
 
     return through_curves(step, columns, owner, curve_of)
 
@@ -323,7 +325,7 @@ def through_curves(
     """Return the columns after a step's method that works column by column.
 
     Categories are run through it. Numbers go by curves: ``owner`` (m',) is the input that each
-    output is a function of, and ``curve_of`` has an input's outputs, in their order.
+    output is a function of, and ``curve_of`` returns an input's outputs, in their order.
     """
     numbers = numbers_in(columns)
     if not len(numbers):
@@ -341,8 +343,10 @@ def through_curves(
     after = by_running(step, held, method=method)
     used = [j for j in numbers.tolist() if (owner == j).any()]
     curves = tuple(_over_encoded(step, columns, j, curve_of(j)) for j in used)
+    # The values of the curves become further columns, behind the ``after.width`` that there are.
+    # Each output of these inputs is one of them, with the coefficient 1 and no offset. Curves are
+    # ordered by input, outputs by position.
     out = after.bent(curves, Additive)
-    # Each of their outputs is that of a curve; curves are ordered by input, outputs by position.
     outputs = np.flatnonzero(np.isin(owner, used))
     outputs = outputs[np.argsort(owner[outputs], kind="stable")]
     ones = np.ones(len(outputs)), (outputs, after.width + np.arange(len(outputs)))

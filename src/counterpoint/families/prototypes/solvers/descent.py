@@ -185,6 +185,7 @@ class Descents:
             status, point, _ = Clarabel(program).run(convex_case, effort, units, tolerance=ACCURACY)
         if status not in Clarabel.SOLVED:
             return None
+        # The program has the columns that can move, or have to, before its others; the rest stay.
         columns = (case.low[0] < case.high[0]) | (case.low[0] != case.x[0])
         y = np.array(case.x[0])
         y[columns] = point[: int(columns.sum())]

@@ -116,7 +116,7 @@ class Box(Domain):
             return worst
         change = np.abs(y - x)
         for bound, sign in ((low, -1.0), (high, 1.0)):
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore"):  # ∞ − ∞, where a point is infinite
                 rounding = 8.0 * EPS * np.maximum(np.abs(x), np.abs(y))
                 over = sign * (y - bound) - rounding
                 # relative to the numbers, or to the changes where these are smaller

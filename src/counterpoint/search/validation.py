@@ -171,10 +171,13 @@ class AnswerSearch:
     # Points become rows
 
     def _as_codes(self, rows: IntArray, solution: Incumbents) -> tuple[IntArray, FloatArray]:
-        """Return which of some rows have a point that the model takes, and their (m, p) codes."""
+        """Return the positions (m,) of those rows whose points the model takes, and (m, p) codes.
+
+        ``solution`` is that of the ``rows``, and positions count among these.
+        """
         points, query = solution.points, self.query
         positions = np.flatnonzero(~np.isnan(points[:, 0]))
-        if query.eps > EPS:
+        if query.eps > EPS:  # a model in single precision
             positions = positions[~query.model.overflows(points[positions], query.eps)]
         if not len(positions):
             return positions, np.empty((0, len(query.features)))
@@ -182,7 +185,7 @@ class AnswerSearch:
         if len(iterated):
             points[iterated] = self._snapped(rows[iterated], points[iterated])
         y = points[positions]
-        if solution.rounded_points:
+        if solution.rounded_points:  # where the nearest float32 numbers will not do
             y = np.array([solution.rounded_points.get(i, points[i]) for i in positions.tolist()])
         return positions, self._codes(rows[positions], y)
 

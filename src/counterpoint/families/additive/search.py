@@ -204,7 +204,7 @@ def _rounded(lagrangian: KnapsackLagrangian, dual: Basis) -> tuple[FloatArray, I
     choice = points.choice[np.arange(len(weights)), dual.weights.argmax(axis=1)]
     if k.at_most is not None:  # a mixture may change more than its points, and more than may change
         changes = np.hstack([change != 0.0, choice != lagrangian.factual]).sum(axis=1)
-        too_many = (changes > k.at_most)[:, None]
+        too_many = (changes > k.at_most)[:, None]  # then the first point stands for the mixture
         change = np.where(too_many, points.change[:, 0], change)
         choice = np.where(too_many, points.choice[:, 0], choice)
     return change, choice

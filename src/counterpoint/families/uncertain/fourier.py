@@ -104,13 +104,13 @@ class CosineSums:
         return bounds
 
     def _anchors(self, *, is_round: bool) -> Iterator[FloatArray]:
-        """Yield turns of the angles (N, K), at which parabolas touch.
+        """Yield turns of the angles (N, K) at which parabolas touch the cosines.
 
-        Each is that of a step uphill, in the direction in which a ball lets a sum rise most, and of
-        a share of the way from there to the nearest tops.
+        Each is the turn by a step uphill, in the direction in which the sum rises most for a unit
+        of the ball's norm, and by a share of the way from there to each cosine's nearest top.
         """
-        uphill = self.slopes
-        if not is_round:  # along one column
+        uphill = self.slopes  # the steepest direction in ‖·‖₂
+        if not is_round:  # in ‖·‖₁ it is along one column
             steepest = np.abs(uphill).max(axis=1, keepdims=True)
             uphill = np.where(np.abs(uphill) == steepest, uphill, 0.0)
         uphill /= np.maximum(np.linalg.norm(uphill, axis=1, keepdims=True), TINY)
@@ -118,6 +118,7 @@ class CosineSums:
         # With the first pair alone, answers cost 35 % more.
         for distance, share in product((0.0, 1.0, 2.0), (0.0, 0.25, 0.55)):
             turn = distance * uphill @ self.frequencies.T
+            # (N, K) the angles there, from the nearest multiples of 2π, where cosines are 1
             beyond_top = np.remainder(self.angles + turn + np.pi, 2.0 * np.pi) - np.pi
             yield turn - share * beyond_top
 

@@ -111,6 +111,7 @@ class RowSearch:
         hint: StartHint,
         safety_margins: FourierMargins | None,
     ) -> None:
+        # Columns that are integral are held, so that their conditions hold.
         dropped = (FourierConstraint, Whole, OneOf)
         convex = Region(tuple(c for c in program.region if not isinstance(c, dropped)))
         self.constraint = _constraint_of(program)
@@ -120,9 +121,10 @@ class RowSearch:
         self.x, self.low, self.high = case.x[0], case.low[0], case.high[0]
         self.free = self.low < self.high
         self.end = np.inf if effort.seconds is None else perf_counter() + effort.seconds
-        self.hint, self.safety_margins, self.limited = hint, safety_margins, False
+        self.limited = False  # until time runs out
+        self.hint, self.safety_margins = hint, safety_margins
         self.start = self._clipped(self.x)
-        self._set_margin(0.0)
+        self._set_margin(0.0)  # makes ``tightened``
 
     def run(self) -> FloatArray | None:
         """Return the cheapest point (d,) that is found; None without one."""

@@ -47,10 +47,10 @@ def label_entries(label: IntArray) -> Entries:
 
 
 def log_loss(scores: FloatArray, labels: Entries) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return −log p, with p the label's probability: log Σ exp(z) − z_label; see `Loss`.
+    """Return −log p (n,), the probabilities (K, n) of all classes, and 1 − p (n,); see `Loss`.
 
-    The rivals are summed up without the label, or 1 − p would be lost to rounding where p is nearly
-    1, and −log p with it.
+    p is the label's probability, so that −log p = log Σ exp(z) − z_label. The rivals are summed up
+    without the label, or 1 − p would be lost to rounding where p is nearly 1, and −log p with it.
     """
     top = np.maximum.reduce(scores)
     shares = np.exp(scores - top)
@@ -58,6 +58,7 @@ def log_loss(scores: FloatArray, labels: Entries) -> tuple[FloatArray, FloatArra
     shares[labels] = 0.0
     rivals = np.add.reduce(shares)
     shares[labels] = label_share
+    # The label's share is 1 where it is the top: then this is log1p(rivals), with all digits.
     loss = top - scores[labels] + np.log1p(rivals + (label_share - 1.0))
     total = label_share + rivals
     shares /= total

@@ -340,22 +340,25 @@ def _with_new_scores(form: LinearScores, method: str, calibrators: list[Any]) ->
 
 
 def _with_new_threshold(form: LinearScores, calibration: Calibration) -> LinearScores:
-    """Return the form that decides where the calibrated probability exceeds one half."""
+    """Return the form that decides for its second class where its probability exceeds one half."""
 
     def is_second(score: FloatArray) -> Any:
         probability = calibration(score)
         return probability > 1.0 - probability
 
-    ends = calibration(np.array([-LARGEST, LARGEST]))
+    ends = calibration(np.array([-LARGEST, LARGEST]))  # the least and the largest probability
     threshold = float(first_float(is_second, -LARGEST, LARGEST)[0])
+    # It falls, or it is constant: then the threshold is the least float, or infinite.
     if not ends[0] <= ends[1] or not abs(threshold) < LARGEST:
         raise UnsupportedModel(
             "CalibratedClassifierCV gives the class "
             f"{form.classes.tolist()[int(ends[1] > 0.5)]!r} to every input, or less to those that "
             "score higher. Calibrate on more data, or explain the classifier that was calibrated."
         )
+    # What is calibrated, a probability or a score, is computed by the model with rounding.
     error = _probability_error(threshold if calibration.of_probability else 0.0)
     sizes = replace(form.sizes, offset=form.sizes.offset + error)
+    # At the threshold itself the decision is for the second class already.
     options: Any = {"link": Link.CALIBRATED, "calibration": calibration, "last_of_ties": True}
     return replace(form, threshold=threshold, magnitude=sizes, **options)
 

@@ -179,6 +179,8 @@ class FeasibilityOracle:
             counts = [int(c.count) for c in coupling if isinstance(c, MaxChanges)]
             unsolved = np.ones(len(positions), dtype=bool)
             is_plain = not (self.is_cost_dependent or self.is_nonconvex)
+            # Any point will do: sets of few features are tried, of which proofs exclude most
+            # without a search, unless there are too many.
             if counts and encoded_cost is None and is_plain:
                 points[positions], refuted[positions], unsolved = self._by_changed_features(
                     coupling, cases, min(counts), margins

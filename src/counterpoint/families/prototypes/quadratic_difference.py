@@ -299,7 +299,7 @@ class Lagrangian:
         slope, slope_size = self.slope + 2.0 * rest_slope, self.slope_size + 2.0 * rest_slope_size
         error = gamma(self.roundings)
         # Without a bound and curvature any slope, however small, makes the least −∞: one that
-        # rounding may leave of a sum counts as 0.
+        # rounding may leave of a sum counts as 0; 128 u is what solvers' multipliers leave.
         is_open = np.isinf(self.cases.low) | np.isinf(self.cases.high)
         negligible = np.abs(slope) <= max(128.0 * UNIT, error) * slope_size
         negligible &= is_open & (base == 0.0)

@@ -235,7 +235,8 @@ class RowCosts:
     ) -> None:
         """Set what does not depend on cells: numbers that no tree tests, and the changes allowed.
 
-        Such a number is always at its nearest value; ``fixed_cost`` is a lower bound on their cost.
+        Such a number is always at its nearest value between its bounds. ``fixed_cost`` is a lower
+        bound on the cost of all of them: ``lowering`` and ``share`` take off the rounding.
         """
         grid, domain = self.grid, self.program.domain
         numeric = np.flatnonzero(domain.numeric)
@@ -251,7 +252,7 @@ class RowCosts:
             has_changed = (ends[0] > x) | (ends[1] < x)
         self.fixed_cost = float(bound.sum() - self.rounding_share * np.abs(bound).sum())
         self.fixed_cost += 0.0 if relations is None else relations.base
-        # features that may change, without those that are not tested; None if it is any number
+        # how many of the tested features may change, beside the others that must; None for all
         self.most_changes: int | None = None
         if domain.at_most is not None:
             counted = np.zeros(len(self.x), dtype=bool)
@@ -259,6 +260,7 @@ class RowCosts:
                 counted[block] = True
             forced = int((counted[self.untested] & has_changed).sum())
             self.most_changes = domain.at_most.count - forced
+            # whether a change of each tested number, and of each group, counts
             self.number_counts = counted[grid.columns]
             self.group_counts = np.array([counted[g.start] for g in grid.groups], dtype=bool)
 

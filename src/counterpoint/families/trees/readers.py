@@ -256,13 +256,13 @@ def _mean(
     weights: FloatArray,
     inputs: Any = None,
 ) -> TreeScores:
-    """Return the weighted mean of sums.
+    """Return the mean of the members' sums, weighted by ``weights``.
 
-    ``inputs`` are those that each takes, by number; None if each takes all.
+    ``inputs`` are the numbers of the inputs that each member takes; None if each takes all.
     """
     shares = weights / weights.sum()
     is_forest = inputs is not None and all(len(form.trees.roots) == 1 for form in forms)
-    if is_forest:  # bags of single trees are added up and divided like forests
+    if is_forest:  # bags of single trees are added up and then divided, as forests are
         trees = [form.trees for form in forms]
     else:
         trees = [
@@ -270,6 +270,7 @@ def _mean(
             for form, share in zip(forms, shares, strict=True)
         ]
     if inputs is not None:
+        # each tree's inputs as inputs of the model; −1, of leaves, stays
         trees = [
             replace(tree, inputs=np.where(tree.inputs < 0, -1, np.asarray(chosen)[tree.inputs]))
             for tree, chosen in zip(trees, inputs, strict=True)

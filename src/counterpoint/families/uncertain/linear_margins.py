@@ -95,8 +95,9 @@ class DistanceMargin(CutOracle):
         return self.supports(y)[0]
 
     def supports(self, y: FloatArray) -> tuple[FloatArray, LinearBounds]:
-        # A function with dual norm 1 is at most the norm, and equal to it at δ: in its place it
-        # leaves a half-space that holds the condition and touches it at y.
+        # The subgradient at δ = y − x gives a linear function that is at most the norm everywhere,
+        # and equal to it at δ. With that in place of the norm, the condition of the corner that
+        # counts at y is a half-space that contains all points of the condition.
         delta = y - self.x
         distance, subgradient = _norm(self.norm, delta)
         if self.norm.kind is Manhattan:

@@ -222,7 +222,7 @@ class PlainTarget(Target):
         if not self.requirement.others or self.requirement.labels:
             yield [(self, np.arange(len(predicted)))]
             return
-        # Any label but the predicted one: another target for the rows of each label.
+        # Any label but the predicted one: another target for the rows of each label, in one list.
         targets: list[tuple[Target, IntArray]] = []
         remaining, margin = np.arange(len(predicted)), self.requirement.margin
         while len(remaining):  # for few labels, quicker than sorting or hashing

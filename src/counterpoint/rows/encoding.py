@@ -249,10 +249,11 @@ def as_returned(
     the table as they came follow in the same table, or in a second one.
     """
     matrix = _matrix(table, features, rows, before, after, none_missing=False)
-    if matrix is not None and table.float_matrix is not None:
+    if matrix is not None and table.float_matrix is not None:  # a table of one dtype of floats
         codes = after
         if not table.all_floats:
             codes = matrix.astype(np.float64)
+            # a cell that stays missing keeps its code
             codes = np.where(np.isnan(codes), after, codes) if table.has_nan else codes
         if followed:
             both = np.concatenate([matrix, table.float_matrix])

@@ -158,7 +158,8 @@ class BoxTrees:
     def _literals(self, k: int, node: _Node, x: FloatArray) -> Iterator[Split]:
         """Yield splits by the literals of combination k, but those that all of the box meets.
 
-        If the combination holds the row itself, splits by what differs from the row come last.
+        Each splits the inner part of the one before, whose bounds are ``low`` and ``high``. If the
+        combination holds the row itself, splits by what differs from the row come last.
         """
         low, high = np.array(node.low), np.array(node.high)
         has_literal, options = self.combinations.has_literal[k], self.combinations.options[k]
@@ -173,11 +174,11 @@ class BoxTrees:
             below, above = float(self.combinations.low[k, j]), float(self.combinations.high[k, j])
             if np.isfinite(below) and low[j] <= below:
                 largest = self._up_to(below, j, x)
-                yield Split(SplitKind.NUMBER, j, largest, no_options, 1, is_forbidden=False)
+                yield Split(SplitKind.NUMBER, j, largest, no_options, inner=1, is_forbidden=False)
                 low[j] = self._after(largest, j, x)
             if np.isfinite(above) and high[j] >= above:
                 high[j] = self._up_to(float(np.nextafter(above, -np.inf)), j, x)
-                yield Split(SplitKind.NUMBER, j, high[j], no_options, 0, is_forbidden=False)
+                yield Split(SplitKind.NUMBER, j, high[j], no_options, inner=0, is_forbidden=False)
         if not ((x < low) | (x > high))[has_literal].any():  # the combination holds the row itself
             yield from self._changes(groups, numbers, low, high, x)
 
@@ -198,9 +199,10 @@ class BoxTrees:
         for j in numbers:
             if low[j] < x[j]:
                 largest = self._up_to(float(np.nextafter(x[j], -np.inf)), j, x)
-                yield Split(SplitKind.NUMBER, j, largest, no_options, 1, is_forbidden=True)
+                yield Split(SplitKind.NUMBER, j, largest, no_options, inner=1, is_forbidden=True)
             if high[j] > x[j]:
-                yield Split(SplitKind.NUMBER, j, float(x[j]), no_options, 0, is_forbidden=True)
+                here = float(x[j])
+                yield Split(SplitKind.NUMBER, j, here, no_options, inner=0, is_forbidden=True)
 
     def _among(self, group: slice, options: BoolArray, *, is_forbidden: bool) -> Split:
         """The split of a group into some of its categories, the inner part, and the others."""

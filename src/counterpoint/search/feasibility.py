@@ -213,6 +213,7 @@ class FeasibilityOracle:
             for i, case in enumerate(cases)
         }
         while proposals:
+            # (d,) columns; None where no set allows a point; none of them where sets are too many
             chosen = {i: next(proposal, None) for i, proposal in proposals.items()}
             refuted[[i for i, columns in chosen.items() if columns is None]] = True
             proposed = [i for i, columns in chosen.items() if columns is not None]

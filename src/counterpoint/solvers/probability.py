@@ -112,10 +112,12 @@ class Logistic(Solver):
         return share
 
     def _absolute(self, cases: Batch, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the optima (n, d) and v (n,) under an absolute cost.
+        """Return the optima (n, d) and v (n,) under an absolute cost; ``score`` (n,) is the rows'.
 
-        A unit of score gains v, so a column is moved while weight · cost / gain < v, which means
-        that the score is above its floor, the logit of that; the score falls as columns are moved.
+        The score is that of the other class, and v = 1 / (1 + exp(−score)) its probability, which
+        is what a unit less of score takes off the loss. So a column is moved, in the direction in
+        which the score falls, while weight · cost / gain < v, that is, while the score is above the
+        logit of that, its floor.
         """
         (row, offset), unit_cost = self._score, self.program.encoded_cost.absolute
         start = np.minimum(np.maximum(cases.x, cases.low), cases.high)

@@ -255,9 +255,9 @@ class KnapsackRows:
     def _tabulate_curves(
         self, curves: MergedCurves
     ) -> tuple[BoolArray, FloatArray, IntArray, FloatArray]:
-        """Return the options of b tabulated columns; their values are set as ``values``.
+        """Return the options of b tabulated columns; sets their values and ends as ``values``.
 
-        Each piece is an option: its value nearest to the row. Returned are which options are
+        Each of k pieces is an option: its value nearest to the row. Returned are which options are
         possible and what they cost, (n, b, k); the factual option, (n, b), or the nearest one if a
         column cannot stay; and what the options gain, (n, s, b, k).
 
@@ -275,7 +275,8 @@ class KnapsackRows:
             low = np.concatenate([end, low, end], axis=2)
             high = np.concatenate([-end, high, -end], axis=2)
         possible = low <= high
-        y = np.where(possible, np.clip(x, low, high), x)
+        y = np.where(possible, np.clip(x, low, high), x)  # (n, b, k)
+        # `distances` takes columns as the last axis
         distance = cost.distances(columns, *(np.moveaxis(v, 1, 2) for v in (y, x)))
         distance = np.moveaxis(distance, 1, 2)
         paid = cost.absolute[columns, None] * distance + cost.quadratic[columns, None] * distance**2
@@ -284,6 +285,7 @@ class KnapsackRows:
         if is_counted:
             outside = np.where(above[..., 0], possible.shape[2] - 1, 0)
             factual = np.where((below | above)[..., 0], outside, factual)
+        # (n, b, k, s) by the linear parts of the demands and by the curves, and then (n, s, b, k)
         linear = y[..., None] * k.normals[:, columns].T[:, None]
         gain = np.moveaxis(k.of_demands(curves.added(y)) + linear, 3, 1)
         self.values = np.stack([y, low, high])

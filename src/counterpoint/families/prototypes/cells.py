@@ -390,7 +390,7 @@ class CellSearch:
         leading = np.argpartition(-scores, min(16, len(scores)) - 1)[:16]
         self.pool: list[int] = leading[np.argsort(-scores[leading], kind="stable")].tolist()
         self.relaxation.rivals[:] = self.pool[0]
-        self.relaxation.weigh()
+        self.relaxation.weigh()  # with the multipliers that bound best
         # (S,) lower bounds; infinite for a cell that is proved empty, or was opened
         self.bounds = np.array(self.relaxation.unrefuted)
         self.is_plain = is_plain(program)

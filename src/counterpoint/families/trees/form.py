@@ -217,6 +217,8 @@ class TreeScores(Form):
         assert self.before is not None  # noqa: S101 (asked by the caller)
         Z, sizes = self.sees(X), self.before.sizes
         error = (sizes.terms + AFTER) * eps * sizes(X)
+        # Inputs that are columns as they are do not round; others that the model computes in
+        # float64 from one column are computed likewise here.
         exact = self.before_exact
         computed = self.before.computed if eps <= EPS else {}
         doubtful = np.zeros(len(X), dtype=bool)
@@ -225,6 +227,7 @@ class TreeScores(Form):
                 continue
             cuts = np.unique(self.trees.thresholds[self.trees.inputs == i])
             above = np.searchsorted(cuts, Z[:, i])
+            # (2, n) the nearest thresholds on both sides
             places = np.stack([np.maximum(above - 1, 0), np.minimum(above, len(cuts) - 1)])
             neighbours = cuts[places]
             doubtful |= (np.abs(neighbours - Z[:, i]) <= error[:, i]).any(axis=0)

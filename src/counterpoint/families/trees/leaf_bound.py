@@ -184,15 +184,17 @@ class LeafBound:
     ) -> IntArray:
         """Return the split (k, 3) of each box that most of its improving leaves ask for.
 
-        Those are the best leaf of each tree, where it is better than the nearest point's, which has
-        ``nearest`` values (r, k, T). They are for one demand: of those that other leaves meet
-        better, the one that the nearest point misses by most. Leaves within the bound come first,
-        as they hold it down, and any others only if none of those improves: if all came at once,
-        deep forests would stay unproved.
+        Of each tree, that is the leaf of the largest value, if this is larger than the value of the
+        nearest point's leaf, one of ``nearest`` (r, k, T). Values are those for one demand: of the
+        demands to which any leaf adds more than the nearest point's, the one that this point misses
+        by most. Leaves that cost no more than the bound (k,) come first, as they hold it down, and
+        any others only if none of those improves: if all came at once, deep forests would stay
+        unproved.
         """
         trees, box = len(self.grid.tree_starts), np.arange(len(bound))
         sums = nearest.sum(axis=2) + self.condition.shift[:, None]
         is_candidate = near.cost <= bound[near.box]  # (A,) of the pairs of a leaf and a box
+        # (k,) whether any of these improves a tree's value for any demand
         improves: BoolArray = np.asarray((self._top(near, is_candidate) > nearest).any(axis=(0, 2)))
         is_candidate |= ~improves[near.box]
         best = self._top(near, is_candidate)

@@ -196,12 +196,17 @@ class _GoalSearch:
         return np.asarray((self.idle >= patience) | (np.log(state.weight) <= self.floor + 1.0))
 
     def advance(self) -> None:
-        """Take one step with each row, of u alone or of u and λ."""
+        """Take one step with each row, of u alone or of u and λ.
+
+        u is to minimise E at the present λ, by Newton's method, and λ is to be such that the loss
+        there is at its limit.
+        """
         state, missing = self.state, self._missing
         step = state.newton()
-        gain = dots(_slope(state), step)
+        gain = dots(_slope(state), step)  # (n,) by how much the step changes the loss, about
         decrease = -dots(state.gram_residual, step)  # about twice what E can still fall
-        # λ moves as well if u leaves half of what is missing, and its full step can be trusted
+        # λ moves as well if the step of u leaves at least half of what is missing, and can be made
+        # in full; or if E can fall by no more than rounding
         joint = (np.abs(gain) <= 0.5 * np.abs(missing)) & (decrease <= 1.0)
         joint |= decrease <= EPS * np.abs(state.objective)
         self._narrow_bracket()
@@ -211,7 +216,7 @@ class _GoalSearch:
             log_change[both], tangent[:, both] = self._weight_step(both, (missing + gain)[both])
         u, weight = state.u + step + log_change * tangent, state.weight * np.exp(log_change)
         following = state.moved(u, weight)
-        if len(alone):
+        if len(alone):  # the step of u is shortened until E falls
             following.put(alone, state.take(alone).descended(step[:, alone])[0])
         self.state = following
 

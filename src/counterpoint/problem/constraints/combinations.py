@@ -120,6 +120,7 @@ def _forbid(features: Features, combinations: Sequence[Literals]) -> Region:
     A combination that no point is in is left out.
     """
     shape = len(combinations), features.width
+    # (combinations, columns): see `ForbiddenCombinations`
     (has_literal, singles), options = np.zeros((2, *shape), bool), np.ones(shape, bool)
     low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
     possible = np.ones(len(combinations), dtype=bool)
@@ -134,7 +135,7 @@ def _forbid(features: Features, combinations: Sequence[Literals]) -> Region:
                 singles[k, block] = isinstance(features[name], Continuous)
                 low[k, block] = np.maximum(low[k, block], literal[0])
                 high[k, block] = np.minimum(high[k, block], literal[1])
-    possible &= (low < high).all(axis=1)
+    possible &= (low < high).all(axis=1)  # numbers are strictly between the ends
     if not possible.any():
         return Region()
     arrays = (array[possible] for array in (has_literal, options, low, high, singles))

@@ -158,8 +158,9 @@ class LocalSearch:
         has a point.
         """
         (nearest,), (weights,), (is_empty,) = self.solver.quadric.nearest(self.case)
-        if is_empty:
+        if is_empty:  # by one condition alone
             multipliers = np.zeros(self.program.size)
+            # those of the quadratic conditions come first of the curvature's, which are the last
             position = self.program.size - self.solver.quadric.curvature.size
             multipliers[position : position + len(weights)] = weights
             self._learn(multipliers, refutes=True)
@@ -167,7 +168,8 @@ class LocalSearch:
         is_global = self.effort.optimality is Optimality.GLOBAL
         if self.is_empty or movable > (40 if is_global else 20):  # k columns are k² / 2 unknowns
             return np.asarray(nearest)
-        has_nearest = np.isfinite(nearest).all()  # about as far away as the answer
+        has_nearest = np.isfinite(nearest).all()
+        # the nearest point is about as far away as the answer, and gives the relaxation its units
         cost = (self.descents.encoded_cost(nearest, self.case) if has_nearest else 0.0) or 1.0
         size = cost if curvature_of(self.program).is_absolute else np.sqrt(cost)
         relaxation = relaxed(self.program, self.case, size, self.effort)

@@ -141,14 +141,17 @@ class Quadric(Solver):
     def _nearest(
         self, q: FloatArray, axes: FloatArray, cases: Batch
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """`nearest` for rows with the same columns that can move, along their principal axes."""
+        """`nearest` for rows with the same columns that can move, along their principal axes.
+
+        With changes axes_j ζ of cost ‖ζ‖², the excess of condition j is Σ q ζ² + 2 Σ β ζ + c.
+        """
         quadrics = self.curvature.quadrics
-        c = quadrics.excess(cases.x, cases.margin)
+        c = quadrics.excess(cases.x, cases.margin)  # (n, J)
         slopes, sizes = quadrics.slopes_with_sizes(cases.x)
         beta = 0.5 * np.einsum("njd,jdk->njk", slopes, axes)
         beta = _without_rounding(beta, 0.5 * np.einsum("njd,jdk->njk", sizes, np.abs(axes)))
         zeta, multipliers, cost = _nearest_on_quadrics(np.broadcast_to(q, beta.shape), beta, c)
-        cost = np.where(c > 0.0, cost, 0.0)
+        cost = np.where(c > 0.0, cost, 0.0)  # a condition that is met already costs nothing
         dearest = cost.argmax(axis=1)
         chosen = np.arange(len(cases.x)), dearest
         empty, missed = np.isinf(cost[chosen]), cost[chosen] > 0.0

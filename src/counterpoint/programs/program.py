@@ -162,9 +162,9 @@ class Program:
             elif isinstance(condition, Whole):
                 steps[condition.columns] = condition.steps
         numeric = np.ones(self.width, dtype=bool)
-        for group in groups:
+        for group in groups:  # relaxed to [0, 1]; `Transitions` say which categories may be chosen
             numeric[group], box.low[group], box.high[group] = False, 0.0, 1.0
-            box.least[group], box.most[group] = -np.inf, np.inf  # of no use within [0, 1]
+            box.least[group], box.most[group] = -np.inf, np.inf
         limits = [c for c in self.region if isinstance(c, AtMost)]
         at_most = min(limits, key=lambda c: c.count) if limits else None
         return SeparableDomain(box, numeric, steps, groups, at_most)

@@ -344,6 +344,7 @@ def _scores(lagrangian: KnapsackLagrangian, nodes: KnapsackNodes) -> tuple[Float
     score = np.where(can_split, np.where(differs, DISAGREEMENT + fraction, several), 0.0)
     if not k.tables:
         return score, cut
+    # (m, t) the weight of the points that choose another option than the first point does
     share = np.where(points.choice != points.choice[:, :1], weights, 0.0).sum(axis=1)
     has_options = np.isfinite(box.option_cost).sum(axis=2) > 1
     options = np.where(has_options, several + np.minimum(share, 1.0 - share), 0.0)

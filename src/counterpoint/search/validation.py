@@ -341,6 +341,7 @@ class AnswerSearch:
             for mask, look in ((off_edge, self._search_off_the_edge), (~off_edge, self._search)):
                 rows = pending[mask]
                 if len(rows):
+                    # (n,) for all rows of the target, and none besides for lost ties, see `Batch`
                     other = look(rows, self.margin[rows, 0])
                     better = self._keep_better(rows, other)
                     # a search that ran out of time had all that a row has: it is the row's last

@@ -183,13 +183,13 @@ def _(model: Any, columns: Columns) -> tuple[Form, Columns]:
     On the values of a category a parabola is as good as any function.
     """
     classes = classes_of(fitted(model, columns.where))
-    form, after = LINEAR_OR_QUADRATIC(model, columns)
+    form, after = LINEAR_OR_QUADRATIC(model, columns)  # for all other cases
     variances, priors = dense(model.var_), dense(model.class_prior_)
     is_curved = bool(np.ptp(variances, axis=0).any() and (priors > 0.0).all())
     if not (is_curved and len(numbers_in(columns)) and len(classes) == 2) or columns.curves:
         return form, after
     curves = _log_densities(dense(model.theta_), variances)
-    owner = np.repeat(np.arange(len(columns)), 2)
+    owner = np.repeat(np.arange(len(columns)), 2)  # two outputs of each column, one a class
 
     def densities(rows: FloatArray) -> FloatArray:
         return np.hstack([curve(rows[:, j]) for j, curve in enumerate(curves)])

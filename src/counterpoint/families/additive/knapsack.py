@@ -482,6 +482,7 @@ class KnapsackLagrangian:
         """
         k, slope = self.knapsack, self.knapsack.slopes(multipliers)
         change, options = self._changes(slope, multipliers), self.option_values(multipliers)
+        # relative to the terms of staying, which are 0 for numbers, and ``staying`` for tables
         terms, staying = self._against_staying(multipliers, slope, change, options)
         total = terms.sum(axis=1)
         if k.at_most is not None:

@@ -110,7 +110,10 @@ class LeafBound:
         return out
 
     def _near(self, costs: BoxCosts, leaves: Sequence[IntArray], cutoff: float) -> _Leaves:
-        """Return the leaves below the cutoff in boxes where S, at the cutoff, meets the demands."""
+        """Return the leaves that cost less than the cutoff, in boxes that may hold an answer.
+
+        None is in a box where the sums of each tree's best value among them miss a demand.
+        """
         n, trees = len(leaves), len(self.grid.tree_starts)
         # pairs of a leaf and a box, by box and then by tree; a run is those of one box and one tree
         leaf, box = np.concatenate(leaves), np.repeat(np.arange(n), [*map(len, leaves)])

@@ -176,8 +176,9 @@ def _nearest_on_quadrics(
     Then come the multipliers 1/μ (n, J), and about ‖ζ‖² (n, J), infinite without such a ζ. ``q``
     and ``beta`` are (n, J, k), ``c`` is (n, J); where it is not positive, results mean nothing.
 
-    This is ζ = −β / (μ + q) at the root μ > pole of ψ, see the top of this file. Very near the pole
-    μ + q would round to 0, so it is computed as (μ − pole) + (pole + q).
+    This is ζ = −β / (μ + q) at the root μ > pole of ψ(μ), the left side for this ζ, see the top of
+    this file. Very near the pole μ + q would round to 0, so it is computed as (μ − pole) +
+    (pole + q).
     """
     pole = np.maximum(-q.min(axis=2), 0.0)
     with np.errstate(all="ignore"):

@@ -430,6 +430,7 @@ def surest(query: Query, target: Robust, x: FloatArray, halvings: int, end: floa
     form = _uncertain(query.model.form)
 
     def attained(risk: float) -> float | None:
+        """Return the risk, at most this one, of a point that is found; None without one."""
         goal = replace(target, probability=1.0 - risk)
         point = _point(query, goal, x, end)
         if point is None or goal.selects:

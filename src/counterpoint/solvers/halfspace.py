@@ -302,9 +302,10 @@ class NearestHalfSpace:
 def _meet_diagonal(
     demand: FloatArray, quadratic: FloatArray, start: FloatArray, short: FloatArray, cases: Batch
 ) -> Moves:
-    """Meet demands a·δ >= short under a cost Σ q δ²: δ(λ) = clip(λ a / 2q), a·δ(λ) = short.
+    """Meet demands a·δ >= total under a cost Σ q δ²: δ(λ) = clip(λ a / 2q), a·δ(λ) = total.
 
-    The demands' normals a are (n, d), or (1, d) for all rows.
+    The demands' normals a are (n, d), or (1, d) for all rows. The rows miss the demands by their
+    total, and ``start``, the rows moved into their bounds, by ``short`` (n,).
     """
     direction = demand / (2.0 * quadratic)
     x, low, high = cases.x, cases.low, cases.high

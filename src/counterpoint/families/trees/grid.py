@@ -311,9 +311,9 @@ def _cut_cells(
 ) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
     """Return the cells between the cuts of numbers, and each node's.
 
-    That is where the cells of each number begin (F + 1,), the cut below each cell (M,), the doubt
-    at it, (M + 1,) with 0 in the end, and the last cell up to the cut of each node (N,), counted
-    from 0. A cell reaches from above one cut up to the next.
+    That is where the cells of each number begin (F + 1,), the cut below each cell (M,), how far
+    from it rounding leaves doubt, (M + 1,) with 0 in the end, and the last cell up to the cut of
+    each node (N,), counted from 0. A cell reaches from above one cut up to the next.
     """
     cuts_of = [np.unique(nodes.cut[nodes.number == f]) for f in range(numbers)]
     starts = np.cumsum([0, *(len(cuts) + 1 for cuts in cuts_of)]).astype(np.intp)

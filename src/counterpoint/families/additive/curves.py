@@ -323,7 +323,10 @@ class MergedCurves:
         slopes: FloatArray,
         costs: tuple[FloatArray, FloatArray],
     ) -> FloatArray:
-        """Return the terms of `least` at values (n, k, p), less their rounding errors."""
+        """Return the terms of `least` at values (n, k, p), less their rounding errors.
+
+        The slopes (n, k, 1) and the pair of costs (k, 1) are those of the columns with curves.
+        """
         absolute, curvature = costs
         with np.errstate(invalid="ignore", over="ignore"):
             delta = y - cases.x[:, self.columns, None]

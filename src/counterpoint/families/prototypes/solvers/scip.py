@@ -178,7 +178,8 @@ class Translation:
         self.largest_change = np.where(numeric, largest, 1.0)
         low = np.maximum(case.low[0] - self.base, -self.largest_change) / self.unit
         high = np.minimum(case.high[0] - self.base, self.largest_change) / self.unit
-        # A column of more than a million steps counts as continuous: SCIP holds integers to 1e-6.
+        # A column with an end, but more than a million steps from it, counts as continuous: SCIP
+        # holds integers to 1e-6.
         is_countable = np.isinf(self.largest_change) | (self.largest_change <= 1e6 * self.unit)
         is_integer = ~numeric | ((steps > 0.0) & is_countable)
         self.v = [

@@ -140,11 +140,8 @@ def meets(  # noqa: C901, PLR0911, PLR0912 (one case each)
         case cp.Bounds(feature=n):
             change = y[n] - x[n]
             inside = (y[n] >= constraint.low - off(n)) & (y[n] <= constraint.high + off(n))
-            return (
-                inside
-                & (change >= -constraint.fall - off(n))
-                & (change <= constraint.rise + off(n))
-            )
+            moves = (change >= -constraint.fall - off(n)) & (change <= constraint.rise + off(n))
+            return (inside & moves) | is_missing(y, n)  # a missing cell stays, whatever its bounds
         case cp.Monotone(feature=n, direction="increasing"):
             return y[n] >= x[n]
         case cp.Monotone(feature=n):

@@ -121,7 +121,7 @@ class Categorical:
         categories = listed(f"the categories of column {self.name!r}", self.categories)
         object.__setattr__(self, "categories", categories)
         if self.observed is not None:
-            observed = listed(f"the observed of column {self.name!r}", self.observed)
+            observed = listed(f"the observed categories of column {self.name!r}", self.observed)
             object.__setattr__(self, "observed", observed)
         check_flag(f"ordered of column {self.name!r}", self.ordered)
         for value in (*self.categories, *(self.observed or ()), self.stand_in):

@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import counterpoint as cp
 from counterpoint.lvq import GLVQ
+from counterpoint.programs.conditions import ChangeBounds
 
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame(RNG.integers(0, (9, 9, 6), (300, 3)), columns=["a", "b", "c"])
@@ -216,3 +217,28 @@ def test_of_few_changes_a_half_has_the_leaf_of_its_nearest_point() -> None:
     keeps = (change["a"] == -change["b"]) & ((change != 0).sum(axis=1) <= 2)
     assert answer.status == "optimal", answer
     assert answer.cost == pytest.approx((change[keeps] ** 2).sum(axis=1).min())
+
+
+@relations
+def test_equations_hold_to_the_last_digits_of_float32(relation: Relation) -> None:
+    """Rounding a value of 100 moves a change of .5 by 1e-5 of itself: rows had no answers."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal((0.0, 100.0), (1.0, 5.0), (200, 2)), columns=["a", "b"])
+    X = X.astype("float32")
+    model = LogisticRegression(C=100.0).fit(X, X["a"] + 0.3 * (X["b"] - 100.0) > 0.0)
+    rows = X[~model.predict(X)].head(10)
+    answers = cp.Explainer(
+        model, data=X, constraints=[relation("a", "b")], extrapolate=True
+    ).explain(rows, True)
+    assert answers.found.all()
+    change = answers.to_frame().astype(float) - rows.astype(float)
+    difference = change["a"] - SIGNS[relation] * change["b"]
+    assert (difference.abs() <= np.spacing(np.float32(128.0))).all()
+    assert cp.recheck([answer.to_record() for answer in answers], model).problems == ()
+
+
+def test_in_double_precision_an_equation_is_not_loosened() -> None:
+    rows = ChangeBounds.equation(np.array([1.0, -1.0]))
+    x, y = np.array([[1e6, 3.0]]), np.array([[1e6 + 1.0, 4.0 + 1e-6]])
+    assert rows.violation(y, x)[0] > 1e-7
+    assert rows.violation(y + np.array([[0.3, 0.3]]), x)[0] > 1e-7

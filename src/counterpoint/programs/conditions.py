@@ -370,14 +370,29 @@ class LinearBounds(Coupling):
         weight = np.abs(self.matrix.T)
         terms = (np.abs(y) + np.abs(x)) @ weight
         change = np.abs(y - x) @ weight
+        least_size = self._least_size(y)
         worst = np.zeros(len(y))
         for after, start, limit in ((value, before, self.high), (-value, -before, -self.low)):
             with np.errstate(invalid="ignore"):
                 over = after - limit - 16.0 * EPS * terms
                 # relative to the terms, or to the changes where these are smaller
                 size = np.minimum(terms + np.abs(limit), change + np.abs(limit - start))
+                size = np.maximum(size, least_size)
             worst = np.maximum(worst, relative(over, size).max(axis=1, initial=0.0))
         return worst
+
+    def _least_size(self, y: FloatArray) -> FloatArray | float:
+        """Return what violations of rows about the change are at least relative to, (n, m).
+
+        Such a row is known to the last digits of the values only. The last digit of a fraction that
+        float32 holds is an eighth of the violation that counts as rounding there, see `SINGLE`.
+        """
+        if not self.of_change.any():
+            return 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            in_float32 = (y == y.astype(np.float32)) & (y != np.rint(y))
+        terms = np.where(in_float32, np.abs(y), 0.0) @ np.abs(self.matrix.T)
+        return np.asarray(self.of_change * terms / 8.0)
 
 
 @final

@@ -51,7 +51,10 @@ def wrong_points(question: Question, answers: cp.Counterfactuals) -> Iterator[st
     x, y = as_columns(question, rows), as_columns(question, points)
     inside = allowed(question, y, x, exactly=False) | (status[found] == "already")
     encoded_cost = cost(question, y, x, {name: 0.0 * y[name] for name in y})
-    off = cost(question, y, x, slack_of(question, y)) - encoded_cost + 1e-9 * encoded_cost + 1e-12
+    # A value that is filled in for a missing cell is rounded with its column.
+    relative = 1e-9 if question.cell.dtype == "float64" else 1e-7
+    off = cost(question, y, x, slack_of(question, y)) - encoded_cost + 1e-12
+    off += relative * encoded_cost
     laws = {
         "the model does not give the target": np.where(
             edge, together | alone | loosely, together & alone

@@ -138,6 +138,11 @@ def wrong_elsewhere(question: Question, answers: cp.Counterfactuals) -> Iterator
     again = pickle.loads(pickle.dumps(question.explainer))  # noqa: S301 (it is ours)
     alone, batch = question.explained(again, slice(i, i + 1))[0], answers[i]
     if alone.certificate.on_edge or batch.certificate.on_edge:
+        certificates = alone.certificate, batch.certificate
+        bound = max(certificate.bound for certificate in certificates)
+        least = np.fmin(*(certificate.objective for certificate in certificates))
+        if bound > least + 1e-6 * abs(least) + 1e-9:
+            yield f"row {i}: {batch!r} in the batch excludes {alone!r}, or the other way round"
         return
     same = (alone.status, alone.certificate.claim) == (batch.status, batch.certificate.claim)
     if not same or not np.isclose(alone.cost, batch.cost, rtol=1e-6, atol=1e-9, equal_nan=True):

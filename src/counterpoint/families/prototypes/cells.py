@@ -16,7 +16,7 @@ are ever written down.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
@@ -26,7 +26,16 @@ from typing import Any, NamedTuple, final, overload
 import numpy as np
 
 from counterpoint.families.prototypes.solvers.nearest import is_plain, nearest_point
-from counterpoint.numerics import CLOSED, EPS, BoolArray, FloatArray, IntArray, Sizes, gamma
+from counterpoint.numerics import (
+    CLOSED,
+    EPS,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Sizes,
+    gamma,
+    row_blocks,
+)
 from counterpoint.programs import proof_text
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.evidence import Bounding, BoundProof, Evidence, RowEvidence
@@ -191,7 +200,7 @@ class CellRelaxation(Bounding):
 
     def weigh(self) -> None:
         """Set the weights to those that bound best what it costs each cell to lead its rival."""
-        for block in blocks(len(self.cells), self.program.width):
+        for block in row_blocks(len(self.cells), self.program.width):
             positions = np.arange(block.start, block.stop)
             _, weights = self.least_costs(positions, self.rivals[block][:, None])
             self.weights[block] = weights[:, 0]
@@ -233,7 +242,7 @@ class CellRelaxation(Bounding):
         ``incumbent``.
         """
         bounds = np.empty(len(self.cells))
-        for block in blocks(len(bounds), self.program.width):
+        for block in row_blocks(len(bounds), self.program.width):
             bounds[block] = self._bounds_of(block, incumbent)
         return bounds
 
@@ -316,12 +325,6 @@ class CellRelaxation(Bounding):
         impossible = np.isinf(weight) & (deficit > 0.0)
         cost = np.where(impossible, np.inf, np.where(deficit > 0.0, cost, 0.0))
         return cost, np.where(impossible, 1.0, np.where(deficit > 0.0, weight, 0.0))
-
-
-def blocks(count: int, width: int) -> Iterator[slice]:
-    """Slices of ``count`` rows, in each of which (rows, width) numbers stay in the cache."""
-    size = max(16, (1 << 17) // max(width, 1))
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def search_cells(incumbents: Incumbents, union: Union, _margins: object) -> list[RowEvidence]:
@@ -416,7 +419,7 @@ class CellSearch:
             rivals = np.array(self.pool[compared[cell] :])
             batch = np.flatnonzero((self.bounds < cutoff) & (compared == compared[cell]))
             batch = batch[np.argsort(self.bounds[batch], kind="stable")]
-            batch = batch[next(blocks(len(batch), len(rivals) * self.program.width))]
+            batch = batch[next(row_blocks(len(batch), len(rivals) * self.program.width))]
             self.relaxation.sharpen(batch, rivals)
             self.bounds[batch] = self.relaxation.unrefuted[batch]
             compared[batch] = len(self.pool)

@@ -27,7 +27,7 @@ from counterpoint.families.prototypes.arrays import (
     metrics_of,
     validated,
 )
-from counterpoint.families.prototypes.cells import VoronoiCells, blocks
+from counterpoint.families.prototypes.cells import VoronoiCells
 from counterpoint.families.prototypes.quadratic_difference import QuadraticDifference
 from counterpoint.models.form import (
     AffineMap,
@@ -38,7 +38,7 @@ from counterpoint.models.form import (
     rounding,
     wanted_classes,
 )
-from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray
+from counterpoint.numerics import EPS, BoolArray, FloatArray, IntArray, row_blocks
 from counterpoint.problem.targets import Target
 from counterpoint.programs.conditions import LinearBounds
 from counterpoint.programs.region import Condition, Region
@@ -162,7 +162,7 @@ class Prototypes(Form):
 
     def predict(self, X: FloatArray) -> NDArray[Any]:
         winner = np.empty(len(X), dtype=np.intp)
-        for block in blocks(len(X), len(self.offsets)):
+        for block in row_blocks(len(X), len(self.offsets)):
             winner[block] = self.scores(X[block]).argmax(axis=1)
         return np.asarray(self.classes[self.owner[winner]])
 
@@ -172,7 +172,7 @@ class Prototypes(Form):
 
     def noise(self, X: FloatArray, eps: float = EPS) -> FloatArray:
         noise = np.empty(len(X))
-        for block in blocks(len(X), len(self.offsets)):
+        for block in row_blocks(len(X), len(self.offsets)):
             noise[block] = rounding(X[block], self._sizes, eps)
         return noise
 
@@ -184,7 +184,7 @@ class Prototypes(Form):
     def margin(self, X: FloatArray, target: Target) -> FloatArray:
         wanted, demand = _demand(target, self.classes, self.owner)
         safety_margin = np.empty(len(X))
-        for block in blocks(len(X), len(self.offsets)):
+        for block in row_blocks(len(X), len(self.offsets)):
             scores = self.scores(X[block])
             safety_margin[block] = scores[:, wanted].max(axis=1) - scores[:, ~wanted].max(axis=1)
         return safety_margin - demand
